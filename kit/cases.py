@@ -1,8 +1,8 @@
-"""Runs cases of operators against Anole in a process of their own, so that one that crashes or hangs costs only itself.
+"""Run operator cases against Anole in separate processes, which isolates crashes and hangs.
 
-A case is a network of one operator, which is imported, compiled with default configs and run, and whose outputs are
-compared. Outcomes: ``right``; ``wrong``, other values, shapes or types than expected; ``refused`` with an error's
-message; ``crashed``, with no or another error; ``outside`` of what Anole is for.
+A case is a network with one operator, which is imported, compiled with default configs and run, and whose outputs are
+compared. Outcomes: ``right``; ``wrong``, with unexpected values, shapes or types; ``refused`` with an error message;
+``crashed``, with another error or none; ``outside``, out of scope for Anole.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from anole.extract.imported import Imported
 
 LIMIT_S = 60.0
-"""How long a case may take."""
+"""The time limit of a case."""
 
 
 class Outcome(NamedTuple):
-    """What became of a case, and why."""
+    """The outcome of a case, with a reason."""
 
     outcome: Literal["right", "wrong", "refused", "crashed", "outside"]
     reason: str = ""
 
 
 RunCase = Callable[[str, Path], Outcome]
-"""Runs the case of a name in this process, which may write to a folder."""
+"""A function that runs a case, given its name and a scratch folder."""
 
 
 def run_cases(names: Iterable[str], run_case: RunCase, limit_s: float = LIMIT_S) -> Iterator[tuple[str, Outcome]]:
-    """Yield the names and what became of their cases, in order."""
+    """Yield the names of cases with their outcomes, in order."""
     worker: _Worker | None = None
     try:
         for name in names:
@@ -58,7 +58,7 @@ class _Worker:
     """A process that runs cases."""
 
     def __init__(self, run_case: RunCase) -> None:
-        # The parent starts no threads; what it has loaded need not be loaded again.
+        # Fork is safe, as the parent starts no threads, and avoids importing modules again.
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, run_case), daemon=True)
@@ -66,7 +66,7 @@ class _Worker:
         theirs.close()
 
     def ask(self, name: str, limit_s: float) -> Outcome | None:
-        """Return what became of a case, or None if the process ended or the time is over."""
+        """Return the outcome of a case, or None if the process ended or the time limit passed."""
         self._pipe.send(name)
         try:
             return self._pipe.recv() if self._pipe.poll(limit_s) else None
@@ -74,7 +74,7 @@ class _Worker:
             return None
 
     def end(self, limit_s: float) -> str:
-        """End the process and return how it had ended by itself."""
+        """Kill the process, and describe how it had ended by itself."""
         self._process.join(1 if limit_s else 0)
         code = self._process.exitcode
         self._process.kill()
@@ -88,7 +88,7 @@ def _serve(pipe: Connection, run_case: RunCase) -> None:
     os.environ["TVM_NUM_THREADS"] = "1"
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    # The importers print; standard output is the caller's CSV.
+    # Importers print to standard output, which is the caller's CSV.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -107,10 +107,10 @@ def _serve(pipe: Connection, run_case: RunCase) -> None:
 
 
 def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
-    """Return the outputs of a network that is compiled with default configs for one thread of this processor.
+    """Compile a network with default configs for one thread of this processor, and return its outputs.
 
     Raises:
-        BuildError: it cannot be compiled.
+        BuildError: the network cannot be compiled.
     """
     import tvm
     from tvm import relax
@@ -141,10 +141,10 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
 
 def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
-    """Return the outputs of a model that is compiled with default configs for one thread of this processor.
+    """Compile a model with default configs for one thread of this processor, and return its outputs.
 
     Raises:
-        AnoleError: it cannot be imported or compiled.
+        AnoleError: the model cannot be imported or compiled.
     """
     from anole.config.entries import ModelSpec
     from anole.extract.load import load_model
@@ -154,6 +154,6 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
 
 
 def one_line(error: Exception) -> str:
-    """Return the beginning of an error's message, without the name of the model."""
+    """Return the beginning of an error message, without the name of the model."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return re.sub(r"model case: |\S*/case\.onnx", "", text)[:200]

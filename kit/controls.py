@@ -1,7 +1,7 @@
 """Controls for comparisons: batches of given sizes, chosen greedily or at random, and a perfect explorer.
 
-A sampler that decides how much is measured also decides how often the surrogate learns. Beside a control with the sizes
-of its own batches, only what it chooses makes a difference.
+A sampler that chooses batch sizes also determines how often the surrogate learns. A control with the same batch sizes
+isolates the effect of the chosen configs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class Perfect(Stateless):
-    """Proposes the configs that the surrogate likes best of all in the space: what every explorer tries to find."""
+    """A perfect explorer, which proposes the configs with the highest scores in the entire space."""
 
     name: ClassVar[str] = "perfect"
 
     n_candidates: int = 64
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return the candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return the candidates; before the surrogate's first fit, sample them uniformly."""
         if not surrogate.fitted:
             return draw(history, self.n_candidates, rng)
         vectors = history.space.sample(history.space.size, rng, exclude=history.visited)
@@ -41,7 +41,7 @@ class SizedGreedy(EpsilonGreedy):
     """Epsilon-greedy sampling in batches of given sizes.
 
     Attributes:
-        sizes: the sizes of the batches in order; what follows them has the size that is asked for.
+        sizes: the sizes of the first batches in order; later batches have the requested size.
     """
 
     name: ClassVar[str] = "sized_greedy"
@@ -49,7 +49,7 @@ class SizedGreedy(EpsilonGreedy):
     sizes: tuple[int, ...] = ()
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return a batch of the size whose turn it is; one config at least is chosen greedily."""
+        """Return a batch of the next size, with at least one greedy config."""
         size = _size(self.sizes, history, n)
         own = replace(self, least_random=min(self.least_random, size - 1))
         return EpsilonGreedy.choose(own, candidates, history, size, rng)
@@ -57,12 +57,12 @@ class SizedGreedy(EpsilonGreedy):
 
 @dataclass(frozen=True)
 class SizedAmongBest(Stateless):
-    """Draws batches of given sizes uniformly among the best candidates, but for a few configs of the whole space.
+    """A sampler of batches of given sizes, uniformly among the best candidates, plus a few from the entire space.
 
     Attributes:
-        n_best: number of the best candidates to draw from.
-        sizes: the sizes of the batches in order; what follows them has the size that is asked for.
-        least_random: how many configs of a batch are drawn from the whole space; one at least is of the best.
+        n_best: number of the best candidates to sample from.
+        sizes: the sizes of the first batches in order; later batches have the requested size.
+        least_random: number of configs per batch from the entire space; at least one is among the best.
     """
 
     name: ClassVar[str] = "sized_among_best"
@@ -72,7 +72,7 @@ class SizedAmongBest(Stateless):
     least_random: int = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return a batch of the size whose turn it is."""
+        """Return a batch of the next size."""
         best = candidates.vectors[: self.n_best]
         size = min(_size(self.sizes, history, n), len(best))
         n_best = min(size, max(1, size - self.least_random))
@@ -82,7 +82,7 @@ class SizedAmongBest(Stateless):
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:
-    """Return the size of the next batch, at most n; the number of measured configs says whose turn it is."""
+    """Return the size of the next batch, at most n, which follows from the number of measured configs."""
     ends = np.cumsum(sizes, dtype=np.int64)
     batch = int(np.searchsorted(ends, len(history), side="right"))
     return min(n, int(ends[batch]) - len(history)) if batch < len(ends) else n

@@ -1,4 +1,4 @@
-"""The resources of compiled kernels, read from the binaries that NVRTC makes; needs neither nvcc nor a GPU."""
+"""Registers, shared memory and spills of compiled kernels, read from NVRTC binaries; needs neither nvcc nor a GPU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from anole_cuda.device.builder import prepare_to_compile
 from anole_cuda.device.multiprocessor import Multiprocessor
 
 _REGISTERS, _FRAME = 0x2F, 0x11
-"""Attributes in an ELF file's ``.nv.info``; their value is a kernel's symbol, and its registers or stack bytes."""
+"""Attributes in ``.nv.info`` of an ELF file, with a kernel's symbol, and its registers or stack bytes."""
 
 _SHARED, _RESERVED, _RESERVED_BYTES = ".nv.shared.", ".nv.shared.reserved.", 1 << 10
-"""Names of the sections whose size is the shared memory of a kernel, and of the system; and how much the latter is."""
+"""Prefixes of the sections whose size is the shared memory of a kernel, and of the system, and the latter's bytes."""
 
 _SIZED = 4
-"""The format of an attribute whose value has as many bytes as its header says."""
+"""The format of an attribute with the size of its value in the header."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class Resources:
     Attributes:
         registers: the registers of one thread.
         shared_bytes: the shared memory of one block, allocated statically.
-        local_bytes: bytes of memory that one thread has besides: what is spilled for lack of registers, and arrays that
-            an index selects from.
+        local_bytes: local memory of one thread in bytes: spilled registers, and arrays with computed indices.
     """
 
     registers: int
@@ -36,14 +35,14 @@ class Resources:
     local_bytes: int
 
     def occupancy(self, arch: str, threads: int) -> float:
-        """Return the share of a multiprocessor's warps that are resident with blocks of so many threads."""
+        """Return the occupancy with blocks of `threads`: the share of a multiprocessor's warps that are resident."""
         multiprocessor = Multiprocessor.of(arch)
         blocks = multiprocessor.resident_blocks(threads, self.registers, self.shared_bytes)
         return float(blocks * -(-threads // multiprocessor.warp) / multiprocessor.warps)
 
 
 def resources(source: str, arch: str) -> Resources:
-    """Compile CUDA C++ for an architecture, as candidates are compiled, and returns the resources of its kernels.
+    """Compile CUDA C++ for an architecture, as candidates are compiled, and return the resources of its kernels.
 
     Raises:
         TargetError: NVRTC refuses the source or the architecture; the message includes its output.
@@ -59,26 +58,26 @@ def resources(source: str, arch: str) -> Resources:
 
 
 def read_resources(binary: bytes) -> Resources:
-    """Return the resources of the kernels of a binary, an ELF file as NVIDIA's assembler writes it.
+    """Return the resources of the kernels in a binary, an ELF file from NVIDIA's assembler.
 
-    The sections' meaning is as cuobjdump and open disassemblers read it; NVIDIA does not document it.
+    NVIDIA does not document the sections; they are interpreted like in cuobjdump and open disassemblers.
     """
     sections = list(_sections(binary))
     found = [pair for name, data, _ in sections if name == ".nv.info" for pair in _attributes(data)]
 
-    def most(attribute: int) -> int:
+    def maximum(attribute: int) -> int:
         values = [struct.unpack("<II", value)[1] for kind, value in found if kind == attribute]
         return max(values, default=0)
 
     shared = {name: size for name, _, size in sections if name.startswith(_SHARED)}
-    # From Hopper on, binaries have a section for what the system reserves, and count it in each kernel's.
+    # From Hopper on, binaries have a section for memory reserved by the system, and include it in each kernel's size.
     reserved = _RESERVED_BYTES if any(name.startswith(_RESERVED) for name in shared) else 0
     own = [size - reserved for name, size in shared.items() if not name.startswith(_RESERVED)]
-    return Resources(most(_REGISTERS), max(own, default=0), most(_FRAME))
+    return Resources(maximum(_REGISTERS), max(own, default=0), maximum(_FRAME))
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """Yield the name, the content and the size of each section of a 64-bit ELF file; some have a size only."""
+    """Yield the name, content and size of each section of a 64-bit ELF file; some have only a size."""
     (table,) = struct.unpack_from("<Q", binary, 0x28)
     entry_bytes, n_sections, names_at = struct.unpack_from("<HHH", binary, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", binary, table + entry_bytes * at) for at in range(n_sections)]
@@ -89,7 +88,7 @@ def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the kind and the value of each attribute of a section ``.nv.info`` that has its own size."""
+    """Yield the kind and value of each attribute in a section ``.nv.info`` whose format is `_SIZED`."""
     at = 0
     while at < len(data):
         form, kind, size = struct.unpack_from("<BBH", data, at)

@@ -1,4 +1,4 @@
-"""The score of searches with several objectives: the volume that what they found dominates."""
+"""The hypervolume indicator: the volume that the points of a multi-objective search dominate."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import numpy as np
 from anole_vta.accelerator.pareto import Points
 
 _MARGIN = 1.1
-"""How far the reference lies beyond the worst of the front, in its extent; so the front's ends count, too."""
+"""The reference point in units of the front's extent; above 1, the ends of the front count, too."""
 
 
 def hypervolume(points: Points, front: Points) -> float:
-    """Return the share of the volume above a front that points dominate; 1 for the front itself.
+    """Return the hypervolume of points relative to that of a front; 1 for the front itself.
 
-    Axes are logarithmic. The volume ends a tenth of the front's extent beyond its worst objectives. This is the usual
-    score of searches with several objectives (Zitzler and Thiele, 1999).
+    Axes are logarithmic. The reference point is a tenth of the front's extent beyond its worst objectives. This is the
+    standard score of multi-objective searches (Zitzler and Thiele, 1999).
     """
-    least, most = np.log(front.min(axis=0)), np.log(front.max(axis=0))
-    extent = np.where(most > least, most - least, 1.0)
+    low, high = np.log(front.min(axis=0)), np.log(front.max(axis=0))
+    extent = np.where(high > low, high - low, 1.0)
 
     def volume(of: Points) -> float:
         finite = of[np.isfinite(of).all(axis=1)]
-        return _volume(_MARGIN - np.maximum(0.0, (np.log(finite) - least) / extent))
+        return _volume(_MARGIN - np.maximum(0.0, (np.log(finite) - low) / extent))
 
     return volume(points) / volume(front)
 

@@ -1,4 +1,4 @@
-"""A large project with records of every kind, as tuning many tasks with several presets would leave it."""
+"""A generator of large projects with records of every kind, as from tuning many tasks with several presets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTS = (
 )
 VERSIONS = {"python": "3.11.7", "anole": "0.4.0", "apache-tvm": "0.27.0.post1", "numpy": "2.4.6", "xgboost": "3.2.0"}
 PRESETS = {"anole": (1.0, 64, 0.01), "autotvm": (0.2, 1000, 0.3), "chameleon": (0.2, 332, 0.2)}
-"""Of each preset the share of the tasks that it tunes, its trials on each, and the share of these that fail."""
+"""For each preset, the share of tasks that it tunes, its trials per task, and the share of failed trials."""
 
 FAILURES = (
     (Status.RUN_ERROR, "the process was ended by signal {0} (SIGSEGV)\n  in config {1} of the batch"),
@@ -40,7 +40,7 @@ FAILURES = (
 
 
 def make_project(folder: Path, n_tasks: int, n_trials: int) -> None:
-    """Write a project of about so many trials, which the presets share as `PRESETS` says."""
+    """Write a project with about `n_trials` trials, distributed over the presets as in `PRESETS`."""
     tasks = [Task(_workload(number), TARGETS[number % len(TARGETS)], 5) for number in range(n_tasks)]
     scale = n_trials / sum(n_tasks * share * trials for share, trials, _ in PRESETS.values())
     runs: dict[str, Run] = {}

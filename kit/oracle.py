@@ -1,4 +1,4 @@
-"""Surrogates that know every speed, so that only the explorer makes a difference."""
+"""Surrogates that know every speed, for comparing explorers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anole.testing.formulas import Formula
 
 
 class Knowing:
-    """A surrogate that knows the truth, a function of index vectors, and counts how often it is asked for a config."""
+    """A surrogate that knows the true speeds, a function of index vectors, and counts the scored configs."""
 
     fitted = True
 
@@ -24,25 +24,25 @@ class Knowing:
         self.space, self.truth, self.asked = space, truth, Counter[int]()
 
     def fit(self, history: History) -> None:
-        """Learn nothing, since there is nothing left to learn."""
+        """Do nothing; the surrogate is exact."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return the truth."""
+        """Return the true speeds."""
         self.asked.update(self.space.indices(vectors).tolist())
         return self.truth(vectors)
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return zeros: the truth has no doubt."""
+        """Return zeros: true speeds have no uncertainty."""
         return np.zeros(len(vectors))
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Scores configs by a formula.
+    """A surrogate factory that scores configs by a formula.
 
     Attributes:
-        formula: the formula.
-        best_s: the least latency, whose score is 1.
+        formula: the cost of a config in seconds.
+        best_s: the lowest cost, whose score is 1.
     """
 
     name: ClassVar[str] = "oracle"
@@ -51,7 +51,7 @@ class Oracle:
     best_s: float
 
     def start(self, space: Space) -> Knowing:
-        """Return the surrogate, which needs no fit."""
+        """Return a surrogate, which needs no fit."""
 
         def speed(vectors: Vectors) -> NDArray[np.float64]:
             costs_s = self.formula.cost_s(space.columns(vectors))

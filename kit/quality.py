@@ -1,4 +1,4 @@
-"""The quality of a search over its trials: its fastest config so far, relative to the best one known."""
+"""Metrics of a search over its trials: the fastest config so far relative to the best known one."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from anole.record import Trial
 
 
 def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
-    """Return the number of trials after which a quality was first reached; None if it never was.
+    """Return the number of trials until a quality was first reached; None if it never was.
 
-    A run's quality after each trial is the latency of the best known config over that of the run's best config; 1 is
-    perfect, NaN is unknown.
+    A run's quality after each trial is the latency of the best known config over the latency of the run's best config;
+    1 is perfect, NaN is unknown.
     """
     good = np.flatnonzero(qualities >= quality)
     return int(good[0]) + 1 if len(good) else None
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
-    """Return for each trial the index of the fastest so far, shape (n,); -1 before the first success; NaN fails."""
+    """Return the index of the fastest trial so far for each trial, shape (n,); -1 before a success; NaN is failure."""
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)
     fastest_before_s = np.concatenate([[np.inf], np.minimum.accumulate(costs_s)[:-1]])
     return np.maximum.accumulate(np.where(costs_s < fastest_before_s, np.arange(len(costs_s)), -1))
 
 
 def log_gap(costs_s: Sequence[float], best_s: float, n_fastest: int = 1) -> float:
-    """Return the mean natural logarithm of the costs of a run's cheapest trials over the best known one.
+    """Return the mean natural logarithm of the ratios of a run's lowest costs to the best known one.
 
-    Costs are what the search minimizes: latencies over the configs' worth; NaN is a failure. With more trials, a single
-    lucky draw matters less; a run with fewer successes gives infinity.
+    Costs are the minimized quantity: latencies over the configs' worth; NaN is a failure. With more trials, a single
+    lucky sample matters less; a run with fewer successes gives infinity.
     """
     cheapest = np.sort(np.asarray(costs_s, dtype=np.float64))[:n_fastest]
     complete = len(cheapest) == n_fastest and not np.isnan(cheapest).any()
@@ -45,6 +45,6 @@ def batch_sizes(trials: Iterable[Trial]) -> list[int]:
 
 
 def shares(counts: Iterable[int]) -> str:
-    """Describe how often each count occurs, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
+    """Format the frequency of each count, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
     found = Counter(counts)
     return ", ".join(f"{count}: {100 * n / found.total():.0f} %" for count, n in sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Recorded latencies of a whole space, on which searches run without hardware."""
+"""Tables of recorded latencies of entire spaces, on which searches run without hardware."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anole.task import Conv2d, Workload
 from anole.testing.in_memory import tune_in_memory
 
 _MAX_CONFIGS = 1 << 24
-"""Configs of the largest space of which a table may be recorded."""
+"""Limit on the size of a space with a table."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Table:
     """The latency of every valid config of a space.
 
     Attributes:
-        workload: the workload that was measured.
+        workload: the measured workload.
         space: the workload's space, or a restricted part of it.
         latencies_s: latencies of the valid configs in the order of their indices, shape (n_valid,); NaN is a failure.
     """
@@ -43,14 +43,14 @@ class Table:
 
     @property
     def best_s(self) -> float:
-        """The least latency."""
+        """The lowest latency."""
         return float(np.nanmin(self.latencies_s))
 
     @cached_property
     def costs_s(self) -> NDArray[np.float64]:
-        """The latency of every valid config over its worth, shape (n_valid,): what a search minimizes.
+        """The minimized cost of every valid config, its latency over its worth, shape (n_valid,).
 
-        NaN is a failure, and infinity a config that is worth nothing.
+        NaN is a failure, and infinity a config with zero worth.
         """
         with np.errstate(divide="ignore"):
             return self.latencies_s / self.space.worths(
@@ -59,11 +59,11 @@ class Table:
 
     @cached_property
     def min_cost_s(self) -> float:
-        """The least latency over its worth."""
+        """The lowest cost."""
         return float(np.nanmin(self.costs_s))
 
     def rows(self, configs: Sequence[Config]) -> NDArray[np.int64]:
-        """Return the places of valid configs in the arrays of this table, shape (n,)."""
+        """Return the indices of valid configs in the arrays of this table, shape (n,)."""
         vectors = np.array([self.space.vector(config) for config in configs])
         return np.searchsorted(_valid_indices(self.space), self.space.indices(vectors))
 
@@ -81,7 +81,7 @@ class Replay:
     """The trials of a search on a table.
 
     Attributes:
-        trials: the trials in order; `elapsed_s` is the time of the search alone.
+        trials: the trials in order; `elapsed_s` is only the time of the search.
         iterations: statistics of each iteration's search, by the iteration's number.
     """
 
@@ -90,10 +90,10 @@ class Replay:
 
 
 def read_table(path: Path) -> Table:
-    """Read a table that ``benchmarks/search/record.py`` wrote.
+    """Read a table of ``benchmarks/search/record.py``.
 
     Raises:
-        StoreError: the file is not a table, or it was recorded on a different space than the template has now.
+        StoreError: the file is not a table, or the template's space has changed since.
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -113,7 +113,7 @@ def read_table(path: Path) -> Table:
 
 
 def opened(table: Table, space: Space) -> Table:
-    """Return the table of a larger space with the same knobs: configs that only the larger space has are failures."""
+    """Return the table of a larger space with the same knobs; configs that only the larger space has are failures."""
     vectors = table.space.vectors(_valid_indices(table.space))
     for column, (knob, larger) in enumerate(zip(table.space.knobs, space.knobs, strict=True)):
         vectors[:, column] = np.array([larger.values.index(value) for value in knob.values])[vectors[:, column]]
@@ -125,7 +125,7 @@ def opened(table: Table, space: Space) -> Table:
 def replay(
     table: Table, settings: TunerSettings, n_trials: int, seed: int, ends_at_the_optimum: bool = False
 ) -> Replay:
-    """Tunes on a table instead of hardware, until nothing better is left if that is asked for."""
+    """Tune on a table instead of hardware, optionally ending at the optimum."""
     trials: list[Trial] = []
     iterations: dict[int, Mapping[str, float]] = {}
     subject = Subject(table.space, table.workload.flop, table.workload.label)
@@ -142,7 +142,7 @@ def replay(
 
 
 class _FoundError(Exception):
-    """Ends a search that has found the optimum."""
+    """A signal that ends a search at the optimum."""
 
 
 def _valid_indices(space: Space) -> NDArray[np.int64]:

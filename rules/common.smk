@@ -1,10 +1,10 @@
-"""Shared by all rules: the checked models.yaml, and what answers questions about a job."""
+"""Shared by all rules: the checked models.yaml, and the functions for inputs, parameters and resources."""
 
 import fcntl
 import sys
 from pathlib import Path
 
-# In a checkout the library lies beside the rules; in an installed package the rules lie within the library.
+# In a checkout the library is next to the rules; in an installed package the rules are in the library.
 _HOME = Path(str(workflow.current_basedir)).parent
 _LIBRARY = _HOME / "lib" if (_HOME / "lib").is_dir() else _HOME.parents[1]
 
@@ -23,15 +23,15 @@ if (
     or workflow.modifier.path_modifier.modifies_prefixes
 ):
     give_up(
-        "the module statement has a prefix, but Anole's files lie beside models.yaml; "
-        "use it without one, or in a workflow of its own with a working directory of its own"
+        "the module statement has a prefix, but Anole's files are next to models.yaml; "
+        "remove the prefix, or run Anole as a separate workflow in its own working directory"
     )
 
 SPEC = Path(config.get("spec", "models.yaml"))
 if SPEC.parent.resolve() != Path.cwd():
     give_up(
         f"--config spec: found {SPEC}, which is not in the project folder {Path.cwd()}; "
-        "change to its folder, or pass that folder with --directory"
+        "change to its folder, or pass its folder with --directory"
     )
 
 
@@ -39,7 +39,7 @@ OVERRIDES = {key: value for key, value in config.items() if key != "spec"}
 
 
 def load_pipeline():
-    """Read models.yaml; in a job on a node of a cluster, targets are what the main process found and not the node."""
+    """Read models.yaml; jobs on a cluster's nodes use the targets as described by the main process."""
     try:
         return Pipeline.load(SPEC, OVERRIDES, kept=not workflow.is_main_process)
     except AnoleError as error:
@@ -58,7 +58,7 @@ answers = RuleInputs(
 pipeline = answers.pipeline
 
 for build, reason in pipeline.skipped.items():
-    print(f"anole: skips the build {build}: {reason}", file=sys.stderr)
+    print(f"anole: skipping build {build}: {reason}", file=sys.stderr)
 
 
 wildcard_constraints:
@@ -73,10 +73,10 @@ wildcard_constraints:
 
 
 def drop_default_rate():
-    """Lets jobs start at any rate, unless the user limits it.
+    """Remove the default limit of the rate at which jobs start, but not a limit set by the user.
 
-    Snakemake's default limit wakes its scheduler each second, and once more for every job that has ended: after 80 tasks
-    that took a fifth of a core from what was being measured. Only the scheduler itself knows the limit at this time.
+    Snakemake's default limit wakes its scheduler each second, and once more for every finished job: after 80 tasks, it
+    took a fifth of a core from measurements. At this point only the scheduler knows the limit.
     """
     limit = workflow.scheduling_settings.max_jobs_per_timespan
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):
@@ -84,7 +84,7 @@ def drop_default_rate():
 
 
 def hold_project():
-    """Keeps a second Snakemake out of this folder as long as this process runs.
+    """Prevent a second Snakemake from running in this folder, as long as this process runs.
 
     Snakemake's own lock outlives a killed process, so the profile turns it off.
     """
@@ -94,7 +94,7 @@ def hold_project():
     except BlockingIOError:
         give_up("another snakemake is running in this folder")
     except OSError as error:
-        give_up(f"this folder's file system locks no files (flock): {error.strerror}")
+        give_up(f"this folder's file system has no flock: {error.strerror}")
 
 
 onstart:
@@ -109,5 +109,5 @@ LAUNCHER = host.launcher()
 
 
 def launcher(wildcards, output):
-    """Starts Anole. Asks for the output, as Snakemake then takes no other interpreter or folder for a new parameter."""
+    """Return the command that starts Anole; depending on the output hides changes of the path from rerun triggers."""
     return LAUNCHER

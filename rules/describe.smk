@@ -1,16 +1,16 @@
-# A target that lives on nodes of a cluster is what such a node says; see `nodes` in docs/cluster.md.
+# A target on a cluster's nodes is described by one of the nodes; see `nodes` in docs/cluster.md.
 checkpoint describe:
     output:
         "work/targets/{target}.json",
     log:
         "logs/describe/{target}.log",
-    # Everything else waits for it.
+    # All other jobs wait for it.
     priority: 2
     conda:
         "../environment.yml"
     resources:
         **NODE,
-        # Schedulers show a job only the GPUs that it asked for.
+        # Schedulers show a job only the GPUs that it requested.
         gpu=answers.need("gpu"),
         mem_mb=memory_mb(1000),
     params:

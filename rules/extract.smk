@@ -7,7 +7,7 @@ checkpoint extract:
         network="work/models/{model}/{target}.network",
     log:
         "logs/extract/{model}-{target}.log",
-    # All models first: a broken one is told of before hours of tuning, and stops them without keep-going.
+    # Extract all models first, to report a broken one (or, without keep-going, stop) before hours of tuning.
     priority: 1
     conda:
         "../environment.yml"

@@ -1,4 +1,4 @@
-"""After failures: merges what exists, and lists in the last lines what was left out and why."""
+"""After failures: merge the existing results, and finally list the builds that were left out, and why."""
 
 import atexit
 from subprocess import CalledProcessError
@@ -7,9 +7,9 @@ from anole.documents.log import explanations, last_words
 
 
 def left_out(failed):
-    """The lines on a failed job, or on the failed ones of a group: the builds that wait, and the message of its log.
+    """Yield the lines on a failed job, or a group's failed jobs: the waiting builds, and the message in the log.
 
-    What the other jobs of a group made is discarded with it, so that all builds that wait for the group are left out.
+    Snakemake discards the outputs of a group's other jobs, too, so all builds that wait for the group are left out.
     """
     group = list(getattr(failed, "jobs", [failed]))
     waiting = {
@@ -18,14 +18,14 @@ def left_out(failed):
         if hasattr(each.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
-    told = [job for job in group if explanations(map(Path, job.log))] or group
-    for job in sorted(told, key=str):
+    explained = [job for job in group if explanations(map(Path, job.log))] or group
+    for job in sorted(explained, key=str):
         reason = f"{job.rule.name} failed: {last_words([*map(Path, job.log)])}"
         yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
 
 
 def merge_what_exists():
-    """Merges the results of a run that has done all it could, although not all that it was asked for."""
+    """Merge the results of a run that finished everything except failed jobs and their dependents."""
     merges = [
         job
         for job in workflow.dag.needrun_jobs()
@@ -54,7 +54,7 @@ onerror:
         *merge_what_exists(),
         *(line for job in failed for line in left_out(job)),
     ]
-    # Snakemake has lines of its own to print after this handler.
+    # Snakemake prints further lines after this handler.
     atexit.register(
         lambda: print(*lines, sep="\n", file=sys.stderr) if lines else None
     )

@@ -1,4 +1,4 @@
-# Only models on targets with `precision: int8` need it.
+# Only models on targets with `precision: int8` need this.
 rule quantize:
     input:
         answers.own_files,

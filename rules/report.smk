@@ -1,4 +1,4 @@
-# The command refuses to replace a file that is no report, so Snakemake must not remove it before.
+# The command refuses to replace a file that is not a report, so Snakemake must not remove it first.
 rule report_page:
     input:
         "work/merged.json",

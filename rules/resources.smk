@@ -1,4 +1,4 @@
-"""The resources of jobs: what measures has its device for itself, and a cluster knows where a job can run."""
+"""The resources of jobs, which reserve devices for measurements and choose a cluster's nodes."""
 
 from anole.project.job_resources import limits_of
 
@@ -7,19 +7,19 @@ for resource, limit in limits_of(pipeline).items():
     workflow.global_resources.setdefault(resource, limit)
 
 
-# Every machine has its own devices: on a cluster, each submitted job counts for itself.
+# Every machine has its own devices: on a cluster, the limits apply to each submitted job.
 resource_scopes:
     device="local",
     gpu="local",
 
 
-# The resources of every job that needs a node which is its target.
+# The resources of jobs that need a node with their target.
 NODE = answers.node()
 
 
 def memory_mb(base_mb):
-    """Returns a function for the memory of a job, which doubles when the job is tried again.
+    """Return a function for the memory of a job, which doubles at each retry.
 
-    The bases are a little more than what a network of 500 MB needs.
+    The base values are slightly more than a network of 500 MB needs.
     """
     return lambda wildcards, attempt: base_mb * 2 ** (attempt - 1)

@@ -1,1 +1,1 @@
-"""The tests, which mirror `lib/anole`. Some packages install one of this name, which must not stand in its place."""
+"""The tests, which mirror `lib/anole`. This file keeps a `tests` package installed by others from being imported."""

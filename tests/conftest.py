@@ -1,4 +1,4 @@
-"""What several tests share: spaces whose latencies a formula gives, and a build for the accelerator."""
+"""Shared fixtures and the order of tests: formulas in place of hardware, tiny projects and builds."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from .tiny_builds import build_tiny
 if TYPE_CHECKING:
     from .record_project import Project
 
-# Before the contract suites are imported, so that their assertions say what was compared.
+# Must precede the import of the contract suites, to show details of failed assertions.
 pytest.register_assert_rewrite(
     *(f"anole.testing.{role}_contract" for role in ("explorer", "sampler", "surrogate", "evaluator", "target"))
 )
 
-# The same examples in every run, so that only a change of the code can break a build; `make guard` draws more of them,
-# and `make fuzz` new ones. None has a limit of time, because the machine may be busy.
+# Examples are the same in every run, which makes failures reproducible; `make guard` uses more of them, and `make fuzz`
+# new ones. There is no deadline, because the machine may be busy.
 settings.register_profile("few", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile("more", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("new", print_blob=True, deadline=None, max_examples=100)
 settings.load_profile("few")
 
-# Read when torch comes in: its threads sleep when idle, instead of taking the cores from the other workers' tests.
+# Read when torch is imported: idle threads sleep, instead of taking cores from the tests of other workers.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-_LONGEST = (
+_FIRST = (
     "workflow/test_project",
     "workflow/test_simulated",
     "evaluate/test_stage",
@@ -49,23 +49,23 @@ _LONGEST = (
     "search",
     "workflow",
 )
-"""Files that begin first and in this order, so that no worker is at a long one when the others have nothing left.
+"""Long test files, which start first and in this order to keep all workers busy until the end.
 
-Two that wait for the same preparation are apart from each other.
+Files that wait for the same fixture are not adjacent.
 """
 
 _GUARDS = ("benchmarks/", "faults", "fuzz", "kit/emulated_gpu")
-"""Folders whose tests all guard the project beyond its promises, except those of the figures in docs."""
+"""Folders with only `guard` tests, except the tests of the figures in docs."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import what is left out in any case."""
+    """Ignore files that are deselected anyway, to avoid importing them."""
     return True if _is_guard(collection_path) and "not guard" in config.option.markexpr else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they are, before they are chosen by their marks, and brings them into order."""
+    """Add marks, before tests are selected by marks, and order the tests."""
     home = str(Path(__file__).parent) + os.sep
     examples = defaultdict[str, list[pytest.Item]](list)
     for item in items:
@@ -89,18 +89,18 @@ def _is_guard(path: Path) -> bool:
 
 
 def _others(same: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the examples of one test that its mark leaves to `make guard`; those that stay are spread evenly."""
+    """Return the parameter sets of a test that its mark leaves to `make guard`; the others are evenly spaced."""
     (count,) = cast(pytest.Mark, same[0].get_closest_marker("examples")).args
     return [item for at, item in enumerate(same) if at * count % len(same) >= count]
 
 
 def _rank(place: str) -> int:
-    return next((rank for rank, name in enumerate(_LONGEST) if place.startswith(name)), len(_LONGEST))
+    return next((rank for rank, name in enumerate(_FIRST) if place.startswith(name)), len(_FIRST))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[object]:
-    """Let no search for garbage go through what was imported, which stays: neither now nor in any test."""
+    """Exclude imported objects, which stay alive, from garbage collection, during collection and in all tests."""
     gc.disable()
     result = yield
     gc.freeze()
@@ -110,7 +110,7 @@ def pytest_collection() -> Iterator[object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Put this worker's locks on devices into a folder of its own, for whoever holds a lock stops all others."""
+    """Use a separate folder for this worker's device locks, which would otherwise block other workers."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield
@@ -118,7 +118,7 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def emulated_gpu() -> Iterator[EmulatedGpu]:
-    """A process with an emulated GPU; skips where none can be emulated."""
+    """A process with an emulated GPU; skips the test if none can be emulated."""
     if (reason := absence()) is not None:
         pytest.skip(reason)
     with EmulatedGpu() as gpu:
@@ -127,9 +127,9 @@ def emulated_gpu() -> Iterator[EmulatedGpu]:
 
 @pytest.fixture(scope="session", autouse=True)
 def impatient() -> Iterator[None]:
-    """Let nothing in this process wait for the disk: what tests write need not outlast the machine.
+    """Disable fsync in this process: files of tests need not survive a crash of the machine.
 
-    That the product does wait is tested where `os.fsync` is watched, and in processes of their own (`tests/faults`).
+    Durability is tested by mocking `os.fsync`, and in separate processes (`tests/faults`).
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(os, "fsync", lambda descriptor: None)
@@ -138,9 +138,9 @@ def impatient() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def unbound() -> Iterator[None]:
-    """Let the next test run on every core, after TVM's thread pool has bound the thread that started it to one.
+    """Restore the CPU affinity after TVM's thread pool has bound the thread that started it to one core.
 
-    All workers of a test run would otherwise end up on the same core, and the processes that they start as well.
+    Otherwise all workers, and the processes that they start, would end up on the same core.
     """
     before = os.sched_getaffinity(0)
     yield
@@ -149,7 +149,7 @@ def unbound() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Make a folder and fill it, once for all workers: the first that asks for it does, and the others wait."""
+    """Make and fill a folder once for all workers: the first worker does it while the others wait."""
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
@@ -169,7 +169,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 @pytest.fixture(scope="session")
 def tiny_project(once: Callable[..., Path]) -> Path:
-    """A project in whose folder ``net`` a residual network is built for the processor, untuned, at batch 2."""
+    """A project with an untuned build of a residual network for the CPU in folder ``net``, at batch 2."""
     return once("tiny", lambda folder: build_tiny(folder, 2, 3, 32, 32))
 
 
@@ -189,16 +189,16 @@ def project(new_project: Callable[[], Project]) -> Project:
 
 @pytest.fixture
 def formula() -> Callable[[str], Formula]:
-    """Make a formula by its name: ``bowl`` (100,000 configs or so), ``rivals`` (two algorithms) or ``handful``."""
+    """Make a formula by name: ``bowl`` (about 100,000 configs), ``rivals`` (two algorithms) or ``handful``."""
     return lambda name: {"bowl": bowl, "rivals": rivals, "handful": handful}[name]()
 
 
 @pytest.fixture(scope="session")
 def accelerate() -> Callable[..., Build]:
-    """Extract a tiny network for an accelerator and compile it, without any tuning unless receipts are given.
+    """Extract a tiny network for an accelerator and compile it, untuned unless receipts are given.
 
-    The network's project, with ``tiny.py``, is the working directory; the build is ``<name>`` in it, and what was
-    extracted is where a project has it.
+    The network's project, with ``tiny.py``, is the working directory; the build is its folder ``<name>``, and the
+    manifest and tasks are in the usual folders.
     """
     from anole.compile.build import BuildSettings, compile_build
     from anole.config.entries import ModelSpec
@@ -230,7 +230,7 @@ def accelerate() -> Callable[..., Build]:
 
 @pytest.fixture(scope="session")
 def accelerated(once: Callable[..., Path], accelerate: Callable[..., Any]) -> Path:
-    """A project in whose folder ``net`` a residual network is built for VTA++, its first layer and pooling included."""
+    """A project with a build of a residual network for VTA++, including its first layer and pooling, in ``net``."""
 
     def fill(folder: Path) -> None:
         copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")

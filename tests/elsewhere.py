@@ -1,9 +1,9 @@
-"""Runs the quick tests as on other machines: other users, languages, numbers of cores, processors and Pythons.
+"""Run the quick tests as on other machines: other users, locales, numbers of cores, CPUs and Pythons.
 
     python -m tests.elsewhere [CELL ...] [--list] [--folder FOLDER]
 
-A cell is one such machine. All of them run in a copy of this checkout, in a folder whose name has a space and a letter
-that is not ASCII, with environments that `make env` builds there. The Pythons that are found take turns.
+A cell is one such machine. All cells run in a copy of this checkout, in a folder with a space and a non-ASCII letter in
+its name, with environments that `make env` builds there. The cells alternate between the available Pythons.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ CHECKOUT = Path(__file__).parents[1]
 LOGS = CHECKOUT / "logs/elsewhere"
 
 GATE = ("tests",)
-"""The tests of `make test`; the markers that it leaves out are left out here, too."""
+"""The tests of `make test`, with the same markers deselected."""
 
 NATIVE = tuple(
     f"tests/{part}" for part in "host compile evaluate export measure project report targets tune test_cli.py".split()
 )
-"""The tests that can depend on the processor, because they name it, generate code for it or time something."""
+"""The tests that may depend on the CPU, because they name it, generate code for it or measure times."""
 
-SPOKEN = tuple(
+LOCALIZED = tuple(
     f"tests/{part}"
     for part in "commands compile config documents export merge project report store workflow test_cli.py".split()
 )
-"""The tests that can depend on the language, because they read or write text or start other programs."""
+"""The tests that may depend on the locale, because they read or write text or start other programs."""
 
-STRANGER = 64_321
-"""The number of a user and a group that have no account."""
+UNPRIVILEGED_ID = 64_321
+"""The id of a user and a group without an account."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One other machine; in its variables ``{folder}`` stands for where everything of this run is.
+    """One other machine; in its variables, ``{folder}`` is replaced by the folder of the run.
 
-    A stranger is another user without any right; `core` asks for one core only.
+    A stranger is a user without privileges; `core` restricts the tests to one core.
     """
 
     name: str
@@ -79,14 +79,14 @@ CELLS = (
         "german",
         "numbers with commas, a time zone of -3:30 hours",
         {"LC_ALL": "de_DE.UTF-8", "LOCPATH": "{folder}/locales", "TZ": "America/St_Johns"},
-        SPOKEN,
+        LOCALIZED,
     ),
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What pytest counted in a cell, and its exit status."""
+    """The test counts of a cell, and pytest's exit status."""
 
     status: int
     seconds: float
@@ -101,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.elsewhere", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cells", nargs="*", metavar="CELL", help="the cells to run (default: all)")
     parser.add_argument("--list", action="store_true", help="list the cells and run nothing")
-    parser.add_argument("--folder", type=Path, help="keep copies and environments there, for the next time")
+    parser.add_argument("--folder", type=Path, help="keep copies and environments there, for later runs")
     arguments = parser.parse_args()
     if unknown := set(arguments.cells) - {cell.name for cell in CELLS}:
         parser.error(f"found {', '.join(sorted(unknown))}; the cells are {', '.join(cell.name for cell in CELLS)}")
@@ -117,7 +117,7 @@ def main() -> int:
 
 @contextmanager
 def place(kept: Path | None) -> Iterator[Path]:
-    """Give the folder in which everything happens, whose name would break what does not quote it."""
+    """Provide the folder of the run, whose name breaks commands that do not quote it."""
     with tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as temporary:
         os.chmod(temporary, 0o755)
         folder = (kept or Path(temporary)).absolute() / "an öle"
@@ -130,33 +130,33 @@ def run_all(folder: Path, cells: Sequence[Cell]) -> int:
     pythons, failed = find_pythons(), 0
     for version, python in pythons.items():
         if python is None:
-            print(f"Python {version}: left out, found none", flush=True)
+            print(f"Python {version}: skipped, found none", flush=True)
     found = {version: python for version, python in pythons.items() if python is not None}
     copy_checkout(folder / "anole")
     for cell in cells:
-        usable = [version for version, python in found.items() if not cell.stranger or everybodys(python)]
+        usable = [version for version, python in found.items() if not cell.stranger or is_reachable_by_all(python)]
         version = usable[CELLS.index(cell) % len(usable)] if usable else "?"
         if (reason := absence(cell, folder, usable)) is not None:
-            said = f"left out, {reason}"
+            result = f"skipped, {reason}"
         else:
             outcome = run(cell, folder, environment(folder, version, found[version]))
-            said, failed = str(outcome), failed or outcome.status
-        print(f"{cell.name:10} Python {version}  {said}", flush=True)
+            result, failed = str(outcome), failed or outcome.status
+        print(f"{cell.name:10} Python {version}  {result}", flush=True)
     print(f"The logs are in {LOGS.relative_to(CHECKOUT)}/.")
     return 1 if failed else 0
 
 
 def find_pythons() -> dict[str, Path | None]:
-    """Return the first interpreter of each version that `pyproject.toml` allows, or None where there is none."""
+    """Return the first interpreter of each version that `pyproject.toml` allows, or None if there is none."""
     project = (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8")
     allowed = SpecifierSet(project.partition('requires-python = "')[2].partition('"')[0])
     return {version: find_python(version) for minor in range(30) if (version := f"3.{minor}") in allowed}
 
 
 def find_python(version: str) -> Path | None:
-    """Return an interpreter of a version that can make an environment, if possible one that every user can start.
+    """Return an interpreter of a version that can create an environment, preferably one that every user can start.
 
-    It is on PATH, or pyenv or uv have installed it.
+    Search PATH, and the interpreters installed by pyenv and uv.
     """
     say = "import ensurepip, sys, venv; print(sys.base_prefix)"
     home, name, found = Path.home(), f"python{version}", []
@@ -169,16 +169,16 @@ def find_python(version: str) -> Path | None:
         done = subprocess.run([candidate, "-c", say], capture_output=True, text=True)
         if done.returncode == 0:
             found.append(Path(done.stdout.strip(), "bin", name))
-    return next(filter(everybodys, found), next(iter(found), None))
+    return next(filter(is_reachable_by_all, found), next(iter(found), None))
 
 
-def everybodys(path: Path) -> bool:
-    """Whether every user reaches a file."""
+def is_reachable_by_all(path: Path) -> bool:
+    """Whether every user can reach a file."""
     return all(folder.stat().st_mode & 0o001 for folder in path.parents)
 
 
 def copy_checkout(folder: Path) -> None:
-    """Copy what git tracks, and new files that it does not ignore, as they are now."""
+    """Copy the working tree: tracked files, and new files that git does not ignore."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
     for entry in folder.glob("*"):
@@ -191,7 +191,7 @@ def copy_checkout(folder: Path) -> None:
 
 
 def environment(folder: Path, version: str, python: Path) -> Path:
-    """Build an environment as a newcomer does; returns its folder."""
+    """Build an environment like a new user; return its folder."""
     venv = folder / "anole" / f".venv-{version}"
     with (LOGS / f"env-{version}.log").open("w") as log:
         command = ["make", "env", f"PYTHON={python}", f"VENV={venv.name}"]
@@ -209,7 +209,7 @@ def absence(cell: Cell, folder: Path, pythons: Sequence[str]) -> str | None:
 
 
 def german_absence(locales: Path) -> str | None:
-    """Make the German locale; return why it cannot be made."""
+    """Create the German locale; return why it cannot be created."""
     if shutil.which("localedef") is None:
         return "there is no localedef"
     locales.mkdir(exist_ok=True)
@@ -219,14 +219,14 @@ def german_absence(locales: Path) -> str | None:
 
 
 def run(cell: Cell, folder: Path, venv: Path) -> Outcome:
-    """Run the tests of a cell, with nothing of this process's environment that is about a language or a Python."""
+    """Run the tests of a cell, without this process's environment variables about locale or Python."""
     own, began_s = folder / cell.name, time.monotonic()
     shutil.rmtree(own, ignore_errors=True)
     for name in ("home", "tmp"):
         (own / name).mkdir(parents=True, exist_ok=True)
     if cell.stranger:
         for path in (own, own / "home", own / "tmp"):
-            os.chown(path, STRANGER, STRANGER)
+            os.chown(path, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
     with (LOGS / f"{cell.name}.log").open("w") as log:
         done = subprocess.run(
             command(cell, own / "results.xml", venv),
@@ -234,7 +234,11 @@ def run(cell: Cell, folder: Path, venv: Path) -> Outcome:
             env=variables(cell, own, venv),
             stdout=log,
             stderr=subprocess.STDOUT,
-            **({"user": STRANGER, "group": STRANGER, "extra_groups": [], "umask": 0o077} if cell.stranger else {}),
+            **(
+                {"user": UNPRIVILEGED_ID, "group": UNPRIVILEGED_ID, "extra_groups": [], "umask": 0o077}
+                if cell.stranger
+                else {}
+            ),
         )
     return Outcome(done.returncode, time.monotonic() - began_s, counts(own / "results.xml"))
 
@@ -257,7 +261,7 @@ def variables(cell: Cell, own: Path, venv: Path) -> dict[str, str]:
 
 
 def counts(results: Path) -> dict[str, int]:
-    """Return how many tests passed, failed and were skipped; nothing if pytest wrote no results."""
+    """Return the numbers of passed, failed and skipped tests; empty if pytest wrote no results."""
     if not results.exists():
         return {}
     suite = ElementTree.parse(results).getroot()[0]

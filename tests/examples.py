@@ -1,13 +1,13 @@
-"""How many examples a property is tried on: all of them in `make guard`, a quarter of them in `make test`."""
+"""The number of examples of property tests: all of them in `make guard`, a fraction in `make test`."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-_WHOLE = 100
-"""The examples of a property that names no number, in `make guard`."""
+_DEFAULT_EXAMPLES = 100
+"""The default number of examples in `make guard`."""
 
 
 def examples(n: int) -> int:
-    """Return the share of ``n`` examples that the profile tries."""
-    return max(1, n * settings.default.max_examples // _WHOLE)
+    """Scale ``n`` examples to the current profile."""
+    return max(1, n * settings.default.max_examples // _DEFAULT_EXAMPLES)

@@ -1,4 +1,4 @@
-"""A project's folder filled with records as the stages fill it, without running them."""
+"""A project folder filled with records like those of the stages, without running them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def run_of(task: Task, preset: str = "autotvm", seed: int = 0) -> Run:
 
 
 def trial_of(number: int, latency_s: float | None = 1e-3, flop: int = CONV.workload.flop, **config: Any) -> Trial:
-    """Return a trial; a failure when there is no latency."""
+    """Return a trial; a failure if there is no latency."""
     if latency_s is None:
         measurement = Measurement(Status.RUN_ERROR, f"Segmentation fault\nat trial {number}", build_s=0.1, run_s=0.2)
     else:
@@ -116,13 +116,13 @@ def confirmation_of(trial: Trial, latency_s: float | None, after_trials: int, ra
 
 
 def tried_of(latency_alone_s: float, latency_s: float | None, chosen: bool = False) -> TriedConfig:
-    """Return a candidate as a build tells of it: what it takes alone, and in the network if it works there."""
+    """Return a candidate of a build with its latency in isolation, and in the network if it works there."""
     config = {"tile_f": [1, 1, 1, 16], "alone_us": round(1e6 * latency_alone_s)}
     return TriedConfig(config, latency_s, latency_alone_s, chosen)
 
 
 class Project:
-    """A project's folder, filled as the stages fill it; and samples to fill it with."""
+    """A project folder with methods that write the files of stages, and sample data."""
 
     CONV, WIDE, DENSE, OTHER, LOADS, KERNELS = CONV, WIDE, DENSE, OTHER, LOADS, KERNELS
     run_of = staticmethod(run_of)
@@ -136,7 +136,7 @@ class Project:
         self.database = folder / "db" / "tuning.sqlite"
 
     def open(self, run: Run | None = None, task: Task = CONV, *, wait: bool = False) -> Shard:
-        """Open the shard of a run, or of the usual run of a task."""
+        """Open the shard of a run, or of the default run of a task."""
         return Shard.open(self.shards, run or run_of(task), task, wait=wait)
 
     def tune(
@@ -146,7 +146,7 @@ class Project:
         latencies_s: Iterable[float | None],
         confirmed_s: Sequence[float | None] = (),
     ) -> Path:
-        """Append trials; confirm as many of the fastest as there are confirmed latencies."""
+        """Append trials, and confirm the fastest with the confirmed latencies."""
         with Shard.open(self.shards, run, task) as shard:
             for latency_s in latencies_s:
                 trial = trial_of(len(shard.trials), latency_s, task.workload.flop)
@@ -181,7 +181,7 @@ class Project:
         preset: str = "autotvm",
         refined: Mapping[str, Sequence[TriedConfig]] | None = None,
     ) -> Path:
-        """Write a build; `refined` says of tasks, by their keys, what was tried within the network."""
+        """Write a build; `refined` maps keys of tasks to the candidates tried within the network."""
         total = sum(weight * task.workload.flop for task, weight, _ in tasks)
         tuned = sum(weight * task.workload.flop for task, weight, run in tasks if run)
         built = (
@@ -260,7 +260,7 @@ class Project:
         return path
 
     def fill(self) -> None:
-        """Tune, extracts, compile and evaluate two models that share a task."""
+        """Tune, extract, compile and evaluate two models that share a task."""
         runs = {task.key: run_of(task) for task in (CONV, WIDE, DENSE)}
         self.tune(runs[CONV.key], CONV, [4e-3, None, 2e-3, 3e-3, 2.1e-3, None], [2.2e-3, 2.05e-3])
         with Shard.open(self.shards, runs[CONV.key], CONV) as shard:
@@ -314,11 +314,11 @@ READERS: Mapping[str, Callable[[Path], Any]] = {
     "shared receipts": lambda path: read_receipts([path]),
     "refined": read_refined,
 }
-"""What reads the file of each kind of document."""
+"""The function that reads each kind of document."""
 
 
 def execute(database: Path, script: str) -> None:
-    """Change a database as its author may, whatever its tables allow."""
+    """Change a database, ignoring its constraints."""
     with closing(sqlite3.connect(database)) as connection:
         for pragma in ("ignore_check_constraints = on", "foreign_keys = off"):
             connection.execute(f"pragma {pragma}")
@@ -326,13 +326,13 @@ def execute(database: Path, script: str) -> None:
 
 
 def as_first_schema(data: bytes) -> bytes:
-    """Return the bytes of a shard as the first schema had them: without checksums."""
+    """Return the bytes of a shard in the first schema, without checksums."""
     lines = b"".join(without_checksum(line) + b"\n" for line in data.splitlines())
     return lines.replace(b'"schema":2', b'"schema":1')
 
 
 def dump_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the schema and all rows, whatever the order in which they came."""
+    """Return the schema and all rows, in sorted order."""
     connection = sqlite3.connect(database)
     schema = connection.execute("select name, type, sql from sqlite_master where sql is not null").fetchall()
     tables = [name for name, kind, _ in schema if kind == "table"]

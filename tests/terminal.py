@@ -1,4 +1,4 @@
-"""What a program draws on a terminal."""
+"""The output of a program on a terminal."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 
 def drawn_on_a_terminal(start: Callable[[int], subprocess.Popen[str]]) -> str:
-    """Return all that a process draws with control characters, given a descriptor of a terminal; it must end well."""
+    """Return the output of a process on a terminal, including control characters; it must succeed."""
     master, slave = pty.openpty()
     process = start(slave)
     os.close(slave)
-    drawn = b""
+    output = b""
     while True:
         try:
-            drawn += os.read(master, 1 << 16)
+            output += os.read(master, 1 << 16)
         except OSError:
             break
     os.close(master)
     process.communicate(timeout=120)
     assert process.returncode == 0
-    return drawn.decode()
+    return output.decode()

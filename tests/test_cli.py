@@ -55,7 +55,7 @@ def test_every_stage_is_a_command_with_help() -> None:
         assert run(*name.split(), "--help").exit_code == 0
 
 
-def test_calibrating_says_what_is_left_and_refuses_a_target_that_is_not_there(empty_project: Path) -> None:
+def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_project: Path) -> None:
     model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
     declared = {
         "models": {"m": model},
@@ -64,13 +64,15 @@ def test_calibrating_says_what_is_left_and_refuses_a_target_that_is_not_there(em
     }
     (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
     found = run("calibrate", "cpu", "--minutes", "0")
-    assert re.fullmatch(r"cpu: 0 of \d+ common layers have their trials; running it again continues\n", found.stdout)
+    assert re.fullmatch(
+        r"cpu: 0 of \d+ common layers are calibrated; run the command again to continue\n", found.stdout
+    )
     refused = run("calibrate", "gpu")
     assert refused.exit_code == 2 and "found 'gpu'" in refused.stderr and "cpu" in refused.stderr
     assert not (empty_project / "db").exists()
 
 
-def test_exploring_names_the_accelerators_that_there_are(empty_project: Path) -> None:
+def test_an_unknown_accelerator_is_reported(empty_project: Path) -> None:
     model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
     declared = {
         "models": {"m": model},
@@ -85,9 +87,9 @@ def test_exploring_names_the_accelerators_that_there_are(empty_project: Path) ->
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_the_example_of_a_command_is_accepted(name: str) -> None:
+def test_the_example_of_a_command_is_valid(name: str) -> None:
     example = COMMANDS[name].epilog
-    assert example and example.startswith(f"Example: anole {name}"), "every command ends its help with an example"
+    assert example and example.startswith(f"Example: anole {name}"), "the help of every command ends with an example"
     arguments = shlex.split(example.removeprefix("Example: anole").partition(" > ")[0])
     with main.make_context("anole", list(arguments)) as context:
         command: click.Command = main
@@ -99,7 +101,7 @@ def test_the_example_of_a_command_is_accepted(name: str) -> None:
         assert all(option.help for option in command.params if isinstance(option, click.Option)), name
 
 
-def test_a_refusal_is_one_line_without_traceback() -> None:
+def test_an_error_is_one_line_without_traceback() -> None:
     command = [sys.executable, "-m", "anole", "plan"]
     done, result = subprocess.run(command, capture_output=True, text=True, check=False), run("plan")
     assert (done.returncode, done.stdout, done.stderr) == (result.exit_code, "", result.stderr)
@@ -107,14 +109,12 @@ def test_a_refusal_is_one_line_without_traceback() -> None:
     assert result.stderr.startswith("anole: models.yaml: there is no such file in ")
 
 
-_NEIGHBOURS = (
-    "Invalid value for '--neighbours': found {!r}; different numbers from 0 to 256 are expected, such as 0,1,2"
-)
-_NO_PLACE = "anole: --measure: rpc: found 'here'; `host:port` of a tracker or a server is expected\n"
+_NEIGHBOURS = "Invalid value for '--neighbours': found {!r}; distinct numbers from 0 to 256 are expected, such as 0,1,2"
+_INVALID_ADDRESS = "anole: --measure: rpc: found 'here'; give the `host:port` of a tracker or a server\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["tun"], "No such command 'tun'"),
         (["tune"], "Missing argument 'TASK'"),
@@ -123,7 +123,7 @@ _NO_PLACE = "anole: --measure: rpc: found 'here'; `host:port` of a tracker or a 
         (["tune", "x.json", "--tuner", "{"], "is not JSON"),
         (["tune", "x.json", "--tuner", "[1]"], "is not a JSON object"),
         (["tune", "x.json", "--preset", "autotvn"], "autotvm"),
-        (["tune", "x.json", "--measure", '{"rpc": "here"}'], _NO_PLACE),
+        (["tune", "x.json", "--measure", '{"rpc": "here"}'], _INVALID_ADDRESS),
         (["tune", "none.json"], "none.json: there is no such file; `snakemake --forcerun extract` writes it again"),
         (["serve", "--key", "zen"], "give --tracker and --key together, or neither"),
         (["serve", "--tracker", "here:9190"], "give --tracker and --key together, or neither"),
@@ -133,9 +133,11 @@ _NO_PLACE = "anole: --measure: rpc: found 'here'; `host:port` of a tracker or a 
         ),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_done(empty_project: Path, arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_reported_before_anything_is_done(
+    empty_project: Path, arguments: list[str], message: str
+) -> None:
     result = run(*arguments)
-    assert result.exit_code == 2 and told in result.stderr
+    assert result.exit_code == 2 and message in result.stderr
     assert not list(empty_project.iterdir())
 
 
@@ -156,9 +158,9 @@ def test_an_argument_in_a_file_is_checked(empty_project: Path, content: str | No
     assert f"Invalid value for '--tuner': '@tuner.json' {problem}" in result.stderr
 
 
-def test_an_argument_in_a_file_is_the_argument(empty_project: Path) -> None:
+def test_an_argument_can_be_in_a_file(empty_project: Path) -> None:
     (empty_project / "measure.json").write_text('{"rpc": "here"}')
-    assert run("tune", "x.json", "--measure", "@measure.json").stderr == _NO_PLACE
+    assert run("tune", "x.json", "--measure", "@measure.json").stderr == _INVALID_ADDRESS
 
 
 ON_NODES = """
@@ -180,7 +182,7 @@ def test_a_node_describes_itself(empty_project: Path) -> None:
     assert json.loads((empty_project / "own.json").read_text()) == found
 
 
-def test_a_node_that_is_another_machine_describes_nothing(empty_project: Path) -> None:
+def test_a_node_with_other_hardware_describes_nothing(empty_project: Path) -> None:
     (empty_project / "models.yaml").write_text(ON_NODES)
     result = run("describe", "other")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
@@ -189,17 +191,17 @@ def test_a_node_that_is_another_machine_describes_nothing(empty_project: Path) -
     assert not (empty_project / "work").exists()
 
 
-def test_what_must_be_measured_is_refused_on_another_machine(empty_project: Path) -> None:
+def test_required_measurements_are_rejected_on_another_machine(empty_project: Path) -> None:
     project = Project(empty_project)
     project.extract("net", [(project.CONV, 1)])
     file = project.compile("net", [(project.CONV, 1, None)])
     plain = {name: value for name, value in json.loads(file.read_text()).items() if name != "crc"}
     plain["target_description"] = describe_cpu("x86-64-v2", 1, "Another CPU")
     file.write_text(json.dumps(plain))
-    told = "cpu Another CPU with 1 threads: this machine's processor is "
+    message = "cpu Another CPU with 1 threads: this machine's processor is "
     result = run("evaluate", "builds/net-cpu", "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert result.stderr.startswith(f"anole: build net-cpu: {told}")
+    assert result.stderr.startswith(f"anole: build net-cpu: {message}")
     assert not (empty_project / "work/evaluations").exists()
     (empty_project / "models.yaml").write_text(
         ON_NODES.replace("target: zen, trials: 0", "target: other, trials: 0, refine: 1, name: small")
@@ -209,7 +211,7 @@ def test_what_must_be_measured_is_refused_on_another_machine(empty_project: Path
     order = ("--order", "@order.json", "--manifest", "none.json", "--candidates", "1")
     result = run("refine", "small", *order, "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert result.stderr.startswith(f"anole: build small: {told}")
+    assert result.stderr.startswith(f"anole: build small: {message}")
     assert not (empty_project / "work/refined").exists()
 
 
@@ -225,14 +227,14 @@ def test_what_must_be_measured_is_refused_on_another_machine(empty_project: Path
         ),
     ],
 )
-def test_a_broken_task_is_refused(empty_project: Path, text: str, problem: str) -> None:
+def test_a_broken_task_is_rejected(empty_project: Path, text: str, problem: str) -> None:
     (empty_project / "task.json").write_text(text)
     result = run("tune", "task.json")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert f"task.json: {problem}" in result.stderr
 
 
-def test_an_unknown_model_is_told_the_known_ones(empty_project: Path) -> None:
+def test_an_unknown_model_is_reported_with_suggestions(empty_project: Path) -> None:
     (empty_project / "models.yaml").write_text(
         "models: {net: {source: 'torchvision:alexnet', inputs: {x: [1, 3, 64, 64]}}}\n"
         "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
@@ -251,33 +253,31 @@ def test_merging_nothing_makes_an_empty_database(
     assert (empty_project / "db/tuning.sqlite").exists()
 
 
-def test_a_damaged_database_is_told_and_no_error(empty_project: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_database_is_reported_and_replaced(empty_project: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     assert run("merge", "any", "--seal", "--stamp", "work/stamp.json").exit_code == 0
-    assert "db/shards: gave checksums to 0 shards" in caplog.text
+    assert "db/shards: added checksums to 0 shards" in caplog.text
     stamp = json.loads((empty_project / "work/stamp.json").read_text())
     assert (stamp["database"], stamp["builds"], stamp["merged"]["runs"]) == ("db/tuning.sqlite", [], 0)
     (empty_project / "db/tuning.sqlite").write_text("nothing that SQLite wrote")
     assert run("merge", "any", "--stamp", "work/stamp.json").exit_code == 0
-    assert "made anew from shards and documents; the old file was kept as tuning.sqlite.damaged-" in caplog.text
+    assert "was rebuilt from shards and documents; the old file was kept as tuning.sqlite.damaged-" in caplog.text
     assert "db/tuning.sqlite: is damaged, or is not a database of trials: file is not a database" in caplog.text
     assert json.loads((empty_project / "work/stamp.json").read_text())["merged"]["replaced"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOENT])
-def test_a_disk_that_refuses_is_one_line_and_a_bug_keeps_its_traceback(
-    monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_disk_errors_are_one_line_and_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), "work/x.json")
 
-    monkeypatch.setattr("anole.merge.stage.merge_builds", refuse)
+    monkeypatch.setattr("anole.merge.stage.merge_builds", fail)
     result = run("merge", "any")
     if number == errno.ENOENT:
         assert isinstance(result.exception, OSError)
     else:
-        told = f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
-        assert (result.exit_code, result.stderr) == (2, told)
+        message = f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
+        assert (result.exit_code, result.stderr) == (2, message)
 
 
 _HEAVY = ["numpy", "onnx", "pandas", "rich", "sqlite_utils", "torch", "torchvision", "tvm", "xgboost"]
@@ -301,7 +301,7 @@ def test_starting_imports_nothing_heavy(code: str, needed: list[str]) -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project in another folder than the working directory, where a file of the same name lies."""
+    """A project outside the working directory."""
     folder = tmp_path / "project"
     folder.mkdir()
     shutil.copy(Path(__file__).parent / "tiny_networks.py", folder / "tiny.py")
@@ -316,7 +316,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_project_may_lie_in_another_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_may_be_in_another_folder(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Path.cwd()
     for command in (["extract", "net", "--target", "cpu"], ["refine", "small"], ["compile", "small"], ["merge"]):
         monkeypatch.chdir(here)
@@ -334,9 +334,7 @@ def test_a_project_may_lie_in_another_folder(elsewhere: Path, monkeypatch: pytes
     assert result.exit_code == 0 and {path.name for path in here.iterdir()} == {"own.json", "own.network"}
 
 
-def test_the_files_of_a_model_lie_in_the_folder_of_its_project(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_of_model_files_are_relative_to_the_project(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Path.cwd()
     file = elsewhere / "net.onnx"
     weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "weight")
@@ -361,7 +359,7 @@ def test_the_files_of_a_model_lie_in_the_folder_of_its_project(
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
+def test_a_build_in_another_folder_is_merged_instead_of_a_local_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
 ) -> None:
     mine, theirs = (Project(tmp_path / name) for name in ("mine", "theirs"))
@@ -379,10 +377,10 @@ def test_a_build_of_another_folder_is_merged_and_no_other_of_its_name(
     assert mine.rows("select name, preset from build") == [{"name": "net-cpu", "preset": "random"}]
 
 
-def test_records_alone_make_a_hub(
+def test_a_folder_of_records_is_a_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Shards of any targets are merged where there is no models.yaml, and their records pass from hub to hub."""
+    """Shards of any targets are merged without a models.yaml, and their records can be passed to other hubs."""
     caplog.set_level("INFO")
     one, two = (Project(tmp_path / name) for name in ("one", "two"))
     one.tune(one.run_of(one.CONV), one.CONV, [1e-3, None])
@@ -392,7 +390,7 @@ def test_records_alone_make_a_hub(
     hub.mkdir()
     monkeypatch.chdir(hub)
     result = run("import", str(one.shards), str(two.shards))
-    assert (result.exit_code, result.stdout.count("1 runs are new")) == (0, 2)
+    assert (result.exit_code, result.stdout.count("1 new runs")) == (0, 2)
     assert run("merge").exit_code == 0
     assert "db/tuning.sqlite: 2 runs (2 read), 3 trials" in caplog.text
     assert run("merge", "--shards", str(one.shards), "--database", "other.sqlite").exit_code == 0
@@ -403,12 +401,12 @@ def test_records_alone_make_a_hub(
     later = run("export-records", "later", "--since", "2027-01-01")
     assert (later.exit_code, later.stderr) == (
         2,
-        "anole: db/shards: no run is chosen by all of these conditions together\n",
+        "anole: db/shards: no run satisfies all of these conditions\n",
     )
     assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
     assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
     result = run("import", "new", "other.sqlite", "--shards", "third")
-    assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 runs are new", "1 runs are new"]
+    assert [line.split(": ", 1)[1][:14] for line in result.stdout.splitlines()] == ["1 new runs, 0 ", "1 new runs, 0 "]
     assert "new (exported on " in result.stdout
 
 

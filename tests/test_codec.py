@@ -62,34 +62,34 @@ FITTING = {
     ("change", "problem"),
     [
         ({"name": 3}, "name is 3, not text"),
-        ({"count": 1.5}, "count is 1.5, not a whole number"),
-        ({"count": True}, "count is True, not a whole number"),
+        ({"count": 1.5}, "count is 1.5, not an integer"),
+        ({"count": True}, "count is True, not an integer"),
         ({"ratio": "1"}, "ratio is '1', not a number or null"),
         ({"at": "yesterday"}, "at is 'yesterday', not of the form"),
         ({"parts": {}}, "parts is {}, not a list"),
         ({"parts": [3]}, "parts[0] is 3, not an object"),
         ({"parts": [*FITTING["parts"], {"key": "a", "layers": []}]}, "parts[1].key is 'a', not of the form"),
-        ({"width": "wide"}, "width is 'wide', not a whole number"),
-        ({"inner": {"width": 1.0}}, "inner.width is 1.0, not a whole number"),
+        ({"width": "wide"}, "width is 'wide', not an integer"),
+        ({"inner": {"width": 1.0}}, "inner.width is 1.0, not an integer"),
         ({"color": "green"}, "color is 'green', not one of red, blue"),
-        ({"name": "y" * 1000, "count": "z" * 1000}, "..., not a whole number"),
+        ({"name": "y" * 1000, "count": "z" * 1000}, "..., not an integer"),
     ],
 )
-def test_what_does_not_fit_is_named(change: dict, problem: str) -> None:
+def test_invalid_values_are_reported_with_their_path(change: dict, problem: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(Thing, {**FITTING, **change})
     assert problem in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
-def test_a_missing_field_is_named() -> None:
+def test_a_missing_field_is_reported() -> None:
     with pytest.raises(DecodeError, match=r"^parts is missing$"):
         decode(Thing, {name: value for name, value in FITTING.items() if name != "parts"})
     with pytest.raises(DecodeError, match=r"^the value is \[\], not an object$"):
         decode(Thing, [])
 
 
-def test_plain_values_become_what_they_were() -> None:
+def test_plain_values_round_trip() -> None:
     thing = decode(Thing, FITTING)
     assert thing.parts == (Part("a" * 64, ("one", "two")),)
     assert (thing.size, thing.inner, thing.color) == (Size(3, None), Size(1, 2), Color.RED)
@@ -97,7 +97,7 @@ def test_plain_values_become_what_they_were() -> None:
     assert json_fields(Thing) == {"parts", "inner", "more"}
 
 
-def test_unknown_fields_are_left_out() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert decode(Thing, {**FITTING, "unknown": 1}) == decode(Thing, FITTING)
 
 
@@ -110,7 +110,7 @@ def test_some_fields_may_be_absent(name: str) -> None:
 
 @dataclass(frozen=True)
 class Wish:
-    """What users write."""
+    """A value written by users."""
 
     pair: tuple[int, int]
     sizes: Mapping[Key, Size] = field(hash=False)
@@ -125,10 +125,10 @@ WISH = {"pair": [1, 2], "sizes": {"a" * 64: {"width": 1}}}
     ("change", "problem"),
     [
         ({"pair": [1]}, "pair is [1], not a list of 2 items"),
-        ({"pair": [1, "x"]}, "pair[1] is 'x', not a whole number"),
-        ({"pear": [1, 2]}, "pear is not known; did you mean 'pair'? allowed: pair, sizes, kind, rate"),
+        ({"pair": [1, "x"]}, "pair[1] is 'x', not an integer"),
+        ({"pear": [1, 2]}, "pear is unknown; did you mean 'pair'? allowed: pair, sizes, kind, rate"),
         ({"sizes": {"a": {"width": 1}}}, "sizes.a is 'a', not of the form [0-9a-f]{64}"),
-        ({"sizes": {"a" * 64: {"wide": 1}}}, f"sizes.{'a' * 64}.wide is not known; did you mean 'width'?"),
+        ({"sizes": {"a" * 64: {"wide": 1}}}, f"sizes.{'a' * 64}.wide is unknown; did you mean 'width'?"),
         ({"kind": "big"}, "kind is 'big', not one of tall, small"),
         ({"kind": None}, "kind is None, not one of tall, small"),
         ({"rate": 2}, "rate is 2, not a number from 0 to 1 or null"),
@@ -136,13 +136,13 @@ WISH = {"pair": [1, 2], "sizes": {"a" * 64: {"width": 1}}}
         ({"rate": True}, "rate is True, not a number from 0 to 1 or null"),
     ],
 )
-def test_what_users_write_is_read_strictly(change: dict, problem: str) -> None:
+def test_values_of_users_are_decoded_strictly(change: dict, problem: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(Wish, {**WISH, **change}, strict=True)
     assert str(caught.value).startswith(problem)
 
 
-def test_what_users_write_has_defaults() -> None:
+def test_values_of_users_have_defaults() -> None:
     assert decode(Wish, WISH, strict=True) == Wish((1, 2), {"a" * 64: Size(1, None)})
     assert encode(decode(Wish, {**WISH, "rate": 1}, strict=True)) == {
         **{"pair": [1, 2], "sizes": {"a" * 64: {"width": 1, "height": None}}, "kind": "tall", "rate": 1.0}

@@ -1,4 +1,4 @@
-"""The cells of `make test-elsewhere` are what they say, and tests that fail there are seen."""
+"""The cells of `make test-elsewhere` match their description, and failures are detected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_that_is_skipped():
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copied checkout with tests of its own and this environment."""
+    """A copy of the checkout with its own tests and the current environment."""
     monkeypatch.setattr(elsewhere, "LOGS", tmp_path)
     monkeypatch.setenv("ANOLE_CORES", "7")
     folder = tmp_path / "an öle"
@@ -41,7 +41,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.guard
-def test_a_cell_is_what_it_says_and_its_failures_are_counted(checkout: Path) -> None:
+def test_a_cell_matches_its_description_and_counts_failures(checkout: Path) -> None:
     odd = Cell("odd", "an odd one", {"TZ": "Asia/Kathmandu", "NAMED": "{folder}"}, core=True)
     outcome = elsewhere.run(odd, checkout, checkout / "anole/.venv")
     assert (outcome.status, outcome.counts) == (1, {"passed": 1, "failed": 1, "skipped": 1})
@@ -60,17 +60,17 @@ def test_one_failing_cell_fails_all(
     monkeypatch.setattr(elsewhere, "environment", lambda folder, version, python: folder)
     monkeypatch.setattr(elsewhere, "run", lambda cell, folder, venv: elsewhere.Outcome(next(left), 1.0))
     assert elsewhere.run_all(checkout, CELLS[1:3]) == max(statuses)
-    said = capsys.readouterr().out
-    assert "Python 3.11: left out, found none" in said and said.count("Python 3.12") == 2
+    output = capsys.readouterr().out
+    assert "Python 3.11: skipped, found none" in output and output.count("Python 3.12") == 2
 
 
-def test_everything_that_a_cell_names_exists(tmp_path: Path) -> None:
+def test_files_of_cells_exist(tmp_path: Path) -> None:
     for cell in CELLS:
         files = [value.removeprefix("{folder}/anole/") for name, value in cell.variables.items() if "CPUINFO" in name]
         assert all((CHECKOUT / name).exists() for name in (*cell.tests, *files)), cell.name
 
 
-def test_an_unknown_cell_is_refused() -> None:
+def test_an_unknown_cell_is_rejected() -> None:
     command = [sys.executable, "-m", "tests.elsewhere", "moon"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
     assert done.returncode == 2 and "found moon; the cells are stranger, " in done.stderr

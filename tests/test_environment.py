@@ -1,4 +1,4 @@
-"""The script that builds the environment: which Python it takes, what it says without one, when it builds anew."""
+"""The script that builds the environment: its choice of Python, its errors without one, and when it rebuilds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv, wh
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A folder with the only programs of a machine: those that the script calls and no Python."""
+    """The only folder on PATH, with the programs that the script calls, but no Python."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in COMMANDS:
@@ -30,7 +30,7 @@ def machine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout in a folder with a space, whose requirements.lock has one small package."""
+    """A checkout in a folder with a space in its name, and one small package in requirements.lock."""
     folder = tmp_path / "a checkout"
     (folder / ".ci").mkdir(parents=True)
     shutil.copy(ROOT / ".ci/environment", folder / ".ci")
@@ -63,14 +63,14 @@ def environments(checkout: Path) -> list[str]:
     return sorted(path.name for path in checkout.glob(".venv*"))
 
 
-def test_a_machine_with_neither_uv_nor_pip_is_told_what_to_install(checkout: Path, machine: Path) -> None:
+def test_missing_uv_and_pip_are_reported(checkout: Path, machine: Path) -> None:
     done = build(checkout, machine)
     assert done.returncode == 1
     assert done.stderr.startswith("Anole needs uv, or a Python with pip") and done.stderr.count("\n") == 1
     assert not environments(checkout)
 
 
-def test_a_machine_without_a_supported_python_is_told_which_are(checkout: Path, machine: Path) -> None:
+def test_a_missing_python_is_reported_with_supported_versions(checkout: Path, machine: Path) -> None:
     add_uv(machine)
     done = build(checkout, machine)
     assert done.returncode == 1
@@ -79,7 +79,7 @@ def test_a_machine_without_a_supported_python_is_told_which_are(checkout: Path, 
 
 
 @pytest.mark.parametrize("python", ["3.10", "2", "/nowhere/python3.11", "sh"])
-def test_what_is_no_supported_python_is_refused_and_nothing_changed(python: str, checkout: Path, machine: Path) -> None:
+def test_an_unsupported_python_is_rejected_and_nothing_changes(python: str, checkout: Path, machine: Path) -> None:
     add_uv(machine)
     (checkout / ".venv").mkdir()
     (checkout / ".venv/mine").touch()
@@ -89,7 +89,7 @@ def test_what_is_no_supported_python_is_refused_and_nothing_changed(python: str,
 
 
 @pytest.mark.guard
-def test_an_environment_is_built_once_and_again_where_it_was_moved(checkout: Path, machine: Path) -> None:
+def test_an_environment_is_built_once_and_rebuilt_after_moving(checkout: Path, machine: Path) -> None:
     add_uv(machine)
     (machine / f"python{THIS}").symlink_to(sys.executable)
     assert build(checkout, machine).stderr == ""

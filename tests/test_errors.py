@@ -1,4 +1,4 @@
-"""What is told of an error that another one wraps."""
+"""The description of a wrapped error."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from anole.errors import cause
         (AssertionError(" \n"), 0, "AssertionError"),
     ],
 )
-def test_a_cause_is_one_line_whatever_it_says(error: Exception, line: int, expected: str) -> None:
+def test_a_cause_is_always_one_line(error: Exception, line: int, expected: str) -> None:
     assert cause(error, line) == expected

@@ -1,4 +1,4 @@
-"""docs/extending.md: every block of the page is a file, and all of them together are a package that works."""
+"""docs/extending.md: every block of the page is a file, and together they are a working package."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_LINES = 45
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The page's package, installed."""
+    """The package of the page, installed."""
     for name, text in BLOCKS.items():
         (tmp_path / name).write_text(text)
     project = tomllib.loads(BLOCKS["pyproject.toml"])["project"]
@@ -55,7 +55,7 @@ def anole(*arguments):
     return result.output
 
 
-def test_no_block_is_left_out():
+def test_all_blocks_are_found():
     assert len(BLOCKS) == PAGE.read_text().count("```") // 2
 
 
@@ -66,7 +66,7 @@ def test_a_part_is_short(name):
 
 @pytest.mark.guard
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name.startswith("test_")])
-def test_every_part_keeps_its_contract(package, name):
+def test_every_part_passes_its_contract_tests(package, name):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", name]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

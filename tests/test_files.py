@@ -1,4 +1,4 @@
-"""Files that are written whole, and what is removed of those that were not."""
+"""Atomic writes, and removal of unfinished files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def age(path: Path, seconds: float) -> None:
 
 
 def kill_while_writing(path: Path) -> Path:
-    """Return the file that a process left when it was killed before it could rename it."""
+    """Kill a process before it can rename a file, and return the unfinished file that it left."""
     code = (
         "import os, signal, sys, pathlib\n"
         "from anole import files\n"
@@ -35,7 +35,7 @@ def kill_while_writing(path: Path) -> Path:
     return left
 
 
-def test_an_equal_file_keeps_its_time(tmp_path: Path) -> None:
+def test_an_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
     path = tmp_path / "folder/file.json"
     assert write_atomically(path, "one")
     age(path, 100)
@@ -45,7 +45,7 @@ def test_an_equal_file_keeps_its_time(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+def test_unfinished_files_are_removed_after_a_day(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     left = [kill_while_writing(path) for _ in range(3)]
     others = [tmp_path / name for name in (".file.json.mine", ".other.json.abcdefgh.new", "file.json.new")]
@@ -58,7 +58,7 @@ def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> No
     assert sorted(tmp_path.iterdir()) == sorted([path, left[1], left[2], *others])
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+def test_an_error_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError):
         write_atomically(tmp_path / "folder", "text")

@@ -1,7 +1,7 @@
-"""Records of version 0.1.0 are read as they are, and nothing that they hold is tuned again.
+"""Records of version 0.1.0 can be read, and their tasks are not tuned again.
 
-`old_records` is a project as the last commit of 0.1.0 left it, without its networks and compiled libraries: an
-accelerator that is searched, a processor behind an RPC server, tasks that share a budget, and a refined build.
+`old_records` is a project of the last commit of 0.1.0, without its networks and compiled libraries: a searched
+accelerator, a CPU on an RPC server, tasks that share a budget, and a refined build.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from anole.store.shard import read_shard
 OLD = Path(__file__).parent / "old_records"
 BUILDS = sorted(path.name for path in (OLD / "builds").iterdir())
 MEASURED_ELSEWHERE = ("residual-accelerator-dcoc", "residual-board-anole", "encoder-shared")
-"""Builds of targets that every machine describes alike."""
+"""Builds for targets whose description does not depend on the machine."""
 
 
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the project, older than nothing in it, without what only the machine of its making describes."""
+    """A copy of the project with an old network file, without targets that only the original machine can describe."""
     shutil.copytree(OLD, tmp_path / "old")
     shutil.copy(OLD.parent / "tiny_networks.py", tmp_path / "old/tiny.py")
     os.utime(tmp_path / "old/tiny.py", ns=(0, 0))
@@ -48,7 +48,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def without_nulls(value: Any) -> Any:
-    """Return a plain value without fields that are null, which 0.1.0 left out in some places."""
+    """Return a plain value without null fields, which 0.1.0 left out in some documents."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
@@ -59,7 +59,7 @@ def plain(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_documents_hold_what_they_held(build: str) -> None:
+def test_documents_have_the_same_content(build: str) -> None:
     found = read_build(OLD / "builds" / build)
     assert without_nulls(with_schema(found)) == without_nulls(plain(OLD / "builds" / build / "build.json"))
     manifest = OLD / layout.manifest_path(found.model, found.target)
@@ -68,14 +68,14 @@ def test_documents_hold_what_they_held(build: str) -> None:
     assert without_nulls(with_schema(read_evaluation(evaluation))) == without_nulls(plain(evaluation))
 
 
-def test_tasks_have_the_keys_they_had() -> None:
+def test_tasks_have_the_same_keys() -> None:
     paths = sorted((OLD / layout.TASKS).iterdir())
     assert len(paths) == 14
     for path in paths:
         assert read_task(path).to_json() == plain(path)
 
 
-def test_receipts_tell_what_they_told() -> None:
+def test_receipts_have_the_same_content() -> None:
     tuned = sorted((OLD / "work").glob("tuned*/**/*.json"))
     assert len(tuned) == 9
     for path in tuned:
@@ -91,7 +91,7 @@ def test_receipts_tell_what_they_told() -> None:
 
 
 def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given that neither the tuner nor a template has changed since, and that extracting again finds the same tasks."""
+    """Assumes that the tuner and templates have not changed, and that extracting finds the same tasks."""
     monkeypatch.setattr("anole.project.pipeline.TUNER_VERSION", 4)
     monkeypatch.setattr(TunerSettings, "to_json", settings_of_then)
     monkeypatch.setattr(
@@ -108,12 +108,12 @@ def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def settings_of_then(settings: TunerSettings) -> dict[str, Any]:
-    """Return the settings that the runs of a preset had then; parts of DCOC have changed since."""
+    """Return the former settings of a preset's runs; parts of DCOC have changed since."""
     runs = [read_shard(path).run for path in sorted((OLD / layout.SHARDS).glob("*/*.jsonl"))]
     return next(dict(run.settings) for run in runs if run.preset == settings.preset)
 
 
-def test_what_a_part_would_propose_otherwise_now_is_tuned_again(old: Path) -> None:
+def test_tasks_of_changed_tuners_are_tuned_again(old: Path) -> None:
     pipeline = Pipeline.load(old / "models.yaml")
     build = pipeline.spec.builds["residual-accelerator-dcoc"]
     shards = [layout.SHARDS / key / f"{pipeline.run(build, key).key}.jsonl" for key in manifest_keys(old, build)]
@@ -124,19 +124,19 @@ def manifest_keys(project: Path, build: Any) -> list[str]:
     return [task.key for task in read_manifest(project / layout.manifest_path(build.model, build.target)).tasks]
 
 
-def test_the_database_of_then_is_that_of_now(old: Path, tmp_path: Path) -> None:
+def test_merging_gives_the_same_database(old: Path, tmp_path: Path) -> None:
     database = tmp_path / "new.sqlite"
     merge_builds([old / "builds" / build for build in BUILDS], old / layout.SHARDS, database)
     assert rows(database) == rows(old / layout.DATABASE)
 
 
-def test_merging_into_the_database_of_then_changes_nothing(old: Path) -> None:
+def test_merging_into_the_old_database_changes_nothing(old: Path) -> None:
     before = rows(old / layout.DATABASE)
     merge_builds([old / "builds" / build for build in BUILDS], old / layout.SHARDS, old / layout.DATABASE)
     assert rows(old / layout.DATABASE) == before
 
 
-def test_the_database_of_then_gives_back_its_shards(old: Path, tmp_path: Path) -> None:
+def test_shards_can_be_restored_from_the_old_database(old: Path, tmp_path: Path) -> None:
     taken = import_records(old / layout.DATABASE, tmp_path / "shards")
     paths = sorted((old / layout.SHARDS).glob("*/*.jsonl"))
     assert (taken.new, taken.trials) == (len(paths), sum(len(read_shard(path).trials) for path in paths))
@@ -157,7 +157,7 @@ ADDED_TABLES = ("size_latency", "load_latency", "kernel_profile", "kernel_latenc
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return all rows of the tables of then, each by its columns; a build's description without the nulls of 0.1.0."""
+    """Return all rows of the old tables, in order of columns, with builds' descriptions without nulls."""
     with sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True) as connection:
         names = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
         tables = {}
@@ -170,7 +170,7 @@ def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
                 tables[name] = sorted(
                     (tuple(_comparable(column, row[at]) for column, at in columns) for row in cursor), key=repr
                 )
-    assert not any(tables.pop(name, []) for name in ADDED_TABLES), "nothing of then fills tables of now"
+    assert not any(tables.pop(name, []) for name in ADDED_TABLES), "old records have no rows in new tables"
     return tables
 
 

@@ -1,4 +1,4 @@
-"""The pins agree: requirements.lock is what pyproject.toml asks for, environment.yml adds no versions."""
+"""The pins agree: requirements.lock matches pyproject.toml, and environment.yml adds no versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PIN = re.compile(
 
 
 def pins() -> dict[str, Version]:
-    """What the lock installs on the Python of this test."""
+    """Return the packages that the lock installs for this Python."""
     found: dict[str, Version] = {}
     for name, version, marker, _ in PIN.findall(LOCK):
         if not marker or Marker(marker).evaluate():
@@ -37,14 +37,14 @@ REQUIREMENTS = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups
 
 
 @pytest.mark.parametrize("text", REQUIREMENTS)
-def test_every_direct_dependency_is_pinned_as_it_asks(text: str) -> None:
+def test_every_direct_dependency_is_pinned_as_required(text: str) -> None:
     requirement = Requirement(text)
     version = pins().get(canonicalize_name(requirement.name))
     assert version is not None, f"{requirement.name} is not in requirements.lock; run `make lock`"
     assert requirement.specifier.contains(version, prereleases=True), f"{text} is locked at {version}"
 
 
-def test_what_is_optional_is_tested() -> None:
+def test_optional_dependencies_are_tested() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     assert {"slurm", "kubernetes"} <= set(extras)
     assert {text for texts in extras.values() for text in texts} <= set(PROJECT["dependency-groups"]["dev"])
@@ -56,7 +56,7 @@ def test_every_pin_has_a_hash_and_no_address() -> None:
     assert "://" not in re.sub(r"^ *#.*$", "", LOCK, flags=re.M)
 
 
-def test_nothing_is_locked_for_the_project_that_it_does_not_ask_for() -> None:
+def test_the_lock_has_no_unneeded_direct_dependencies() -> None:
     blocks = re.split(r"^(?=[A-Za-z0-9._-]+==)", LOCK, flags=re.M)[1:]
     direct = {canonicalize_name(block.partition("==")[0]) for block in blocks if "anole (pyproject.toml" in block}
     assert direct == {canonicalize_name(Requirement(text).name) for text in REQUIREMENTS}
@@ -84,7 +84,7 @@ def test_the_same_pythons_are_supported_everywhere() -> None:
     assert image in versions
 
 
-def test_conda_has_pythons_that_are_allowed() -> None:
+def test_conda_allows_only_supported_pythons() -> None:
     (python,) = [str(entry) for entry in ENVIRONMENT["dependencies"] if str(entry).startswith("python")]
     conda, allowed = Requirement(python).specifier, SpecifierSet(PROJECT["project"]["requires-python"])
     chosen = [version for version in (f"3.{minor}" for minor in range(30)) if version in conda]

@@ -1,4 +1,4 @@
-"""README and docs: what they show can be done."""
+"""README and docs: their examples, queries, links and commands work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def queries(page: Path) -> list[str]:
     return [*re.findall(r'sqlite3 [^"]*"([^"]+)"', text), *re.findall(r"```sql\n(.*?)```", text, re.DOTALL)]
 
 
-def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
+def test_the_remote_targets_in_the_docs_are_valid() -> None:
     examples = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/machines.md").read_text(), re.DOTALL)
     (targets,) = [yaml.safe_load(example)["targets"] for example in examples if "rpc" in example]
     models = {"net": {"source": "torchvision:alexnet", "inputs": {"x": [1, 3, 64, 64]}}}
@@ -44,7 +44,7 @@ def test_the_targets_elsewhere_of_the_docs_are_right() -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as on GitHub."""
     titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -61,13 +61,13 @@ def test_the_readme_has_queries() -> None:
     assert queries(HOME / "README.md")
 
 
-def test_the_models_yaml_of_the_readme_is_right(tmp_path: Path) -> None:
+def test_the_models_yaml_in_the_readme_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGES[0].read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     assert list(Pipeline.load(tmp_path / "models.yaml").spec.builds) == ["resnet18-cpu-anole"]
 
 
-def test_the_page_on_models_yaml_is_right() -> None:
+def test_the_examples_of_the_page_on_models_yaml_are_valid() -> None:
     page = (HOME / "docs/models.md").read_text()
     example, ranges, absent = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
     assert list(parse_spec({**example, **ranges}).models["resnet18"].ranges) == ["batch"]
@@ -76,7 +76,7 @@ def test_the_page_on_models_yaml_is_right() -> None:
     assert not skipped.targets["gpu"].required
 
 
-def test_the_page_on_clusters_is_right(tmp_path: Path) -> None:
+def test_the_example_of_the_page_on_clusters_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/cluster.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
@@ -85,7 +85,7 @@ def test_the_page_on_clusters_is_right(tmp_path: Path) -> None:
     assert node_resources(pipeline, "zen5") == {"slurm_partition": "amd", "constraint": "zen5"}
 
 
-def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
+def test_the_models_yaml_of_the_accelerator_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta/README.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
@@ -94,7 +94,7 @@ def test_the_models_yaml_of_the_accelerator_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", LINKED, ids=relative)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         path, _, heading = link.partition("#")
         if path.startswith("https:"):
@@ -104,30 +104,30 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not heading or heading in headings(found), link
 
 
-def test_commands_of_the_docs_exist() -> None:
+def test_commands_in_the_docs_exist() -> None:
     named = {name for page in LINKED for name in re.findall(r"(?:`|    )anole ([a-z]+)\b", page.read_text())}
     assert named >= {"plan", "doctor", "tune"}
     assert named <= set(main.list_commands(Context(main)))
 
 
-def test_the_chores_of_the_docs_exist() -> None:
-    chores = set(re.findall(r"^([a-z-]+):.*## ", (HOME / "Makefile").read_text(), re.MULTILINE))
+def test_make_targets_in_the_docs_exist() -> None:
+    make_targets = set(re.findall(r"^([a-z-]+):.*## ", (HOME / "Makefile").read_text(), re.MULTILINE))
     shown = {name for page in LINKED for name in re.findall(r"(?:`|    )make ([a-z-]+)", page.read_text())}
     assert shown >= {"demo", "test", "test-all", "lint"}
-    assert shown <= chores
+    assert shown <= make_targets
 
 
-def test_the_map_of_the_house_shows_every_room_and_layer() -> None:
+def test_the_design_page_lists_every_folder_file_and_layer() -> None:
     page = (HOME / "docs/design.md").read_text()
-    rooms = {folder.parent.name for folder in (HOME / "lib/anole").glob("*/__init__.py")}
+    folders = {folder.parent.name for folder in (HOME / "lib/anole").glob("*/__init__.py")}
     files = {file.name for file in (HOME / "lib/anole").glob("[a-z]*.py")}
-    assert {name for name in rooms if f"`{name}/`" not in page} == set()
+    assert {name for name in folders if f"`{name}/`" not in page} == set()
     assert {name for name in files if f"`{name}`" not in page} == set()
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (layers,) = [each["layers"] for each in contracts if each.get("containers") == ["anole"]]
     assert "".join(f"    {layer}\n" for layer in layers) in page
 
 
-def test_the_newest_version_of_the_changelog_is_this_one() -> None:
+def test_the_newest_version_in_the_changelog_is_current() -> None:
     newest = re.findall(r"^## (\S+)$", (HOME / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert newest == PYPROJECT["project"]["version"]

@@ -1,4 +1,4 @@
-"""What a release is described by and built from: CITATION.cff, the catalog's file and the recipe of the container."""
+"""The files that describe and build a release: CITATION.cff, the file for the catalog, and the Containerfile."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 RECIPE = (ROOT / "Containerfile").read_text()
 
 
-def test_the_citation_is_complete_and_of_this_version() -> None:
+def test_the_citation_is_complete_and_current() -> None:
     assert {"cff-version", "message", "title", "authors"} <= set(CITATION), "the format requires these"
     assert (CITATION["cff-version"], CITATION["type"]) == ("1.2.0", "software")
     assert CITATION["authors"] == [{"name": "The Anole developers"}]
     assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
 
 
-def test_the_papers_behind_the_published_presets_are_cited() -> None:
+def test_the_papers_of_the_published_presets_are_cited() -> None:
     for reference in CITATION["references"]:
         assert {"type", "title", "authors", "year"} <= set(reference)
         assert all(set(author) == {"family-names", "given-names"} for author in reference["authors"])
@@ -36,7 +36,7 @@ def test_the_papers_behind_the_published_presets_are_cited() -> None:
     assert presets == {page.stem for page in (ROOT / "docs/methods").glob("*.md")} - own
 
 
-def test_the_catalog_is_told_what_it_asks() -> None:
+def test_the_file_for_the_catalog_is_complete() -> None:
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert set(usage["mandatory-flags"]) == {"desc", "flags"}
     assert set(usage["software-stack-deployment"]) == {"conda", "apptainer", "apptainer+conda", "report"}
@@ -45,7 +45,7 @@ def test_the_catalog_is_told_what_it_asks() -> None:
 
 
 def copied(folder: Path) -> None:
-    """Copy into a folder what the recipe copies into the image."""
+    """Copy the files that the Containerfile copies into the image into a folder."""
     for words in re.findall(r"^COPY (.+)$", RECIPE, re.MULTILINE):
         *sources, to = words.split()
         for source in sources:
@@ -64,14 +64,14 @@ def files_of_the_wheel(project: Path, folder: Path) -> set[str]:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv, which `make env` installs")
-def test_the_container_is_built_from_all_that_the_package_is_built_from(tmp_path: Path) -> None:
+def test_the_container_has_all_files_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     copied(tmp_path / "image")
     assert files_of_the_wheel(tmp_path / "image", tmp_path / "its") == files_of_the_wheel(ROOT, tmp_path / "whole")
 
 
 def builder() -> list[str] | None:
-    """Return the command that builds an image, if there is one that works here."""
+    """Return the command that builds an image; None if no builder works here."""
     for name, check in (("docker", "info"), ("podman", "info"), ("buildah", "version")):
         if shutil.which(name) and subprocess.run([name, check], capture_output=True, check=False).returncode == 0:
             return [name, "build"]

@@ -1,4 +1,4 @@
-"""`.ci/size` counts what git tracks by rooms, and fails beyond the budget or where its sum rises without a reason."""
+"""`.ci/size` counts tracked lines by folder, and fails if a budget is exceeded or raised without a reason."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def commit(folder: Path, message: str) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project of three lines in two rooms, and two words."""
+    """A project with three lines in two folders, and two words."""
     for folder, n in (("lib/anole/targets/cpu", 2), ("tests", 1)):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file.py").write_text("pass\n" * n)
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rooms_must_stay_within_their_budgets_and_lines_may_move(project: Path) -> None:
+def test_folders_must_stay_within_their_budgets_and_lines_may_move(project: Path) -> None:
     assert "is not checked" in checked(project).stdout
     subprocess.run(["git", "init", "--quiet", project], check=True)
     commit(project, "Begin")
@@ -65,7 +65,7 @@ def test_rooms_must_stay_within_their_budgets_and_lines_may_move(project: Path) 
     assert "lines exceeds its budget" in checked(project, "--assign").stdout
 
 
-def test_a_commit_that_raises_the_sum_says_why(project: Path) -> None:
+def test_a_commit_that_raises_the_budget_needs_a_reason(project: Path) -> None:
     subprocess.run(["git", "init", "--quiet", project], check=True)
     checked(project, "--assign")
     commit(project, "Begin")

@@ -20,6 +20,6 @@ def test_numbers_are_within_range(text: bytes) -> None:
         parse_json(text)
 
 
-def test_what_is_just_within_the_limits_is_read() -> None:
+def test_values_at_the_limits_are_accepted() -> None:
     assert parse_json(b"[-9223372036854775808, 1e308]") == [-(1 << 63), 1e308]
     assert parse_json(b"[" * 64 + b"]" * 64)

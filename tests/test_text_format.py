@@ -1,4 +1,4 @@
-"""Numbers and lists read as people write them."""
+"""Formatting numbers, lists and kernels for people."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from anole.text_format import NONE, counted, duration, kernel_words, named_few, 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "text"),
     [(12.345, "12.3 s"), (0.00587344, "5.87 ms"), (0.001, "1.00 ms"), (4.56e-5, "45.6 µs"), (6.52e-7, "652 ns")],
 )
-def test_a_duration_has_the_unit_that_suits_it(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+def test_a_duration_has_a_suitable_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "text"),
     [(0.0, "0"), (1.64199, "1.64"), (999.9, "1,000"), (12345.6, "12,300"), (1.71692e-6, "1.72e-06"), (None, NONE)],
 )
-def test_a_number_has_three_significant_digits(value: float | None, words: str) -> None:
-    assert significant(value) == words
+def test_a_number_has_three_significant_digits(value: float | None, text: str) -> None:
+    assert significant(value) == text
 
 
-def test_of_many_names_the_first_are_told() -> None:
+def test_long_lists_are_shortened() -> None:
     assert (named_few(["a", "b", "c"]), named_few(["a", "b", "c", "d", "e"])) == ("a, b, c", "a, b, c and 2 more")
     assert (counted(1, "preset"), counted(1200, "pass"), percent(0.3456)) == ("1 preset", "1,200 passes", "34.6 %")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "layers", "words"),
+    ("kernel", "layers", "text"),
     [
         ("fused_conv2d9_add7_add8_relu4", ("layer1.0.conv1", "layer1.1.conv1"), "layer1.0.conv1, layer1.1.conv1"),
         ("fused_dense_add", tuple("abcde"), "a, b, c and 2 more"),
@@ -38,5 +38,5 @@ def test_of_many_names_the_first_are_told() -> None:
         ("fused_transpose1_reshape", (), "transpose_reshape"),
     ],
 )
-def test_a_kernel_has_a_name_for_people(kernel: str, layers: tuple[str, ...], words: str) -> None:
-    assert kernel_words(kernel, layers) == words
+def test_a_kernel_is_named_by_layers_or_operators(kernel: str, layers: tuple[str, ...], text: str) -> None:
+    assert kernel_words(kernel, layers) == text

@@ -1,6 +1,6 @@
-"""A tiny network that is built for the processor, and Python in a process of its own beside it.
+"""Build tiny networks for the CPU, and run Python in separate processes.
 
-TVM takes its number of threads when it starts, hence a process of its own for everything that runs a build.
+TVM sets its number of threads when it starts, so everything that runs a build needs a separate process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANGED = {
         "listened": {"x": [_N, _TOKENS, 24]},
     }.items()
 }
-"""Tiny networks whose batch and length vary."""
+"""Tiny networks with a variable batch and length."""
 
 BUILD = """
 import sys
@@ -43,7 +43,7 @@ compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys
 
 
 def compile_untuned(model: ModelSpec, folder: Path, description: Mapping[str, Any] | None = None) -> None:
-    """Compile a network of the working directory with default configs, for one thread of the processor by default."""
+    """Compile a network of the working directory with default configs, by default for one CPU thread."""
     from anole.compile.build import BuildSettings, compile_build
     from anole.extract.tasks import extract_tasks
     from anole.targets import get_target
@@ -56,7 +56,7 @@ def compile_untuned(model: ModelSpec, folder: Path, description: Mapping[str, An
 
 
 def run_python(folder: Path, *arguments: str, more: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder, with one thread, the library and perhaps more sources; it must succeed."""
+    """Run Python in a folder, with one thread, the library and optionally more sources; it must succeed."""
     path = os.pathsep.join(map(str, filter(None, (HOME / "lib", HOME, more, folder))))
     environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
     run = subprocess.run(
@@ -67,6 +67,6 @@ def run_python(folder: Path, *arguments: str, more: Path | None = None) -> subpr
 
 
 def build_tiny(folder: Path, *shape: int) -> None:
-    """Write ``tiny.py`` into a folder, and its residual network, built untuned for one thread, as ``net``."""
+    """Write ``tiny.py`` into a folder, and an untuned build of its residual network for one thread as ``net``."""
     copy(HOME / "tests/tiny_networks.py", folder / "tiny.py")
     run_python(folder, "-c", BUILD, *map(str, shape))

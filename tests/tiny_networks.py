@@ -1,4 +1,4 @@
-"""Tiny real networks, as a user's project has them; tests copy this file into a project as ``tiny.py``."""
+"""Tiny networks like those of users; tests copy this file into a project as ``tiny.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ConvNorm(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """Two blocks of the same convolution, a residual, and a dense layer."""
+    """A network with two equal convolutions, a residual connection, and a dense layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Residual(nn.Module):
 
 
 class Branches(nn.Module):
-    """Concatenations whose operands are used once, twice, are the input itself, or concatenations."""
+    """A network with concatenations whose operands are used once or twice, are the input, or concatenations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Branches(nn.Module):
 
 
 class Joined(nn.Module):
-    """Concatenations that are outputs themselves, one of them also an operand of the other."""
+    """A network with two concatenations as outputs; one is also an operand of the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Joined(nn.Module):
 
 
 class Varied(nn.Module):
-    """Groups, dilation, odd channels, activations, attention and two outputs."""
+    """A network with groups, dilation, odd channels, activations, attention and two outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Varied(nn.Module):
 
 
 class Gated(nn.Module):
-    """Squeeze and excitation: each channel is multiplied by what is computed of all of them. And a prime width."""
+    """A squeeze-and-excitation block with a prime width."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Gated(nn.Module):
 
 
 class Summed(nn.Module):
-    """Sums behind layers of each kind, whose other operand is scaled, gated, enlarged or an activation itself."""
+    """A network with sums after layers of each kind; the other operand is scaled, gated, enlarged or an activation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Summed(nn.Module):
 
 
 class Enlarged(nn.Module):
-    """A transposed convolution, zeros around it, slopes below zero, and then one dimension."""
+    """A network with a transposed convolution, zero padding, leaky activations and one-dimensional layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Enlarged(nn.Module):
 
 
 class Tokens(nn.Module):
-    """Whole numbers that are looked up, and a mask."""
+    """An embedding of integers, with a mask."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,14 +189,14 @@ def residual_with_noise_in_head() -> nn.Module:
 
 
 def _with_noise(network: nn.Module, layer: str) -> nn.Module:
-    """Change the weights of one layer by one percent."""
+    """Add one percent of noise to the weights of a layer."""
     weight = network.get_submodule(layer).weight.data
     weight *= 1 + 0.01 * torch.randn(weight.shape)
     return network
 
 
 class Mixed(nn.Module):
-    """Inputs and outputs of several types; among these an input, a constant, one result twice and a view of it."""
+    """A network with several types; its outputs include an input, a constant, and a result with its view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,21 +209,21 @@ class Mixed(nn.Module):
 
 
 class Ordered(nn.Module):
-    """What a function of TVM's runtime computes."""
+    """A network computed by a function of TVM's runtime."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sort(x, -1)[0]
 
 
 class Nothing(nn.Module):
-    """No kernel: another view of the input."""
+    """A network without kernels, which returns a view of its input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.reshape(2, 12)
 
 
 class Shy(nn.Module):
-    """What its layers compute is scaled by almost nothing, as in networks that were not trained."""
+    """A network whose activations are scaled by almost zero, as in some untrained networks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,12 +241,12 @@ def mixed() -> nn.Module:
 
 
 class Delicate(nn.Module):
-    """A network that single precision cannot compute to 1e-4: what it adds and takes away again rounds what is between.
+    """A network with errors above 1e-4 in single precision: adding and subtracting a large number rounds its values.
 
-    These roundings are those of single additions, so that they are the same on every processor.
+    Only single additions round, which makes the result the same on every CPU.
 
     Args:
-        large: added and taken away again; with the other sign, the same numbers are rounded otherwise.
+        large: the number to add and subtract; with the opposite sign, the same values are rounded differently.
         shift: added to the bias of its layer.
     """
 
@@ -284,7 +284,7 @@ class Masked(nn.Module):
 
 
 class Pooled(nn.Module):
-    """An encoder of words with their places, whose states are averaged."""
+    """An encoder of tokens with positional embeddings and mean pooling."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -298,7 +298,7 @@ class Pooled(nn.Module):
 
 
 class Attended(nn.Module):
-    """Products of two computed tensors, with each of their extents along tokens."""
+    """Attention-like products of activations, with the tokens as rows, columns or inner dimension."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -310,14 +310,14 @@ class Attended(nn.Module):
 
 
 class Reduced(nn.Module):
-    """Reductions along an axis that may vary."""
+    """Reductions along an axis of variable extent."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cat([x.mean(-1, keepdim=True), x.amax(-1, keepdim=True), x.cumsum(-1)[..., -1:]], -1)
 
 
 class Listened(nn.Module):
-    """Recurrent layers of both directions and several depths."""
+    """Stacked and bidirectional recurrent layers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""What the rooms share: files of CSV, tables, arguments and the builds that are measured."""
+"""Shared code of the benchmarks: CSV files, Markdown tables, arguments, and measured builds."""

@@ -1,4 +1,4 @@
-"""What the commands of benchmarks share: their descriptions, names in lists, and the log of their progress."""
+"""Command-line parsers for benchmarks, comma-separated lists, and progress logging."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 
 def described(document: str | None) -> ArgumentParser:
-    """Return a parser that shows the description of its file as it is written."""
+    """Return a parser with a module docstring as its description, not reformatted."""
     return ArgumentParser(description=document, formatter_class=RawDescriptionHelpFormatter)
 
 
 def of_builds(
     document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
 ) -> ArgumentParser:
-    """Return the parser of a command that times builds in turns, with these defaults; without what is None."""
+    """Return a parser for a command that times builds in turns, with these defaults; options with None are left out."""
     parser = described(document)
     parser.add_argument("builds", nargs="+", type=Path)
-    parser.add_argument("--rounds", type=int, default=rounds, help="turns of each engine")
+    parser.add_argument("--rounds", type=int, default=rounds, help="turns per engine")
     if rivals is not None:
         parser.add_argument("--rivals", default=rivals, help="comma-separated; none if empty")
     if turn_s is not None:
-        parser.add_argument("--turn", type=float, default=turn_s, help="least seconds of a turn")
+        parser.add_argument("--turn", type=float, default=turn_s, help="minimum seconds per turn")
     return parser
 
 
 def listed(kind: Callable[[str], Any] = str) -> Callable[[str], list[Any]]:
-    """Return what reads a comma-separated list."""
+    """Return a parser of comma-separated lists."""
     return lambda text: [kind(word) for word in text.split(",") if word]
 
 
@@ -47,5 +47,5 @@ def chosen(names: str, allowed: Iterable[str]) -> list[str]:
 
 
 def log_progress() -> None:
-    """Log what is done, with the time of day."""
+    """Log progress to standard error, with the time of day."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Builds on this machine, and engines that are timed in turns, each in a process of its own."""
+"""Run builds on this machine, and time engines in turns, each in its own process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from anole.targets import get_target
 from anole.targets.base import Device, Place
 
 Starts = Mapping[str, Callable[[], Engine]]
-"""What starts each engine in its process, by the engine's name."""
+"""Functions that start each engine in its process, by the name of the engine."""
 
 
 def rows_of_builds(
     folders: Sequence[Path], rows_of: Callable[[Path], Iterable[Mapping[str, Any]]], done: str = "timed"
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of each build; a build that cannot run here is named, with the reason, and left out."""
+    """Yield the rows of each build; log a warning for each build that cannot run here, and skip it."""
     logging.basicConfig(level=logging.WARNING)
     for folder in folders:
         try:
@@ -37,10 +37,10 @@ def rows_of_builds(
 
 
 def device_of(build: Build) -> Device:
-    """Return the target of a build that runs on hardware of this machine."""
+    """Return the target of a build for local hardware."""
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:
-        raise BuildError("a simulated network has no rivals")
+        raise BuildError("a simulated network cannot be compared with other engines")
     if (absence := target.absence()) is not None:
         raise BuildError(absence)
     return target
@@ -66,8 +66,8 @@ def time_in_turns(
     Args:
         folder: the build.
         device: where it runs.
-        starts_in: returns what starts the engines, from a folder for files that they share.
-        pace: how long and how often they run.
+        starts_in: returns the start functions of the engines, given a folder for files that they share.
+        pace: the length and number of turns.
 
     Raises:
         AnoleError: an engine exits before its last turn.

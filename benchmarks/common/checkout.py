@@ -1,4 +1,4 @@
-"""Lets a checkout that is not installed find its own kinds of targets, which an installation names as entry points."""
+"""Make the target kinds of a checkout that is not installed discoverable, as entry points."""
 
 from __future__ import annotations
 

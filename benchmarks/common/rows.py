@@ -1,4 +1,4 @@
-"""Rows of files: read and printed as CSV, rounded, and shown in tables of Markdown."""
+"""Rows of results: read and written as CSV, rounded, and formatted as Markdown tables."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, TextIO, cast
 import numpy as np
 
 Row = Mapping[str, str]
-"""A line of a file, by column."""
+"""A row of a file, by column."""
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file; none if there is no file."""
+    """Return the rows of a CSV file, or none if it does not exist."""
     if not path.exists():
         return []
     with open_csv(path) as file:
@@ -30,7 +30,7 @@ def open_csv(path: Path, mode: str = "rt") -> TextIO:
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-    """Print lines as CSV, each as soon as it is known."""
+    """Print rows as CSV, flushing each as soon as it is known."""
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -39,7 +39,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
 
 
 def rounded(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row whose floats have four digits."""
+    """Return a row with its floats rounded to four digits."""
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
 
 
@@ -50,15 +50,15 @@ def quartiles(name: str, values: Any, unit: str = "") -> dict[str, float]:
 
 
 def head(*titles: str) -> tuple[str, str]:
-    """Return the first two lines of a table."""
+    """Return the header lines of a Markdown table."""
     return line(*titles), "|" + "---|" * len(titles)
 
 
 def line(*cells: object) -> str:
-    """Return a line of a table."""
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def times(ratio: float | None) -> str:
-    """Return a speedup as people write it; empty if it is unknown."""
+    """Return a formatted speedup, such as ``1.3x``; empty if it is unknown."""
     return "" if ratio is None else f"{ratio:.2f}x"

@@ -1,1 +1,1 @@
-"""What can be said of CUDA kernels without a GPU, and what `make bench-gpu` measures on one."""
+"""Benchmarks of CUDA kernels: models and emulation without a GPU, and `make bench-gpu` with one."""

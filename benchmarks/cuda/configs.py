@@ -1,11 +1,11 @@
-"""Executes random valid CUDA configs on the emulated GPU, as CSV.
+"""Run random valid CUDA configs on the emulated GPU, and print the outcomes as CSV.
 
     python -m benchmarks.cuda.configs --configs 100 --minutes 30 > rows.csv
     python -m benchmarks.cuda.configs --large --configs 20 > large.csv
 
-Templates take turns. Half of the configs are of a fixed layer, half of random small ones; with --large, all are of a
-layer of a known network. A row says whether a config is right, wrong, racy or invalid. The counts by template are
-printed last, to standard error.
+Templates take turns. Half of the configs are for a fixed layer, half for random small ones; with --large, all are for
+layers of known networks. A row has the outcome of a config: right, wrong, racy, invalid or failed. The counts by
+template are printed last, to standard error.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
 MAX_ERROR = 3e-5
-"""Above this relative error, float32 does not explain a small layer's result; Winograd's 4x4 tiles come nearest."""
+"""The maximum relative error for small layers in float32; 4x4 Winograd tiles come closest to it."""
 
 
 class Outcome(StrEnum):
-    """What became of a config; the first that applies."""
+    """The outcome of a config; the first that applies."""
 
     FAILED = "failed"
     """It did not compile or finish."""
     RACY = "racy"
-    """Nothing orders two accesses, one of them a write, or a barrier was not reached by all threads of a block."""
+    """Two unordered accesses, one of them a write, or a barrier that not all threads of a block reached."""
     INVALID = "invalid"
-    """It accessed what it must not: outside a buffer, misaligned, never written, or an input that it changed."""
+    """An invalid access: out of bounds, misaligned, uninitialized, or a write to an input."""
     WRONG = "wrong"
-    """The result is too far from the reference."""
+    """The error of the result exceeds the limit."""
     RIGHT = "right"
 
 
@@ -59,7 +59,7 @@ _FAULTS = {
     Outcome.RACY: r"race: |come to a barrier|lanes of its warp",
     Outcome.INVALID: r"of every array|is misaligned|leaves an array|nothing wrote",
 }
-"""Words of the device's messages, by what they mean."""
+"""Patterns of the device's messages, by outcome."""
 
 FIXED: Mapping[str, Workload] = {
     "conv2d": conv2d(7, 16, 32),
@@ -90,17 +90,17 @@ COLUMNS = ("template", "workload", "config", "error", "outcome", "seconds", "det
 
 
 def main() -> None:
-    """Print a line for each config, and the counts."""
+    """Print a row for each config, and the counts."""
     parser = described(__doc__)
-    parser.add_argument("--templates", default="", help="comma-separated; all by default")
-    parser.add_argument("--configs", type=int, default=100, help="number of configs of each template")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no config begins after so many minutes")
-    parser.add_argument("--large", action="store_true", help="layers of known networks, in place of small ones")
+    parser.add_argument("--templates", default="", help="comma-separated; default: all")
+    parser.add_argument("--configs", type=int, default=100, help="number of configs per template")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no config after this time")
+    parser.add_argument("--large", action="store_true", help="use layers of known networks instead of small ones")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    drawn = draw(chosen(given.templates, FIXED), given.configs, given.seed, large=given.large)
+    samples = draw(chosen(given.templates, FIXED), given.configs, given.seed, large=given.large)
     counts = Counter[tuple[str, Outcome]]()
-    print_rows(COLUMNS, execute(drawn, time.monotonic() + 60 * given.minutes, counts))
+    print_rows(COLUMNS, execute(samples, time.monotonic() + 60 * given.minutes, counts))
     kinds = dict.fromkeys(kind for kind, _ in counts)
     rows = ([kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in kinds)
     for row in (["template", *Outcome], *rows):
@@ -108,21 +108,21 @@ def main() -> None:
 
 
 def execute(
-    drawn: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
+    samples: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
 ) -> Iterator[dict[str, object]]:
-    """Yield the row of each config, and count what became of them."""
+    """Yield the row of each config, and count the outcomes."""
     with EmulatedGpu() as gpu:
-        for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, drawn):
+        for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, samples):
             began_s = time.perf_counter()
             outcome, error, detail = judge(gpu, workload, config)
-            seconds, told = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
-            values = (kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, told)
+            seconds, first_line = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
+            values = (kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, first_line)
             yield dict(zip(COLUMNS, values, strict=True))
             counts[kind, outcome] += 1
 
 
 def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
-    """Return what became of a config, its relative error (NaN without a result), and the device's message."""
+    """Return the outcome of a config, its relative error (NaN without a result), and the device's message."""
     try:
         error = gpu.call(candidate_error, TARGET.description, workload, config)
     except EmulationError as fault:
@@ -148,11 +148,11 @@ def draw(
 def random_workload(kind: str, rng: np.random.Generator) -> Workload:
     """Return a small layer of a template, with odd sizes, strides, paddings and dilations."""
 
-    def number(least: int, most: int) -> int:
-        return int(rng.integers(least, most + 1))
+    def number(low: int, high: int) -> int:
+        return int(rng.integers(low, high + 1))
 
-    def pair(least: int, most: int) -> tuple[int, int]:
-        return number(least, most), number(least, most)
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return number(low, high), number(low, high)
 
     if kind == "gemm":
         return Dense(number(32, 50), number(1, 48), number(1, 72))
@@ -166,7 +166,7 @@ def random_workload(kind: str, rng: np.random.Generator) -> Workload:
     groups = {"conv2d": 1, "grouped": number(2, 3), "depthwise": number(2, 24)}[kind]
     each = (1, 1) if kind == "depthwise" else (number(1, 12), number(1, 24))
     kernel, dilation = pair(1, 4), pair(1, 2)
-    # Without padding, the data must be as large as what a kernel reaches over.
+    # Without padding, the data must be as large as the dilated kernel or larger.
     height, width = (max((k - 1) * d + 1, size) for k, d, size in zip(kernel, dilation, pair(1, 13), strict=True))
     channels = (groups * each[0], groups * each[1])
     return Conv2d(number(1, 2), height, width, *channels, kernel, pair(1, 3), padding, dilation, groups)

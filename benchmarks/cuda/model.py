@@ -1,12 +1,12 @@
-"""Compares the modeled speed of CUDA kernels with speeds that others measured on GPUs, as CSV; needs no GPU.
+"""Compare the modeled speed of CUDA kernels with published measurements, as CSV; needs no GPU.
 
     python -m benchmarks.cuda.model tophub docs/results/data/tophub_v100.csv > docs/results/data/gpu_model_tophub.csv
     python -m benchmarks.cuda.model logs LOG:GPU... > docs/results/data/gpu_model_logs.csv
 
-What is compared is AutoTVM's direct convolution, whose knobs have the same meaning as ours. Its data is NCHW, though,
-and neighbouring threads walk columns, so that the same model is fed with that layout (`nchw_kernel`). `tophub` takes
-the best known configs of many layers, one each; `logs` takes AutoTVM's own records, with many configs of each layer.
-GPU is a name of `GPUS`. `rules` are the rules of thumb that ranked configs before the model.
+The kernels are AutoTVM's direct convolutions, whose knobs mean the same as ours. Their data is NCHW, though, and
+adjacent threads compute adjacent columns, so the model is applied to that layout (`nchw_kernel`). `tophub` reads the
+best known config of each of many layers; `logs` reads AutoTVM's records, with many configs per layer. GPU is a name in
+`GPUS`. `rules` are the heuristics that ranked configs before the model existed.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ GPUS: Mapping[str, Multiprocessor] = {
 }
 SPATIAL, REDUCTION = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 OPTIONS = ("auto_unroll_max_step", "unroll_explicit")
-DRAWN, FEW = 2000, 5
+N_SAMPLES, N_TOP = 2000, 5
 
 
 def main() -> None:
-    """Print a line for each layer."""
+    """Print a row for each layer."""
     parser = described(__doc__)
     parser.add_argument("what", choices=("tophub", "logs"))
     parser.add_argument("sources", nargs="+", help="a CSV file of best configs; or logs, each with its GPU")
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def of_best(source: str) -> Iterable[dict[str, object]]:
-    """Yield, for each layer, where its best known config lies in the model's ranking of random valid ones."""
+    """Yield, for each layer, the rank of its best known config among random valid ones, by the model."""
     gpu = GPUS["V100"]
     for row in read_rows(Path(source)):
         workload = Conv2d(
@@ -74,8 +74,8 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
         config = {name: [int(part) for part in row[name].split()] for name in (*SPATIAL, *REDUCTION, *OPTIONS)}
         space, winograd_us = conv2d_space(LIMITS, gpu, workload), row["winograd_us"]
         best = columns_of(workload, [config])
-        drawn = space.columns(space.sample(DRAWN, np.random.default_rng(0)))
-        model_us, drawn_us = (1e6 * latency_s(gpu, nchw_kernel(gpu, workload, each)) for each in (best, drawn))
+        sampled = space.columns(space.sample(N_SAMPLES, np.random.default_rng(0)))
+        model_us, sampled_us = (1e6 * latency_s(gpu, nchw_kernel(gpu, workload, each)) for each in (best, sampled))
         found = {"winograd_us": winograd_us, "direct_over_winograd": "", "model_direct_over_winograd": ""}
         if winograd_us:
             found["direct_over_winograd"] = f"{float(row['direct_us']) / float(winograd_us):.2f}"
@@ -86,14 +86,14 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
             "layer": workload.label,
             "measured_us": row["direct_us"],
             "model_us": f"{model_us[0]:.1f}",
-            "better_by_model": f"{(drawn_us < model_us).mean():.4f}",
-            "better_by_rules": f"{(rules(workload, drawn) > rules(workload, best)).mean():.4f}",
+            "better_by_model": f"{(sampled_us < model_us).mean():.4f}",
+            "better_by_rules": f"{(rules(workload, sampled) > rules(workload, best)).mean():.4f}",
             **found,
         }
 
 
 def of_logs(source: str) -> Iterable[dict[str, object]]:
-    """Yield how the model ranks the configs of each layer of a log, first all that ran, then the valid ones."""
+    """Yield the quality of the model's ranking for each layer of a log: first all configs that ran, then valid ones."""
     path, _, name = source.rpartition(":")
     for workload, records in read_log(Path(path)).items():
         columns = columns_of(workload, [config for config, _ in records])
@@ -113,8 +113,8 @@ def of_logs(source: str) -> Iterable[dict[str, object]]:
 
 
 def ranking(name: str, expected: NDArray[Any], measured_s: NDArray[np.float64]) -> dict[str, object]:
-    """Return rank correlations, and the best of the few configs that are expected to be best over the best of all."""
-    few = measured_s[np.argsort(expected, kind="stable")[:FEW]].min() / measured_s.min()
+    """Return rank correlations, and the fastest of the few top-ranked configs relative to the fastest of all."""
+    few = measured_s[np.argsort(expected, kind="stable")[:N_TOP]].min() / measured_s.min()
     return {
         f"{name}_spearman": f"{spearmanr(expected, measured_s).statistic:.2f}",
         f"{name}_kendall": f"{kendalltau(expected, measured_s).statistic:.2f}",
@@ -123,16 +123,16 @@ def ranking(name: str, expected: NDArray[Any], measured_s: NDArray[np.float64]) 
 
 
 def random_best(measured_s: NDArray[np.float64]) -> float:
-    """Return the same for as many random configs: the median of many draws."""
+    """Return the median, over many samples, of the fastest of as many random configs relative to the fastest of all."""
     rng = np.random.default_rng(0)
-    drawn = [rng.choice(measured_s, FEW, replace=False).min() for _ in range(DRAWN)]
-    return float(np.median(drawn) / measured_s.min())
+    sampled = [rng.choice(measured_s, N_TOP, replace=False).min() for _ in range(N_SAMPLES)]
+    return float(np.median(sampled) / measured_s.min())
 
 
 def read_log(path: Path) -> dict[Conv2d, list[tuple[dict[str, list[int]], float]]]:
     """Return the configs that ran and their latencies in seconds, by layer, from a log of AutoTVM's tutorial template.
 
-    The template splits its reduction into three: the middle and the inner part are what it stages at once.
+    The template splits its reduction into three; the middle and inner parts are staged together.
     """
     found: dict[Conv2d, list[tuple[dict[str, list[int]], float]]] = defaultdict(list)
     for line in path.read_text().splitlines():
@@ -149,7 +149,7 @@ def read_log(path: Path) -> dict[Conv2d, list[tuple[dict[str, list[int]], float]
 
 
 def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Columns:
-    """Return the columns of configs, whose splits lack their outermost part."""
+    """Return the columns of configs, whose splits are given without the outermost part."""
     extents = {"tile_f": w.out_channels, "tile_y": w.out_height, "tile_x": w.out_width}
     extents |= {"tile_rc": w.in_channels, "tile_ry": w.kernel[0], "tile_rx": w.kernel[1]}
     columns = {
@@ -160,7 +160,7 @@ def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Col
 
 
 def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
-    """Return what AutoTVM's kernels do: NCHW data and OIHW weights, copied value by value; columns are innermost."""
+    """Describe AutoTVM's kernels: NCHW data and OIHW weights, copied value by value, with columns innermost."""
     f, y, x = (columns[name] for name in SPATIAL)
     rc, ry, rx = (columns[name] for name in REDUCTION)
     steps, channels = rc[:, 1] * ry[:, 1] * rx[:, 1], rc[:, 1]
@@ -190,7 +190,7 @@ def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
 
 
 def rules(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
-    """Return how promising configs are by rules of thumb, shape (n,): which numbers of this and that work usually."""
+    """Score configs by heuristics on typical counts of threads, blocks and values, shape (n,)."""
     f, y, x = (columns[name] for name in SPATIAL)
     usage, outputs = conv2d_usage(w, columns), x[:, 1:].prod(axis=1)
     others = f[:, 1:].prod(axis=1) * y[:, 1:].prod(axis=1)

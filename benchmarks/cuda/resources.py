@@ -1,10 +1,10 @@
-"""Compares the registers that the model of CUDA kernels expects with the assembler's, as CSV; needs no GPU.
+"""Compare the registers predicted by the CUDA kernel model with the assembler's, as CSV; needs no GPU.
 
     python -m benchmarks.cuda.resources > docs/results/data/gpu_resources.csv
 
-Random valid configs of every template are compiled for several architectures, as tuning compiles them. `registers`,
-`shared_bytes` and `local_bytes` are what the binary says, the most of a candidate's kernels; `occupancy` follows from
-them. The columns `model_*` are what the merit of a CUDA space counts with, before anything is compiled.
+Random valid configs of every template are compiled for several architectures, as in tuning. `registers`,
+`shared_bytes` and `local_bytes` are read from the binary, each the maximum over a candidate's kernels; `occupancy`
+follows from them. The columns `model_*` are the values that the merit of a CUDA space uses, before compiling.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Print a line for each candidate and architecture."""
+    """Print a row for each candidate and architecture."""
     parser = described(__doc__)
-    parser.add_argument("--configs", type=int, default=8, help="number of configs of each template and architecture")
+    parser.add_argument("--configs", type=int, default=8, help="number of configs per template and architecture")
     parser.add_argument("--architectures", type=listed(), default=ARCHITECTURES, help="comma-separated")
     given = parser.parse_args()
     print_rows(COLUMNS, compare_all(given.architectures, given.configs))
@@ -71,7 +71,7 @@ def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[s
 
 
 def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
-    """Return random valid configs of a template; those of one algorithm, where there are two."""
+    """Return random valid configs of a template, all with the same algorithm where there are two."""
     space = target.space(WORKLOADS[template])
     if template in space.algorithms:
         space = space.restricted({ALGORITHM: [template]})
@@ -79,14 +79,14 @@ def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
 
 
 def compare(target: CudaTarget, template: str, config: Config) -> dict[str, object]:
-    """Return what the assembler and the model say about one candidate."""
+    """Return the row of a candidate: resources by the assembler and by the model."""
     workload, arch = WORKLOADS[template], target.description["arch"]
     made = target.template(workload)
     text = source(made.schedule(define(made, workload, config), workload, config), target.description)
     found = resources(text, arch)
     space = target.space(workload)
     kernels = kernels_of(target.gpu, template, workload, space.columns(space.vector(config)[None, :]))
-    # Of a candidate's kernels, the one that multiplies has the most threads and the most shared memory.
+    # The main kernel of a candidate has the most threads and the most shared memory.
     kernel = max(kernels, key=lambda each: int(each.shared_bytes[0]))
     threads = int(kernel.threads[0])
     registers, shared_bytes = max(int(each.registers[0]) for each in kernels), int(kernel.shared_bytes[0])
@@ -101,7 +101,7 @@ def compare(target: CudaTarget, template: str, config: Config) -> dict[str, obje
 
 
 def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
-    """Return what the kernels of configs do, by the model."""
+    """Return the model's description of the kernels of configs."""
     if template == "winograd":
         return winograd_kernels(gpu, workload, columns)
     if template == "gemv":
@@ -110,7 +110,7 @@ def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: 
 
 
 def occupancy(gpu: Multiprocessor, kernel: Kernel) -> float:
-    """Return the share of a multiprocessor's warps that one kernel makes resident, by the model."""
+    """Return the modeled occupancy of a kernel: the share of a multiprocessor's warps that are resident."""
     blocks = gpu.resident_blocks(kernel.threads, kernel.registers, kernel.shared_bytes)
     return float(blocks[0] * -(-kernel.threads[0] // gpu.warp) / gpu.warps)
 

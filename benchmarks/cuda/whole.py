@@ -1,13 +1,13 @@
-"""Runs all benchmarks of a device with one command and without network access; running it again continues.
+"""Run all benchmarks for a device with one command and without network access; a later call continues.
 
     python -m benchmarks.cuda.whole --target cuda --folder docs/results/data/gpu --minutes 9
 
-Writes to the folder: ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid
-configs run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 against other engines, first with their default
-configs and later tuned; ``layers.csv``, the search methods on two layers, in depth: a search in batches of 64 is a
-random one until its second batch, and tells nothing before it has had a few. A complete step or search is not repeated
-by the next call, which finds the networks in ``work/``. With ``--self-test``, all of this is done with hardly any work,
-as on an emulated GPU.
+The folder gets ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid configs
+run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 vs. other engines, first with default configs, later
+tuned; ``layers.csv``, the search methods on only two layers, but with many trials: a search in batches of 64 samples
+at random until its second batch, and needs several batches to show a difference. The next call does not repeat
+completed steps or searches; it finds the networks in ``work/``. ``--self-test`` runs all steps with minimal work, as
+on an emulated GPU.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ HOME = Path(__file__).resolve().parents[2]
 PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
 SAMPLED = 10_000
 SHARES = {"layers": 0.35, "networks": 0.4}
-"""Shares of the given time; the rest is for checking that valid configs run, and for the search that is not over."""
+"""Shares of the given time; the rest is for the launch check, and for searches that end late."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """The plan of all measurements.
 
     Attributes:
         networks: torchvision's networks, with the size of their square images.
-        levels: trials of all layers of a network together; all networks reach a level before the next one begins.
+        levels: total trials of a network; all networks reach a level before the next one begins.
         rivals: other engines, by the kind of target, with `rounds` turns each.
-        layers: layers on which the search methods `variants` are compared, after so many `trials` on each.
-        configs: valid configs of each layer in `launched` that are to launch.
+        layers: layers on which the search methods `variants` are compared, with `trials` on each.
+        configs: the number of valid configs to launch of each layer in `launched`.
         has_doctor: whether the machine's peak is measured.
     """
 
@@ -87,10 +87,10 @@ FULL = Plan(
     levels=(0, 64, 192, 512, 1024),
     rivals={"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"},
     rounds=20,
-    # A 3x3 convolution and a 1x1 one, neither of the slowest; more layers in passing would tell less than two in depth.
+    # A 3x3 convolution and a 1x1 one, neither of the slowest; two layers with many trials say more than many with few.
     layers="L6,L8",
     variants=PRESETS_COMPARED,
-    # Five batches of those tuners that have batches of 64, so that four follow a fit.
+    # Five batches for tuners with batches of 64, so four batches follow a fit.
     trials=320,
     configs=24,
 )
@@ -107,16 +107,16 @@ SELF_TEST = Plan(
     launched=("small",),
     has_doctor=False,
 )
-"""All steps with so little work that an emulated GPU does it in a minute; the figures mean nothing."""
+"""All steps in a minute on an emulated GPU; the results are meaningless."""
 
 
 def main() -> None:
     """Run the benchmarks for the given number of minutes."""
     parser = described(__doc__)
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="target of this machine")
-    parser.add_argument("--folder", type=Path, required=True, help="folder of all results")
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="local target")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the results")
     parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--self-test", action="store_true", help="go through all steps with hardly any work")
+    parser.add_argument("--self-test", action="store_true", help="run all steps with minimal work")
     given = parser.parse_args()
     log_progress()
     folder, target, minutes = given.folder.resolve(), given.target, given.minutes
@@ -143,8 +143,8 @@ def describe_machine(folder: Path, plan: Plan) -> None:
 def check_launches(folder: Path, target: str, plan: Plan) -> None:
     """Write whether valid configs run, unless the file exists.
 
-    A valid config that does not fit the device, does not build or gives wrong results shows a limit that the
-    constraints lack. `rejected_share` is the share of the layer's space that they reject, from a random sample.
+    A valid config that does not fit the device, does not build or gives wrong results reveals a missing constraint.
+    `rejected_share` is the share of the layer's space that the constraints reject, from a random sample.
     """
     if (path := folder / "launches.csv").exists():
         return
@@ -156,13 +156,13 @@ def check_launches(folder: Path, target: str, plan: Plan) -> None:
 
 
 def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
-    """Yield a row for each layer, and one for all of them: random configs are built and run."""
+    """Build and run random configs, and yield a row for each layer, and one for all layers."""
     total = Counter[Status]()
     for layer in plan.launched:
         task = Place(kind).task_of(layer)
         space = get_target(task.target).space(task.workload)
-        drawn = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
-        rejected = sum(space.rejections(drawn).values()) / SAMPLED
+        sampled = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
+        rejected = sum(space.rejections(sampled).values()) / SAMPLED
         configs = [space.config(vector) for vector in space.sample(plan.configs, np.random.default_rng(1))]
         with Measurer(task, MeasureOptions(Fixed(number=1, repeats=1))) as measurer:
             measured = list(measurer.measure(configs))
@@ -174,7 +174,7 @@ def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
 
 
 def _shares(counts: Counter[Status]) -> Sequence[object]:
-    """Return the number of configs, the share that ran correctly, and the count of each status."""
+    """Return the number of configs, the share of correct ones, and the count of each status."""
     return counts.total(), f"{counts[Status.OK] / counts.total():.4f}", *(counts[status] for status in Status)
 
 
@@ -186,9 +186,9 @@ def compare_searches(folder: Path, target: str, plan: Plan, minutes: float) -> N
 
 
 def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int], ends_s: float) -> None:
-    """Tune the networks to the next levels while there is time, and writes how they compare with other engines.
+    """Tune the networks to the next levels while there is time, and write comparisons with other engines.
 
-    Nothing is compared anew that has not been tuned further.
+    A network that has not been tuned further is not compared again.
     """
     project = folder / "work/networks"
     project.mkdir(exist_ok=True)
@@ -203,7 +203,7 @@ def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int
 
 @dataclass(frozen=True)
 class Network:
-    """A network of torchvision on a kind of target of this machine, in the working directory; images are square."""
+    """A torchvision network on a local target, in the working directory; images are square."""
 
     name: str
     size: int
@@ -211,7 +211,7 @@ class Network:
 
     @property
     def build(self) -> Path:
-        """The folder of its build."""
+        """The folder of the build."""
         (build,) = self.pipeline(0).spec.builds
         return Path(build).resolve()
 
@@ -230,7 +230,7 @@ class Network:
 
 
 def _tune(network: Network, trials: int, ends_s: float) -> bool:
-    """Tune a network and build it, unless it has as many trials or the time is up; returns whether it did."""
+    """Tune and build a network, unless it has as many trials or the time is up; return whether it did."""
     known = read_build(network.build).trials if (network.build / FILE).exists() else -1
     if known >= trials or time.monotonic() > ends_s:
         return False
@@ -240,7 +240,7 @@ def _tune(network: Network, trials: int, ends_s: float) -> bool:
     target, manifest = network.target, pipeline.manifest(build)
     extract_model(pipeline.spec.models[network.name], target, pipeline.descriptions[target], manifest, layout.TASKS)
     receipts = pipeline.receipts(build)
-    if trials:  # otherwise all layers keep their default configs, and there is no receipt
+    if trials:  # without trials, all layers keep their default configs, and there is no receipt
         options = TuneOptions(pipeline.tuners[build.name], build.seed, trials, layout.SHARDS)
         tune_model(manifest, layout.TASKS, options, receipts[0])
     compile_network(build.name, pipeline.order(build), manifest, receipts, network.build)
@@ -252,13 +252,13 @@ def _benchmark(name: str) -> list[str]:
 
 
 def _write(path: Path, command: Sequence[str]) -> None:
-    """Write a command's output to a file, completely or not at all."""
+    """Write the output of a command to a file atomically."""
     path.with_suffix(".part").write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=HOME).stdout)
     os.replace(path.with_suffix(".part"), path)
 
 
 def _absence(target: str) -> str | None:
-    """Return the reason why a target of this machine cannot be measured on, or None if it can."""
+    """Return the reason why nothing can be measured on a local target, or None."""
     try:
         return get_target(describe_target(TargetSpec(target, target))).absence()
     except AnoleError as error:

@@ -1,1 +1,1 @@
-"""How good kernels of the processor are, and what makes them so."""
+"""Benchmarks of single CPU kernels: code generation, roofline and thread use."""

@@ -1,12 +1,12 @@
-"""Measures whether the speed of kernels depends on the processor that LLVM is told and on its tuning flags, as CSV.
+"""Measure how kernel speed depends on the CPU model and tuning flags that LLVM gets, as CSV.
 
     python -m benchmarks.kernels.codegen > docs/results/data/codegen.csv
 
-The default config of each layer is compiled as Anole compiles it here, and for other processors without the features
-that this one lacks; the last line has the default config of a target for x86-64-v3. All are timed in turns of random
-order, one run a turn. A time is the mean of the fastest tenth of the runs that nothing disturbed. `ratio` is the time
-over that of the first, the median of the rounds, between the least and the largest. Where the instructions are the same
-(`same_code`), a ratio other than 1 is noise.
+The default config of each layer is compiled as Anole does here, and for other CPU models, restricted to the features of
+this one; the last row has the default config of a target for x86-64-v3. All are timed in turns of random order, one run
+per turn. A time is the mean of the fastest tenth of the undisturbed runs. `ratio` is the time relative to the first
+row, as the median, minimum and maximum over rounds. With the same instructions (`same_code`), ratios other than 1 are
+noise.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ROUNDS = 5
 
 
 def main() -> None:
-    """Print a line for each layer and each way to compile it."""
+    """Print a row for each layer and each way to compile it."""
     parser = described(__doc__)
-    parser.add_argument("--threads", type=int, default=1, help="number of threads that run a kernel")
-    parser.add_argument("--turns", type=int, default=100, help="number of times that each kernel is timed in a round")
+    parser.add_argument("--threads", type=int, default=1, help="threads per kernel")
+    parser.add_argument("--turns", type=int, default=100, help="runs of each kernel per round")
     given = parser.parse_args()
     target = CpuTarget(describe_cpu(threads=given.threads))
     os.environ.update(target.environment())
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
-    """Yield a name for people, the target whose config is compiled, and TVM's settings; first what Anole does."""
+    """Yield a title, the target of the config, and the settings for TVM; first those of Anole."""
     here, description = target.description["mcpu"], target.description
     known = llvm_target(description)
     own = {"kind": "llvm", "mattr": list(known.attrs.get("mattr", ())), "mcpu": here}
@@ -69,8 +69,8 @@ def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
     features = choose_levels(description)[0].features
     for name in NAMES:
         if name != here:
-            lacking = choose_levels({**description, "mcpu": name, "features": ()})[0].features - features
-            yield name, target, {"kind": "llvm", "mcpu": name, "mattr": sorted(f"-{each}" for each in lacking)}
+            missing = choose_levels({**description, "mcpu": name, "features": ()})[0].features - features
+            yield name, target, {"kind": "llvm", "mcpu": name, "mattr": sorted(f"-{each}" for each in missing)}
     generic = {"kind": "llvm", "mcpu": "x86-64-v4"}
     mine, others = (set(map(str, codegen.llvm_get_cpu_features(each))) for each in (known, Target(generic)))
     changes = sorted({*(f"+{each}" for each in mine - others), *(f"-{each}" for each in others - mine)})
@@ -105,7 +105,7 @@ def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dic
 
 
 def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> dict[str, float]:
-    """Return the seconds of each kernel's run."""
+    """Return the seconds per run of each kernel."""
     names, runs = list(kernels), {name: [] for name in kernels}
     with WaitMeter() as meter:
         for _ in range(n_turns):
@@ -117,7 +117,7 @@ def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> di
 def compile_to(
     artifact: Path, target: CpuTarget, workload: Workload, config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> list[str]:
-    """Write a candidate as a shared library and returns its instructions."""
+    """Write a candidate as a shared library and return its instructions."""
     template = target.template(workload)
     module = tvm.IRModule({"main": template.schedule(define(template, workload, config), workload, config)})
     with candidate_context():

@@ -1,11 +1,10 @@
-"""Compares every kernel of compiled networks with the machine's roofline, as CSV and as a picture.
+"""Compare every kernel of compiled networks with the machine's roofline, as CSV and as SVG.
 
     python -m benchmarks.kernels.roofline kernels builds/* > docs/results/data/kernels.csv
     python -m benchmarks.kernels.roofline picture docs/results/data/roofline.svg < docs/results/data/kernels.csv
 
 Each build is profiled in a separate process, which also measures the peak and the bandwidth. Operations are counted as
-for direct convolution, so Winograd's method, which needs fewer, may lie above the roof, as may a kernel whose data
-comes from a cache.
+for direct convolution, so Winograd convolutions may exceed the roof, as may kernels with cached data.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ COLUMNS = (
     *("peak_gflops", "copy_gb_per_s"),
 )
 DIRECT, WINOGRAD, DEPTHWISE, GROUPED = "direct convolution", "Winograd", "depthwise", "grouped"
-# Okabe and Ito's colors, which color-blind people can distinguish.
+# The color-blind safe palette of Okabe and Ito.
 KINDS = {
     DIRECT: "#0072b2",
     WINOGRAD: "#d55e00",
@@ -44,26 +43,26 @@ KINDS = {
     "dense": "#e69f00",
     "batch_matmul": "#cc79a7",
 }
-"""The kinds of kernels that contain an anchor operator, and their colors; pictures show only these."""
+"""The kinds of kernels with an anchor operator, and their colors; plots show only these."""
 OTHER = "other"
-"""The kind of all other kernels, which have no operation count."""
+"""The kind of kernels without an operation count."""
 
 AREA = 700.0
-"""Area, in square points, of the dot of a kernel that takes its whole network's time."""
+"""Area, in square points, of the dot of a kernel that would take all of its network's time."""
 LEGEND_SHARES = (0.01, 0.1, 0.5)
 
 Row = Mapping[str, Any]
 Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
-"""Operations per byte and GFLOP/s of the dots that look alike, by kind and diameter."""
+"""Operations per byte and GFLOP/s of dots, by kind and diameter."""
 
 
 def main() -> None:
-    """Print a line for each kernel, or draw such lines."""
+    """Print a row for each kernel, or plot such rows."""
     parser = described(__doc__)
     parts = parser.add_subparsers(required=True, dest="part")
     kernels = parts.add_parser("kernels")
     kernels.add_argument("builds", nargs="+", type=Path)
-    kernels.add_argument("--seconds", type=float, default=5.0, help="measuring time for each build")
+    kernels.add_argument("--seconds", type=float, default=5.0, help="measuring time per build")
     parts.add_parser("picture").add_argument("path", type=Path)
     given = parser.parse_args()
     if given.part == "picture":
@@ -92,7 +91,7 @@ def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
 
 
 def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
-    """Return the columns of a kernel, for all of its calls together, from its row of a profile and from its task."""
+    """Return the row of a kernel, summed over its calls, from its row in a profile and its task."""
     flop, size_bytes, seconds = row["flop"], row["size_bytes"], row["seconds"]
     label, algorithm = (task.label, (task.config or {}).get("algorithm", "")) if task else ("", "")
     return {
@@ -126,9 +125,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
     shown = [row for row in rows if row["kind"] in KINDS]
     if not shown:
-        raise SystemExit(f"{path}: no kernels to draw; kinds that are drawn: {', '.join(KINDS)}")
+        raise SystemExit(f"{path}: no kernels to plot; kinds that are plotted: {', '.join(KINDS)}")
     batches = sorted({int(row["batch"]) for row in shown})
-    # A fixed salt and no date make the files of equal pictures equal.
+    # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(1 + 4.6 * len(batches), 5.4), layout="constrained")
         (grid,) = figure.subplots(1, len(batches), sharex=True, sharey=True, squeeze=False)
@@ -142,9 +141,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
-    """Draw the kernels of all networks of one batch size; small dots above large ones."""
+    """Plot the kernels of all networks with one batch size; small dots on top of large ones."""
     roofs = sorted({(float(row["peak_gflops"]), float(row["copy_gb_per_s"])) for row in rows})
-    # A little beyond the dots on either side, and beyond every ridge, so that both roofs are visible.
+    # A margin around the dots and all ridge points keeps both roofs visible.
     reach = [float(row["flop_per_byte"]) for row in rows] + [peak / bandwidth for peak, bandwidth in roofs]
     x = np.geomspace(min(reach) / 2, max(reach) * 2, 200)
     for peak, bandwidth in roofs:
@@ -176,14 +175,14 @@ def _dots(rows: Sequence[Row]) -> Dots:
 def dot_size(share: float) -> float:
     """Return the diameter, in points, of a dot whose area is proportional to a share of the network's time.
 
-    Areas are rounded to half powers of two, so that a file has few sizes; all shares up to 0.1 % look alike.
+    Areas are rounded to half powers of two to limit the number of sizes; all shares up to 0.1 % look the same.
     """
     area = AREA * 2 ** (round(2 * math.log2(max(share, 1e-3))) / 2)
     return round(2 * math.sqrt(area / math.pi), 2)
 
 
 def _legend() -> list[Any]:
-    """Return the legend's entries for colors, sizes and lines, in columns of three or six."""
+    """Return the legend entries for colors, sizes and lines, in columns of three or six."""
     from matplotlib.lines import Line2D
 
     def dot(color: str, size: float, label: str) -> Line2D:

@@ -1,10 +1,10 @@
-"""Measures from which amount of work on threads should share a layer, as CSV.
+"""Measure from which amount of work multithreading pays off for a layer, as CSV.
 
     python -m benchmarks.kernels.sharing > docs/results/data/sharing.csv
 
-For each layer, `--configs` configs with the highest merit that use one thread are timed, and as many that give every
-thread one piece, all of them in turns. A line has the fastest of each kind, by the median of its turns. `cold` weights
-come from memory, as in a large network; warm ones come from the caches, as in a small network.
+For each layer, the `--configs` configs with the highest merit that use one thread are timed in turns with as many that
+split the work into one piece per thread. A row has the fastest config of each kind, by the median of its turns. `cold`
+weights come from memory, as in a large network; `warm` ones come from the caches, as in a small network.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ LAYERS: tuple[Workload, ...] = (
     *(conv2d(8, 16, 16), conv2d(8, 16, 32), conv2d(8, 32, 32)),
 )
 COLUMNS = ("layer", "flop", "weights", "one_thread_us", "all_threads_us")
-DRAWN, TURNS, TURN_S = 4000, 25, 2e-3
+N_SAMPLES, TURNS, TURN_S = 4000, 25, 2e-3
 COLD_BYTES = {"warm": 0, "cold": 48 << 20}
 
 
 def main() -> None:
-    """Print a line for each layer, with cold and with warm weights."""
+    """Print a row for each layer, with cold and with warm weights."""
     parser = described(__doc__)
-    parser.add_argument("--configs", type=int, default=8, help="number of configs of each kind")
+    parser.add_argument("--configs", type=int, default=8, help="number of configs per kind")
     n_configs = parser.parse_args().configs
     target = CpuTarget({**describe_cpu(), "exact": True})
     os.environ.update(target.environment())
@@ -65,10 +65,10 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
     from anole.targets.cpu.device.runner import CpuRunner
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
-    drawn = [space.config(vector) for vector in space.sample(min(DRAWN, len(space)), np.random.default_rng(0))]
-    drawn.sort(key=space.worth, reverse=True)
+    sampled = [space.config(vector) for vector in space.sample(min(N_SAMPLES, len(space)), np.random.default_rng(0))]
+    sampled.sort(key=space.worth, reverse=True)
     counts = (1, target.threads)
-    chosen = {count: [config for config in drawn if pieces(config) == count][:n_configs] for count in counts}
+    chosen = {count: [config for config in sampled if pieces(config) == count][:n_configs] for count in counts}
     with TemporaryDirectory() as folder:
         kernels = {}
         for count, configs in chosen.items():
@@ -84,7 +84,7 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
 
 
 def space_of(target: CpuTarget, workload: Workload) -> Space:
-    """Return a layer's space in which one thread may do all the work, whatever the layer's size."""
+    """Return a layer's space, in which one thread may do all the work, whatever the layer's size."""
     if isinstance(workload, Dense):
         return dense_space(target.unit, 1, workload)
     if isinstance(workload, BatchMatmul):
@@ -93,7 +93,7 @@ def space_of(target: CpuTarget, workload: Workload) -> Space:
 
 
 def pieces(config: Config) -> int:
-    """Return the number of pieces that threads share: the product of the outermost parts of all three-way splits."""
+    """Return the number of parallel pieces: the product of the outermost parts of all three-way splits."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 
 

@@ -1,1 +1,1 @@
-"""How fast compiled networks are beside other engines."""
+"""Benchmarks of entire networks: latency compared with other engines, and accuracy."""

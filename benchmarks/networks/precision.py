@@ -1,11 +1,11 @@
-"""Times networks in float32, bf16 and int8, or with rounded weights, untuned, beside others with the same file.
+"""Time untuned networks in float32, bf16 and int8, or with quantized weights, vs. other engines, as CSV.
 
     python -m benchmarks.networks.precision --rivals onnxruntime,openvino.default > docs/results/data/precision.csv
 
-The networks are exported from torch with random weights, which take as long as trained ones, except two with trained
-weights. `anole quantize` writes the files for int8: QDQ form, a scale for each filter, ranges from random inputs. ONNX
-Runtime's quantizer writes those that find ranges as they run. What ``openvino.default`` makes of a float32 file is its
-own choice: bf16, where the processor has it.
+The networks are exported from torch with random weights, which do not affect the speed, except two with trained
+weights. `anole quantize` writes the int8 files: QDQ format, a scale per filter, ranges from random inputs. ONNX
+Runtime's quantizer writes those with dynamic ranges. ``openvino.default`` chooses its own precision for a float32 file:
+bf16, if the processor has it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _NETWORKS = (
 )
 _DYNAMIC = "int8, dynamic"
 _DENSE = ("vgg16",)
-"""Networks that spend much time in reading the weights of dense layers."""
+"""Networks that spend much of their time reading the weights of dense layers."""
 _OPSET = 17
 _ADDED = ("precision", "processor", "narrow_share")
 
 
 def main() -> None:
-    """Print a line for each network, batch, precision and engine."""
+    """Print a row for each network, batch, precision and engine."""
     parser = described(__doc__)
     parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated")
     parser.add_argument("--batches", default="1,8", help="comma-separated")
     parser.add_argument("--rivals", default="onnxruntime,openvino.default", help="comma-separated")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine")
+    parser.add_argument("--rounds", type=int, default=15, help="turns per engine")
     given = parser.parse_args()
     networks, rivals = chosen(given.networks, _NETWORKS), chosen(given.rivals, PACKAGES)
     batches = [int(batch) for batch in given.batches.split(",")]
@@ -79,7 +79,7 @@ def _rows(
 
 
 def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yield a row for a build of a file, and one for a rival, for each rival; both run alone, in turns."""
+    """Yield two rows for each rival, of the build and of the rival; both run alone, in turns."""
     weights = precision.removesuffix(" weights")
     is_file = precision in (INT8, _DYNAMIC)
     own = {"weights": weights} if weights != precision else {"precision": FLOAT32 if is_file else precision}
@@ -97,27 +97,27 @@ def _compared(name: str, file: Path, precision: str, rivals: Sequence[str], pace
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of Markdown: the latency, and the speedup over each rival, of each network and precision."""
+    """Yield a Markdown table of the latency, and the speedup over each rival, of each network and precision."""
     found: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         found.setdefault((row["network"], row["batch"], row["precision"]), {})[row["engine"]] = row
     rivals = [engine for engine in dict.fromkeys(row["engine"] for row in rows) if engine != OWN]
-    yield from head("network", "batch", "precision", "ms", *(f"beside {rival}" for rival in rivals))
+    yield from head("network", "batch", "precision", "ms", *(f"vs. {rival}" for rival in rivals))
     for (network, batch, precision), engines in found.items():
-        ratios = [_beside(engines[rival]) if rival in engines else "" for rival in rivals]
+        ratios = [_versus(engines[rival]) if rival in engines else "" for rival in rivals]
         yield line(network, batch, precision, engines[OWN]["latency_ms"], *ratios)
 
 
-def _beside(rival: Row) -> str:
-    """Return the speedup over a rival, and what that multiplies, which older files do not tell."""
+def _versus(rival: Row) -> str:
+    """Return the speedup over a rival, and the rival's multiplied types, which older files do not have."""
     return times(float(rival["speedup"])) + (f" ({rival['multiplies']})" if rival.get("multiplies") else "")
 
 
 def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None = None) -> Path:
-    """Write a network as an ONNX file, of fixed shapes but for named axes of its input, and returns its path.
+    """Export a network to an ONNX file with fixed shapes except for named input axes, and return its path.
 
-    Weights are random if the network is no trained one. Statistics differ between its norms, as in trained networks;
-    the exporter would share equal biases by operators that keep ONNX Runtime from fusing.
+    Weights are random unless the network is trained. Statistics differ between norms, as in trained networks: the
+    exporter would share equal biases by operators that prevent fusion in ONNX Runtime.
     """
     import torch
 
@@ -133,7 +133,7 @@ def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None =
     if not axes:
         torch.onnx.export(network, (given,), str(path), input_names=["x"], dynamo=False, opset_version=_OPSET)
         return path
-    # The older exporter takes sizes inside attention for constants.
+    # The older exporter treats sizes inside attention as constants.
     dims = {axis: torch.export.Dim(name, min=2, max=4096) for axis, name in axes.items()}
     given = given.repeat_interleave(2, 0) if 0 in axes else given
     torch.onnx.export(
@@ -143,7 +143,7 @@ def export(name: str, batch: int, folder: Path, axes: Mapping[int, str] | None =
 
 
 def _trained(name: str, batch: int, folder: Path) -> Path:
-    """Write a network with trained weights."""
+    """Export a network with trained weights."""
     path = folder / f"{name}.onnx"
     made = sentence_encoder(folder, batch) if name == _SENTENCES else CASES[name].source(folder)
     sized = replace(made, inputs={key: (batch, *shape[1:]) for key, shape in made.inputs.items()})
@@ -152,7 +152,7 @@ def _trained(name: str, batch: int, folder: Path) -> Path:
 
 
 def _dynamic(file: Path) -> Path:
-    """Return a file whose dense layers quantize their data as they run, by ONNX Runtime."""
+    """Quantize the dense layers of a file dynamically with ONNX Runtime, and return the new file."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     path = file.with_name(f"{file.stem}_dynamic.onnx")
@@ -161,7 +161,7 @@ def _dynamic(file: Path) -> Path:
 
 
 def _network(name: str) -> Any:
-    """Return a network of torchvision, or the encoder."""
+    """Return a torchvision network, or the encoder."""
     import torch
     import torchvision
 

@@ -1,4 +1,4 @@
-"""Reports the results of `compare.py` as Markdown: a table of networks, and mean speedups.
+"""Report the results of `compare.py` as Markdown: a table of networks, and mean speedups.
 
 python -m benchmarks.networks.report < docs/results/data/networks.csv
 """
@@ -35,7 +35,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class Network:
-    """A compiled network and all engines that ran it, whose rows are by engine."""
+    """A compiled network, with the rows of all engines that ran it."""
 
     name: str
     batch: int
@@ -48,7 +48,7 @@ class Network:
         return self.name if known is None else known + (" from ONNX" if "_onnx" in self.name else "")
 
     def latency(self, engine: str) -> str:
-        """Return an engine's latency, to three digits or to the millisecond; empty if it did not run."""
+        """Return the formatted latency of an engine; empty if it did not run."""
         if engine not in self.rows:
             return ""
         latency_ms = float(self.rows[engine]["latency_ms"])
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def networks_of(rows: Iterable[Row]) -> list[Network]:
-    """Return the networks of a CSV, in order; each starts with the row of the compiled network."""
+    """Return the networks of a CSV file, in order; each begins with the row of the compiled network."""
     found: list[dict[str, Row]] = []
     for row in rows:
         if row["engine"] == OWN:
@@ -85,7 +85,7 @@ def report(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _table(networks: Sequence[Network]) -> Iterator[str]:
-    """Yield a line for each network, with a column for each rival that ran any."""
+    """Yield a table row for each network, with a column for each rival that ran any."""
     rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
     versus = [f"vs. {RIVALS[rival]}" for rival in rivals]
     yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *versus, "relative error", "tuning", "trials")
@@ -101,7 +101,7 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
-    """Yield a line for each rival, with means over the networks that it ran."""
+    """Yield a table row for each rival, with means over the networks that it ran."""
     yield from head("vs.", "networks", "geometric mean", "least", "of")
     for rival, title in RIVALS.items():
         found = ((network.speedup(rival), network.title) for network in networks)

@@ -1,9 +1,9 @@
-"""Times one build for a range of sizes beside builds of fixed sizes, and beside other engines with dynamic dimensions.
+"""Time one build for a range of sizes vs. builds for fixed sizes, and vs. other engines with dynamic dimensions.
 
     python -m benchmarks.networks.sizes > docs/results/data/sizes.csv
 
-All have the same ONNX file, whose batch or number of tokens is dynamic, and run untuned in float32, each in a process
-of its own, in turns. A ratio is an engine's latency over that of the build for the range, by rounds.
+All use the same ONNX file, whose batch or number of tokens is dynamic, and run untuned in float32, each in its own
+process, in turns. A ratio is an engine's latency over the latency of the build for the range, by round.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _BOTH = ((1, 16), (1, 100), (2, 31), (3, 64), (7, 100), (8, 256))
 
 @dataclass(frozen=True)
 class _Case:
-    """A network whose inputs vary.
+    """A network with inputs of varying size.
 
     Attributes:
-        network: its name, where several cases have one network.
-        axes: the name of each axis of the input that varies.
-        sizes: those that are timed, a number for each axis; the least and the largest are the ends of the ranges.
+        network: its name, if several cases share one network.
+        axes: the names of the varying axes of the input.
+        sizes: the timed sizes, an integer for each axis; the smallest and the largest are the ends of the ranges.
     """
 
     network: str
@@ -55,7 +55,7 @@ class _Case:
 
     @property
     def ranges(self) -> dict[str, str]:
-        """The range of each name."""
+        """The range of each named axis."""
         columns = zip(self.axes.values(), zip(*self.sizes, strict=True), strict=True)
         return {name: f"{min(column)}..{max(column)}" for name, column in columns}
 
@@ -78,10 +78,10 @@ _COLUMNS = (
 
 
 def main() -> None:
-    """Print a line for each network, size and engine."""
+    """Print a row for each network, size and engine."""
     parser = described(__doc__)
     parser.add_argument("--networks", default=",".join(_CASES), help="comma-separated")
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each engine")
+    parser.add_argument("--rounds", type=int, default=9, help="turns per engine")
     given = parser.parse_args()
     networks = chosen(given.networks, _CASES)
     print_rows(_COLUMNS, (row for name in networks for row in _rows(name, Pace(rounds=given.rounds))))
@@ -91,15 +91,15 @@ def _rows(name: str, pace: Pace) -> Iterator[dict[str, Any]]:
     case = _CASES[name]
     with TemporaryDirectory() as scratch:
         file = _file(case, Path(scratch))
-        # The first one in a process also imports the modules.
+        # The first compilation in a process also imports modules.
         _compiled(name, file, dict(zip(case.ranges, case.sizes[0], strict=True)), Path(scratch, _FIXED))
         compile_s = {_RANGE: _compiled(name, file, case.ranges, Path(scratch, _RANGE))}
         for numbers in case.sizes:
             sizes = dict(zip(case.ranges, numbers, strict=True))
             compile_s[_FIXED] = _compiled(name, file, sizes, Path(scratch, _FIXED))
-            told = {"varies": " x ".join(sizes), "size": " x ".join(map(str, numbers))}
+            named = {"varies": " x ".join(sizes), "size": " x ".join(map(str, numbers))}
             for row in _timed(Path(scratch), file, sizes, pace):
-                yield rounded({"network": name, **told, "compile_s": compile_s.get(row["engine"]), **row})
+                yield rounded({"network": name, **named, "compile_s": compile_s.get(row["engine"]), **row})
 
 
 def _file(case: _Case, folder: Path) -> Path:
@@ -109,7 +109,7 @@ def _file(case: _Case, folder: Path) -> Path:
 
 
 def _recurrent(axes: Mapping[int, str], folder: Path) -> Path:
-    """Write the recurrent network by torch's older exporter; the newer one has no recurrent layers of any length."""
+    """Export the recurrent network with torch's older exporter; the newer one does not support dynamic lengths."""
     import torch
 
     from benchmarks.networks.small import networks
@@ -122,7 +122,7 @@ def _recurrent(axes: Mapping[int, str], folder: Path) -> Path:
 
 
 def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path) -> float:
-    """Compile a file for sizes, or ranges of them, untuned, and return the seconds that this took."""
+    """Compile a file untuned, for sizes or ranges of sizes, and return the seconds that this took."""
     began_s = time.perf_counter()
     model = ModelSpec.from_json(name, {"source": f"onnx:{file}", "inputs": {}, "dims": dict(dims)})
     manifest, _ = extract_tasks(model, "cpu", get_target(describe_cpu()))
@@ -131,7 +131,7 @@ def _compiled(name: str, file: Path, dims: Mapping[str, int | str], folder: Path
 
 
 def _timed(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yield what the builds in a folder and the other engines take at some sizes."""
+    """Yield the latencies of the builds in a folder and of other engines at some sizes."""
     builds = {name: read_build(folder / name) for name in (_RANGE, _FIXED)}
     device, inputs = device_of(builds[_RANGE]), draw_inputs(builds[_RANGE].at(sizes))
 

@@ -1,7 +1,7 @@
-"""Small networks: recurrent layers, a perceptron and LeNet, whose time is that of few small kernels.
+"""Small networks of few small kernels: recurrent layers, a perceptron and LeNet.
 
-`examples/models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is an LSTM of 32 steps and 64 hidden units
-in both directions; ``two`` stands for two layers.
+`examples/models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is a bidirectional LSTM with 32 steps and
+64 hidden units; ``two`` stands for two layers.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ SIZES = ((32, 64), (64, 128), (128, 256), (100, 512))
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer of torch that has as many inputs as hidden units, and gives its states after each step."""
+    """A recurrent layer of torch with as many inputs as hidden units, which returns the states after each step."""
 
     def __init__(self, kind: Callable[..., nn.Module], hidden: int, n_layers: int = 1, both: bool = False) -> None:
         super().__init__()
         self.cells = kind(hidden, hidden, num_layers=n_layers, bidirectional=both, batch_first=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the states, of shape (batch, steps, hidden units of all directions)."""
+        """Return the states, shape (batch, steps, hidden units of all directions)."""
         found: torch.Tensor = self.cells(x)[0]
         return found
 
 
 def perceptron() -> nn.Module:
-    """Return 784 inputs, two hidden layers of 512, and ten classes."""
+    """Return a perceptron with 784 inputs, two hidden layers of 512, and ten classes."""
     return nn.Sequential(
         nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10), nn.Softmax(-1)
     )
 
 
 def lenet() -> nn.Module:
-    """Return LeNet-5, with rectifiers and maxima, for images of 28 x 28 pixels."""
+    """Return LeNet-5 with ReLU and max pooling, for images of 28 x 28 pixels."""
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
@@ -46,7 +46,7 @@ def lenet() -> nn.Module:
 
 
 def networks() -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
-    """Return the maker and the input's shape of each network, by its name."""
+    """Return the factory and the input shape of each network, by name."""
     found: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         "perceptron": (perceptron, (1, 784)),
         "lenet": (lenet, (1, 1, 28, 28)),

@@ -1,4 +1,4 @@
-"""Networks with trained weights: where they are, their real inputs, and what people read in their outputs."""
+"""Networks with trained weights: their sources, real inputs, and the answers decoded from their outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.networks import inputs
 
 Arrays = Sequence[NDArray[Any]]
 Agree = Callable[[Sequence[Arrays], Sequence[Arrays]], float]
-"""Returns the share of the inputs on which the outputs of two engines say the same."""
+"""A function that returns the share of inputs for which the outputs of two engines mean the same."""
 
 SENTENCES = {"input_ids": (1, 128), "attention_mask": (1, 128)}
 
@@ -27,12 +27,12 @@ class Case:
     """A network and its inputs.
 
     Attributes:
-        source: returns its entry; files that it makes are in a folder.
-        draw: returns inputs of a part, see `inputs.PARTS`, and how many.
+        source: returns its entry, given a folder for new files.
+        draw: returns inputs, given a part (see `inputs.PARTS`) and a number.
         agree: compares answers.
-        counts: how many inputs calibrate, and how many are tested.
-        carried: which inputs are outputs of the step before, by their places.
-        own: returns the file of 8 bits that the package holds, if that is what is tested.
+        counts: the numbers of inputs for calibration and for tests.
+        carried: indices of the inputs that are outputs of the previous step.
+        own: returns the int8 file in the package, if that is tested instead.
     """
 
     source: Callable[[Path], ModelSpec]
@@ -44,7 +44,7 @@ class Case:
 
 
 def of_zoo(name: str, outputs: tuple[str, ...] = ()) -> Callable[[Path], ModelSpec]:
-    """Return what returns the entry of a network of the zoo, or of values within it."""
+    """Return a source for a network of the zoo, or for intermediate values of it."""
 
     def source(_: Path | None = None) -> ModelSpec:
         from benchmarks.zoo.networks import zoo
@@ -56,9 +56,9 @@ def of_zoo(name: str, outputs: tuple[str, ...] = ()) -> Callable[[Path], ModelSp
 
 
 def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | None = None) -> ModelSpec:
-    """Write all-MiniLM-L6-v2, whose output is the mean of its tokens with a norm of 1, as an ONNX file.
+    """Export all-MiniLM-L6-v2 to ONNX, with the normalized mean over its tokens as the output.
 
-    Axes of its inputs that have a name are dynamic.
+    Named axes of its inputs are dynamic.
     """
     import torch
     from transformers import AutoModel
@@ -87,7 +87,7 @@ def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | Non
 
 
 def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
-    """Write a file of 8 bits whose values, though not its weights, are float32 again."""
+    """Write an int8 file with its activations, but not its weights, converted back to float32."""
     import onnx
 
     model = source()
@@ -106,14 +106,14 @@ def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
 
 
 def same(answer: Callable[[Arrays], Hashable]) -> Agree:
-    """Return the share of equal answers."""
+    """Return a comparison of answers by the share of equal ones."""
     return lambda expected, found: float(
         np.mean([answer(one) == answer(other) for one, other in zip(expected, found, strict=True)])
     )
 
 
 def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
-    """Return the mean intersection over union of masks, which is 1 where both are empty."""
+    """Return a comparison of masks by mean intersection over union, which is 1 where both are empty."""
 
     def agree(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
         pairs = [(mask(one), mask(other)) for one, other in zip(expected, found, strict=True)]
@@ -135,12 +135,12 @@ def nearest(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
 
 
 def text(scores: NDArray[Any]) -> tuple[int, ...]:
-    """Return the letters of the likeliest path: repeated ones count once, and 0 is none."""
+    """Decode a CTC output greedily: repeated letters count once, and 0 is the blank."""
     return tuple(int(letter) for letter, _ in groupby(scores.argmax(-1)) if letter)
 
 
 def _objects(outputs: Arrays) -> NDArray[np.bool_]:
-    """Return at which places an object is found."""
+    """Return a mask of the positions with a detected object."""
     return np.asarray(outputs[0][..., 4] * outputs[0][..., 5] > 0.3)
 
 
@@ -169,4 +169,4 @@ CASES = {
     "basic_pitch": Case(of_zoo("basic-pitch_nmp"), inputs.tones, overlap(lambda found: found[1] > 0.3), (8, 16)),
     "minilm": Case(sentence_encoder, inputs.tokens, nearest, (16, 64)),
 }
-"""The networks: they find and read text, see how it is turned, find objects, hear speech and notes, compare texts."""
+"""The networks: text detection and recognition, orientation, object detection, speech, notes, and text similarity."""

@@ -1,1 +1,1 @@
-"""Which search method wins where, and which of the papers' claims hold."""
+"""Benchmarks of search methods: experiments on exact tables and hardware, and the claims of the papers."""

@@ -1,11 +1,11 @@
-"""Tells what trials on other layers are worth before the first of one's own, as CSV.
+"""Measure the value of trials on other layers for the first trials on a new layer, as CSV.
 
     anole calibrate cpu
     python -m benchmarks.search.calibration db/shards > docs/results/data/search/calibration.csv
 
-Each recorded layer is left out in turn, and its recorded configs are ranked: by merit, and by `anole`'s surrogate as it
-is when a search starts warm. A ratio is the latency of the best of the first one or four over that of the best of all;
-`random` is the mean over all. Latencies were measured once, so that noise adds to all ratios.
+Each recorded layer is left out in turn, and its configs are ranked by merit, and by `anole`'s surrogate after a warm
+start. A ratio is the lowest latency of the first one or four configs over the lowest of all; `random` is the mean
+over all. Latencies were measured once, so noise increases all ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = ("layer", "configs", "random", *(f"{by}_{n}" for by in ("merit", "warm
 
 
 def main() -> None:
-    """Print a line for each layer."""
+    """Print a row for each layer."""
     parser = described(__doc__)
     parser.add_argument("shards", type=Path, help="folder of the trials")
     shards = parser.parse_args().shards
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def rows_of(content: ShardContent, shards: Path) -> Iterator[dict[str, object]]:
-    """Yield the row of a layer, unless no other is like it."""
+    """Yield the row of a layer, unless no other layer is similar."""
     task, trials = content.task, [trial for trial in content.trials if trial.measurement.latency_s]
     space = get_target(task.target).space(task.workload)
     prior = read_prior(shards, find_sources(shards, task), space)

@@ -1,11 +1,10 @@
-"""Settles the claims of the five papers: makes docs/results/claims.md from the files of `run.py`.
+"""Test the claims of the five papers: write docs/results/claims.md from the files of `run.py`.
 
     python -m benchmarks.search.claims > docs/results/claims.md
 
-``benchmarks/tables/claims.csv`` has the claims that can be tested here. Each is about a number: a figure of the variant
-``over`` over that of ``under``, or that figure itself. docs/results/protocol.md says when a claim holds, does not hold,
-when both are equivalent, and when it cannot be told. Whether the effect is as large as the paper's is another question:
-both numbers are given.
+``benchmarks/tables/claims.csv`` has the claims that can be tested here. Each is about a number: the ratio of a figure
+of the variants ``over`` and ``under``, or the figure itself. docs/results/protocol.md defines the verdicts: holds, does
+not hold, equivalent, undecided. They do not say whether the effect is as large as in the paper: both numbers are given.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from benchmarks.search.run import FOLDER
 
 
 class Kind(Enum):
-    """What a claim is about."""
+    """The subject of a claim."""
 
     GAIN = "what a method gains"
     PREMISE = "a premise of a method"
@@ -35,17 +34,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, and what is found here.
+    """A claim of a paper, and how it is tested here.
 
     Attributes:
-        where: the figure or table of the paper.
+        where: the figure or table in the paper.
         theirs: the paper's number.
         setting: where the claim is tested here.
-        experiment: whose lines the number is computed from.
-        over, under: the variants whose figures are compared; without the latter, those of one are averaged.
+        experiment: the experiment whose rows the number is computed from.
+        over, under: the variants with the compared figures; without `under`, the figures of `over` are averaged.
         figure: a column, or one of `FIGURES`.
         claimed_above: the claim holds if the number is above this one.
-        flaw: why the number settles nothing, whatever it is.
+        flaw: why the number cannot decide the claim.
     """
 
     paper: str
@@ -62,7 +61,7 @@ class Claim:
     flaw: str
 
     def number(self, data: Data) -> Logs:
-        """Return the number's logarithms from all lines; nothing where those that it needs are missing."""
+        """Return the number's logarithms from all rows; empty if rows are missing."""
         rows, figure = data.get(self.experiment, ()), FIGURES.get(self.figure, self.figure)
         if not self.under:
             assert callable(figure)
@@ -72,11 +71,11 @@ class Claim:
         found = log_ratios(rows, self.over, self.under, figure, variant=variant, place=place)
         if self.experiment != "accelerator":
             return found
-        # Networks of a family (`vgg11`, `vgg16`) share layers, and so are one place.
+        # Networks of a family (`vgg11`, `vgg16`) share layers, so they are one unit of replication.
         return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
 
     def at_optimum(self, data: Data) -> tuple[float, float] | None:
-        """Return the shares of both variants' runs whose cost is the optimum's; None if the claim is not about cost."""
+        """Return the shares of both variants' runs that reach the optimum; None if the claim is not about cost."""
         if not self.figure.startswith("cost"):
             return None
         figure, rows = FIGURES[self.figure], data.get(self.experiment, ())
@@ -85,8 +84,8 @@ class Claim:
         return over, under
 
 
-def _alike(row: Row) -> float:
-    """Return how many times as often configs are alike within a cluster as across clusters."""
+def _similarity(row: Row) -> float:
+    """Return the ratio of how often configs are similar within a cluster and across clusters."""
     return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
 
 
@@ -96,19 +95,19 @@ def _batch(row: Row) -> float:
 
 
 def _not_of_16(row: Row) -> float:
-    """Return the share of a run's batches that are not of 16."""
+    """Return the share of a run's batches whose size is not 16."""
     return max(1e-3, float(np.mean([each != 16 for each in _whole_batches(row)])))
 
 
 def _whole_batches(row: Row) -> list[int]:
-    """Return the sizes of a run's batches but the last one, unless it is the only one."""
+    """Return the sizes of a run's batches without the last one, unless it is the only one."""
     sizes = list(map(int, row["batches"].split()))
     return sizes[:-1] or sizes
 
 
 FIGURES: Mapping[str, Figure] = {
     "how much closer": lambda row: float(row["loss_ratio"]),
-    "how alike": _alike,
+    "how alike": _similarity,
     "batches not of 16": _not_of_16,
     "steps to the score": lambda row: 1 + float(row["steps"]),
     "batch": _batch,
@@ -116,12 +115,12 @@ FIGURES: Mapping[str, Figure] = {
     "cost at the end": cost_at("gap_at_end"),
     # In milliseconds: the default config's latency differs between processes.
     "latency at the end": lambda row: float(row["ratio_at_end"] or "nan") * float(row["default_ms"] or "nan"),
-    # All of them where a run is never so near.
+    # All trials if a run never comes within 1 %.
     "trials to 1 %": lambda row: float(row["trials_to_1%"] or row["trials"]),
-    # One failure at least, so that ratios exist; the first trials of a search fail most often.
+    # At least one failure, so ratios exist; the first trials of a search fail most often.
     "failures of 128": lambda row: max(1.0, float(row["failed_at_128"] or "nan")) / min(128, int(row["trials"])),
 }
-"""Figures that are computed from several columns, or that may be missing."""
+"""Figures that are computed from several columns, or from columns that may be empty."""
 
 _COLUMNS = {
     "accelerator": ("variant", "network"),
@@ -129,13 +128,13 @@ _COLUMNS = {
     "networks_timed": ("engine", "network"),
     "evaluators": ("evaluator", "layer"),
 }
-"""The columns of variants and places, where they are not those of the other experiments."""
+"""The columns of variants and units of replication of experiments that differ from the others."""
 
 CLAIMS: Sequence[Claim] = tuple(
     Claim(**{**row, "claimed_above": float(row["claimed_above"]), "kind": Kind[row["kind"].upper()]})
     for row in read_rows(Path(__file__).parents[1] / "tables/claims.csv")
 )
-"""Every claim that is tested."""
+"""All tested claims."""
 
 
 def main() -> None:
@@ -160,23 +159,23 @@ def read_data(folder: Path) -> Data:
 def page(data: Data) -> str:
     """Return the page of all claims."""
     found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
-    told = [Told(claim, each, claim.at_optimum(data)) for claim, each in found.items() if each is not None]
-    corrected = _corrected(told)
-    lines = [_row(each, *corrected[each]) for each in told]
+    findings = [Finding(claim, each, claim.at_optimum(data)) for claim, each in found.items() if each is not None]
+    corrected = _corrected(findings)
+    lines = [_row(each, *corrected[each]) for each in findings]
     missing: dict[str, list[str]] = {}
     for claim in (claim for claim, each in found.items() if each is None):
         missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
     rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
     rest = ["", "Not measured yet:", "", *rest] if rest else []
-    return "\n".join([_HEAD.format(**_counts(told, corrected)), *lines, *rest, *sections(data)]) + "\n"
+    return "\n".join([_HEAD.format(**_counts(findings, corrected)), *lines, *rest, *sections(data)]) + "\n"
 
 
 @dataclass(frozen=True)
-class Told:
-    """A claim, and what was found.
+class Finding:
+    """A claim and its measured effect.
 
     Attributes:
-        at_optimum: shares of both variants' runs at the optimum, for a claim about cost.
+        at_optimum: shares of both variants' runs that reach the optimum, for a claim about cost.
     """
 
     claim: Claim
@@ -185,18 +184,18 @@ class Told:
 
     @property
     def saturated(self) -> str:
-        """A note on the verdict where over half of the runs of both variants are at the optimum."""
+        """A note on the verdict if over half of the runs of both variants reach the optimum."""
         if self.at_optimum is None or min(self.at_optimum) <= 0.5:
             return ""
         over, under = self.at_optimum
         return f" (saturated: {100 * over:.0f} and {100 * under:.0f} % of the runs are at the optimum)"
 
     def verdict(self, p: float, p_apart: float) -> str:
-        """Return which of the four it is, given the corrected p-values; equivalence comes first."""
+        """Return one of the four verdicts, given the corrected p-values; equivalence is checked first."""
         if self.claim.kind is Kind.GAIN and p_apart < ALPHA:
             return "equivalent"
         if self.claim.flaw or p >= ALPHA:
-            return "cannot be told"
+            return "undecided"
         return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
 
 
@@ -204,23 +203,23 @@ P_Values = tuple[float, float]
 """The corrected p-values of a claim: of a difference, and of a difference as large as the margin."""
 
 
-def _corrected(told: Sequence[Told]) -> dict[Told, P_Values]:
-    """Return the p-values after Holm's correction over all claims that could have come out either way."""
-    tested = [each for each in told if not each.claim.flaw and (each.effect.low is not None or not each.effect.p_apart)]
-    pairs = (holm([getattr(each.effect, name) for each in tested]) for name in ("p", "p_apart"))
-    return dict.fromkeys(told, (1.0, 1.0)) | dict(zip(tested, zip(*pairs, strict=True), strict=True))
+def _corrected(found: Sequence[Finding]) -> dict[Finding, P_Values]:
+    """Return the p-values after Holm's correction over all claims that were open before the measurement."""
+    valid = [each for each in found if not each.claim.flaw and (each.effect.low is not None or not each.effect.p_apart)]
+    pairs = (holm([getattr(each.effect, name) for each in valid]) for name in ("p", "p_apart"))
+    return dict.fromkeys(found, (1.0, 1.0)) | dict(zip(valid, zip(*pairs, strict=True), strict=True))
 
 
-def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[str, int]:
-    """Return how many claims were measured, and how many gains and premises hold."""
+def _counts(found: Sequence[Finding], corrected: Mapping[Finding, P_Values]) -> dict[str, int]:
+    """Return the counts of claims for the head of the page."""
     verdicts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
-    for each in told:
+    for each in found:
         verdicts[each.claim.kind].append(each.verdict(*corrected[each]))
     gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
-    equivalent = [each for each in told if each.verdict(*corrected[each]) == "equivalent"]
+    equivalent = [each for each in found if each.verdict(*corrected[each]) == "equivalent"]
     return {
-        **{"n": len(told), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
-        **{"open": gains.count("cannot be told"), "equivalent": len(equivalent)},
+        **{"n": len(found), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
+        **{"open": gains.count("undecided"), "equivalent": len(equivalent)},
         "saturated": sum(bool(each.saturated) for each in equivalent),
         "constants": len(verdicts[Kind.CONSTANT]),
         **{"premises": len(premises), "premises_held": premises.count("holds")},
@@ -230,19 +229,18 @@ def _counts(told: Sequence[Told], corrected: Mapping[Told, P_Values]) -> dict[st
 _HEAD = """# The papers' claims
 
 Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, in {equivalent} both
-methods are equivalent, and {open} cannot be told. Of the equivalent ones, {saturated} are saturated: over half of the
+methods are equivalent, and {open} are undecided. Of the equivalent ones, {saturated} are saturated: over half of the
 runs of both methods are at the optimum, so a better method could not show there. Of {premises} premises {premises_held}
 hold, which shows no gain. {constants} numbers are constants: they follow from the settings.
 
 A number above 1 favors the claim: 2x means twice as fast, or half the trials, steps or seconds; 0.77x fewer trials
 means 1.3 times as many. The first p-value is of the claimed number, the second of a difference of 2 % or more.
 
-[The protocol](protocol.md) says when a claim holds, does not hold, when both methods are equivalent, and when it cannot
-be told, which does not mean equal: any effect within the interval is possible. Intervals are Student's, over the means
-of layers or of families of networks, and not corrected for the number of claims, as p-values are. `make bench-search`
-adds runs. `exact` means exact tables of the accelerator's whole constrained spaces
-([searches](data/search/tables.csv.xz), [convergence](data/search/convergence.csv),
-[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is whole networks
+[The protocol](protocol.md) defines the verdicts. *Undecided* does not mean equal: any effect within the interval is
+possible. Intervals are Student's, over the means of layers or of families of networks, and, unlike p-values, not
+corrected for the number of claims. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
+entire constrained spaces ([searches](data/search/tables.csv.xz), [convergence](data/search/convergence.csv),
+[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is entire networks
 ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
 layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv).
 
@@ -250,12 +248,12 @@ layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv).
 |---|---|---|---|---|---|---|"""
 
 
-def _row(told: Told, p: float, p_apart: float) -> str:
-    claim, found = told.claim, told.effect
+def _row(finding: Finding, p: float, p_apart: float) -> str:
+    claim, found = finding.claim, finding.effect
     interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
     here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
-    verdict = told.verdict(p, p_apart)
-    verdict += told.saturated if verdict == "equivalent" else " (a premise)" if claim.kind is Kind.PREMISE else ""
+    verdict = finding.verdict(p, p_apart)
+    verdict += finding.saturated if verdict == "equivalent" else " (a premise)" if claim.kind is Kind.PREMISE else ""
     if claim.flaw:
         verdict = claim.flaw if claim.kind is Kind.CONSTANT else f"{verdict}: {claim.flaw}"
     shown = "" if claim.flaw else ", ".join(f"{each:.2f}" if each >= 0.005 else "< 0.01" for each in (p, p_apart))

@@ -1,8 +1,8 @@
-"""The experiment on Chameleon's premise: are candidates clustered, and are those of a cluster equally fast?
+"""The experiment on Chameleon's premise: are candidates clustered, and equally fast within a cluster?
 
-On exact tables, after some iterations of a search: how much closer the explorer's best candidates lie around 16
-centroids than equally many random configs, and how often a candidate is within 25 % of the speed of the one that is
-nearest to its centroid, beside one of any other cluster (Chameleon, figures 5 and 6).
+On exact tables, after some iterations of a search: how much closer the explorer's best candidates are to 16 centroids
+than equally many random configs, and how often a candidate is within 25 % of the speed of the one nearest to its
+centroid, compared with the one nearest to another centroid (Chameleon, figures 5 and 6).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Search a table, and look at the candidates of the last iteration."""
+    """Search a table, and analyze the candidates of the last iteration."""
     layer, variant, seed, _ = job
     table, settings = buffer_table(layer), tuner_of(variant)
     watched = Watched(settings.sampler)
@@ -68,14 +68,14 @@ def _figures(table: Table, candidates: Vectors, rng: np.random.Generator) -> Row
 
 
 def _near(costs_s: NDArray[np.float64], others_s: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which costs are within the share `NEAR` of others, shape (n,)."""
+    """Return a mask of the costs within the share `NEAR` of others, shape (n,)."""
     with np.errstate(invalid="ignore"):
         return np.abs(costs_s / others_s - 1) <= NEAR
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A sampler of which the candidates of each iteration are kept."""
+    """A sampler that records the candidates of each iteration."""
 
     name = "watched"
 

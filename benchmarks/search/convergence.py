@@ -1,8 +1,8 @@
-"""The experiment on how soon explorers converge: steps to a common score, on the same surrogate.
+"""The experiment on convergence: the steps that explorers take to a common score, on the same surrogate.
 
-A surrogate learns from random trials of a layer with an exact table, so that the highest score in the whole space is
-known. Each explorer then begins anew. It takes so many steps to come within 1 % of that score (RELEASE, figure 5;
-Chameleon, figure 7a). A search that ends before counts with all the steps that it may take.
+A surrogate learns from random trials of a layer with an exact table, so the highest score in the entire space is known.
+Each explorer then starts without earlier steps; counted are its steps to within 1 % of that score (RELEASE, figure 5;
+Chameleon, figure 7a). A search that ends earlier counts with the maximum number of steps.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def jobs() -> Iterator[Job]:
 
 
 def run(job: Job) -> Sequence[Row]:
-    """Teach a surrogate, and search it once."""
+    """Fit a surrogate, and search it once."""
     layer, variant, seed, _ = job
     table = buffer_table(layer)
     explorer: Any = tuner_of(variant).explorer
     space, rng = table.space, np.random.default_rng(int(seed))
-    history, drawn = History(space, table.workload.flop), space.sample(TRIALS, rng)
-    history.add(drawn, list(table.measure([space.config(vector) for vector in drawn])))
+    history, samples = History(space, table.workload.flop), space.sample(TRIALS, rng)
+    history.add(samples, list(table.measure([space.config(vector) for vector in samples])))
     surrogate = tuner_of(EXPLORERS[0]).surrogate.start(space)
     surrogate.fit(history)
     highest = float(surrogate.score(space.vectors(space.every_valid_index)).max())
@@ -58,7 +58,7 @@ def run(job: Job) -> Sequence[Row]:
 
 @contextmanager
 def _bests() -> Iterator[list[float]]:
-    """Yield a list that gets the highest score of each step, that of the start first; explorers only summarize it."""
+    """Yield a list to which each step appends its highest score, beginning with the initial one."""
     seen: list[float] = []
 
     def summarized(bests: Sequence[float]) -> int:

@@ -1,10 +1,10 @@
-"""Measures how much timing the evaluators save, and how well they rank the best configs, as CSV.
+"""Measure how much time the evaluators save, and how well they rank the best configs, as CSV.
 
     python -m benchmarks.search.evaluators > docs/results/data/search/evaluators.csv
 
-For every layer, configs spread over all speeds are built once and timed by every evaluator in turn; the evaluator
-that starts changes from config to config. Each evaluator's result is compared with that of n = 500 runs. A second
-n = 500 is compared too: it shows the best agreement possible on this machine.
+For every layer, configs of all speeds are built once and timed by every evaluator in turn; the first evaluator rotates
+from config to config. Each evaluator's result is compared with n = 500 runs. A second n = 500 shows the best agreement
+possible on this machine.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Timed:
 
 
 def main() -> None:
-    """Print a line for each layer and evaluator."""
+    """Print a row for each layer and evaluator."""
     parser = described(__doc__)
     parser.add_argument("--layers", default="L2,L6,L8", help="comma-separated")
-    parser.add_argument("--configs", type=int, default=CONFIGS, help="number of configs of each layer")
+    parser.add_argument("--configs", type=int, default=CONFIGS, help="number of configs per layer")
     given = parser.parse_args()
     print_rows(COLUMNS, (row for layer in chosen(given.layers, LAYERS) for row in compare(layer, given.configs)))
 
@@ -126,7 +126,7 @@ def kernels(task: Task, configs: Sequence[Config]) -> Iterator[Timeable]:
 
 
 def agreement(found: Timed, reference: Timed) -> tuple[int, float]:
-    """Return how many of the top ten agree, and Spearman's correlation over all configs."""
+    """Return the number of common configs in the top ten, and Spearman's correlation over all configs."""
     from scipy.stats import spearmanr
 
     same = set(np.argsort(found.latency_s)[:TOP]) & set(np.argsort(reference.latency_s)[:TOP])

@@ -1,4 +1,4 @@
-"""How sure paired comparisons of tuners are: bootstrap intervals, Student's over places, and Holm's correction."""
+"""Statistics of paired comparisons of tuners: bootstrap and Student intervals, equivalence tests, Holm's correction."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LEVEL = 0.95
 ALPHA = 0.05
 """The level of a verdict, after correction."""
 MARGIN = 0.02
-"""Two within this of each other are equivalent."""
+"""The relative difference below which two variants are equivalent."""
 _MIN_PLACES, _MIN_PAIRS = 3, 5
-"""With fewer, a spread tells next to nothing of what else might have been."""
+"""With fewer layers or pairs, a spread is too uncertain for an interval."""
 
 Rows = Sequence[Row]
 Figure = Callable[[Row], float]
-"""Computes a figure from a line."""
+"""A function that computes a figure from a row."""
 Logs = Mapping[tuple[str, str], float]
-"""Logarithms of a number, by place (a layer, or a family of networks) and pair."""
+"""Logarithms of a number, by place (the unit of replication: a layer, or a family of networks) and pair."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def log_ratios(
 ) -> dict[tuple[str, str], float]:
     """Return the logarithms of a figure of one variant over that of another, by place and seed.
 
-    The figure is a column, or computed from a line. A pair counts if both are positive numbers.
+    The figure is a column, or computed from a row. A pair counts if both figures are positive.
     """
     read = column if callable(column) else lambda row: float(row[column] or "nan")
     found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
@@ -61,21 +61,21 @@ def log_ratios(
 def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
     """Return the mean of values with its bootstrap interval; None without values.
 
-    Places are drawn with replacement, and then seeds of each drawn place: what differs between layers is no chance
-    that more seeds would remove (Efron and Tibshirani 1993, chapter 8). What is no finite number does not count. `undo`
-    is the inverse of the scale on which the mean is taken.
+    Places are sampled with replacement, then seeds of each sampled place, because more seeds do not reduce the variance
+    between layers (Efron and Tibshirani 1993, chapter 8). Only finite values count. `undo` is the inverse of the scale
+    on which the mean is taken.
     """
     groups = _by_place(values)
     if not groups:
         return None
     rng = np.random.default_rng(0)
-    # For every group and every place in a drawn sample, the mean of the group's seeds drawn anew.
+    # For every group and every place in a sample, the mean over resampled seeds of the group.
     shape = (_RESAMPLES, len(groups))
     means = np.array([rng.choice(group, (*shape, len(group))).mean(axis=2) for group in groups])
-    drawn = rng.integers(len(groups), size=shape)
-    draws = np.take_along_axis(means, drawn[None], axis=0)[0].mean(axis=1)
+    resampled = rng.integers(len(groups), size=shape)
+    draws = np.take_along_axis(means, resampled[None], axis=0)[0].mean(axis=1)
     low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    # The mean of the groups' means, so that a place with more seeds counts no more than the others.
+    # The mean of the groups' means gives all places the same weight.
     middle = float(np.mean([group.mean() for group in groups]))
     middle, low, high = undo(np.array([middle, low, high])).tolist()
     return Estimate(middle, low, high, sum(map(len, groups)))
@@ -86,11 +86,11 @@ class Effect:
     """A geometric mean over places, which are layers or families of networks.
 
     Attributes:
-        value: the mean of the places' means, so that a place with more seeds counts no more than the others.
+        value: the mean of the places' means, which gives all places the same weight.
         low, high: its 95 % interval; both None with too few places or pairs, or if nothing varies.
-        p: the chance of a mean as far from the claimed number if that were true, on both sides; 1 without an interval.
-        p_apart: the chance of a mean as near to 1 if it were a margin away from 1, on either side (two one-sided tests,
-            Schuirmann 1987); small if both are equivalent. Nothing varies where all are equal: then it is 0.
+        p: the two-sided p-value of the claimed number; 1 without an interval.
+        p_apart: the p-value of a difference from 1 by the margin or more (two one-sided tests, Schuirmann 1987); small
+            if both are equivalent, 0 if all pairs are equal.
         n: number of pairs.
     """
 
@@ -104,10 +104,10 @@ class Effect:
 
 
 def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
-    """Return the geometric mean of what is given by its logarithms; None without any.
+    """Return the geometric mean of values given by their logarithms; None without values.
 
-    Seeds of a layer are not independent of each other, and two networks that share layers are not either: only what
-    differs between places says how sure a mean is. What is no finite number does not count.
+    Seeds of a layer are not independent of each other, nor are networks that share layers, so the uncertainty of a mean
+    follows from the variance between places. Only finite values count.
     """
     groups = _by_place(logs)
     if not groups:
@@ -127,7 +127,7 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number (Holm 1979): each times that of those not smaller."""
+    """Return p-values corrected for their number (Holm 1979): each times the number of p-values not smaller."""
     order = np.argsort(p_values, kind="stable")
     factors = np.arange(len(order), 0, -1)
     corrected = np.minimum(np.maximum.accumulate(np.asarray(p_values, dtype=float)[order] * factors), 1.0)

@@ -1,8 +1,8 @@
-"""The experiment on exact tables: every search method on whole spaces whose optimum is known.
+"""The experiment on exact tables: every search method on exhaustively measured spaces with a known optimum.
 
-They are the accelerator's, and a few that were measured whole. Nothing is measured here and nothing is noise, so that
-other work on the machine makes no difference: seconds are those of the processor. A run ends after the papers' 16
-iterations, which are 1024 trials in batches of 64, or at the optimum.
+The spaces are those of the accelerator, and a few of real hardware. Tables replace measurements, so there is no noise,
+and background load has no effect: seconds are CPU time. A run ends after the papers' 16 iterations, which are 1024
+trials in batches of 64, or at the optimum.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FEWER_SEEDS = {"chameleon one by one": 3}
-"""Seeds of the variants of which one run takes as long as dozens of others."""
+"""The number of seeds for variants whose runs take as long as dozens of others."""
 
 _ALL = {**VARIANTS, **TABLE_VARIANTS, **MEASURED_VARIANTS}
 
 LOGGED = ("steps", "queries", "drawn_between")
-"""Figures of the searches in a run, of which it tells the medians."""
+"""Logged figures of the searches in a run; rows have their medians."""
 
 CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1024)
 _VERSION = 2
-"""From the second on, no program is tried twice, and a run ends at the optimum."""
+"""Since version 2, no program is tried twice, and a run ends at the optimum."""
 
 _NEAR = 0.01
 """The relative extra cost over the optimum at which a search's trials and seconds are noted."""
 
 OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
-"""The accelerator whose block and buffers are searched, with all that it cannot run."""
+"""The accelerator with a searched block and buffers, in a space that includes invalid configs."""
 
 
 @dataclass(frozen=True)
 class SpaceKind:
-    """A kind of spaces: the variants that are compared in it, the files of its tables by layer, and how one is read."""
+    """A kind of spaces: its compared variants, the files of its tables by layer, and their reader."""
 
     variants: Sequence[str]
     files: Callable[[], Mapping[str, Path]]
@@ -58,7 +58,7 @@ class SpaceKind:
 
 
 def _open_table(layer: str) -> Table:
-    """Return the table of an open space, in which what the accelerator cannot run costs a trial."""
+    """Return the table of an open space, in which invalid configs cost a trial."""
     table = buffer_table(layer)
     return opened(table, OPEN.space(table.workload))
 
@@ -72,11 +72,11 @@ SPACES: Mapping[str, SpaceKind] = {
     "open": SpaceKind(_IN_OPEN, buffer_tables, _open_table),
     "measured": SpaceKind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
 }
-"""All kinds of spaces of which there are exact tables."""
+"""All kinds of spaces with exact tables."""
 
 
 def jobs() -> Iterator[Job]:
-    """Yield layer, space, variant, seed and version; seeds are the outer loop, so that few compare everything."""
+    """Yield layer, space, variant, seed and version; seeds are the outer loop, so the first jobs cover all variants."""
     places = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()]
     for seed in range(SEEDS):
         for layer, space in places:
@@ -89,8 +89,8 @@ def run(job: Job) -> Sequence[Row]:
     """Replay a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
-    beside = sized_as(variant, _ALL)
-    sizes = batch_sizes(replay(table, _settings(beside), TRIALS, int(seed)).trials) if beside else ()
+    source = sized_as(variant, _ALL)
+    sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), TRIALS, int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
@@ -99,7 +99,7 @@ def run(job: Job) -> Sequence[Row]:
 
 
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
-    """Return what a search found, and the effort of its iterations."""
+    """Return the results of a search, and the effort of its iterations."""
     failed = [trial.measurement.latency_s is None for trial in found.trials]
     logs = list(found.iterations.values())
     return {
@@ -114,7 +114,7 @@ def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
 
 
 def _reached(found: Replay, gaps: NDArray[np.float64], cpu_share: float) -> Row:
-    """Return the seconds of searching, and the trials and seconds after which the best config is within 1 %, if any."""
+    """Return the seconds of the search, and the trials and seconds until the best config is within 1 %, if ever."""
     first = next(iter(np.flatnonzero(gaps <= _NEAR + 1e-9)), None)
     return {
         "search_s": f"{cpu_share * found.trials[-1].elapsed_s:.3f}",
@@ -128,7 +128,7 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
-    """Return a variant's settings, which end a search after the papers' number of iterations, or earlier."""
+    """Return a variant's settings, limited to the papers' number of iterations."""
     settings = tuner_of(variant, sizes, _ALL)
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 

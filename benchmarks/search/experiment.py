@@ -1,4 +1,4 @@
-"""An experiment: jobs that each add lines to one file, and that are continued where an earlier call stopped."""
+"""Resumable experiments: jobs that each append rows to one file."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from anole.keys import content_key
 from benchmarks.common.rows import open_csv, read_rows
 
 Job = tuple[str, ...]
-"""What to run: one text for each of an experiment's keys."""
+"""A job: a string for each key of its experiment."""
 Row = Mapping[str, Any]
 
-TOLD_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Jobs and how each of them is run.
+    """A list of jobs, and a function that runs one.
 
     Attributes:
-        name: that of its file, too.
-        keys: the columns that name a job. The last one is the version of what is run: a line of the same job in another
-            version is made again. Other lines stay, also those of jobs that are not possible on this machine.
+        name: the name of the experiment and its file.
+        keys: the columns that identify a job. The last one is the version: rows of the same job in another version are
+            replaced. Other rows stay, including those of jobs that this machine cannot run.
         columns: the other columns.
-        jobs: returns all jobs, the most important ones first, so that whatever time there is gives a whole comparison.
-        run: runs a job and returns its lines, without the keys; it is called in another process.
-        is_timed: whether it takes times, so that nothing else may run meanwhile.
-        suffix: of its file; ``.csv.xz`` is compressed.
+        jobs: returns all jobs in order of importance, so an interrupted experiment still allows comparisons.
+        run: runs a job in another process and returns its rows, without the keys.
+        is_timed: whether jobs measure time, which excludes parallel jobs.
+        suffix: the suffix of its file; ``.csv.xz`` is compressed.
     """
 
     name: str
@@ -55,26 +55,26 @@ class Experiment:
 
 @dataclass
 class Progress:
-    """Tells once a minute how far an experiment is; jobs of earlier calls are done, too."""
+    """A progress log with a line per minute; jobs of earlier calls count as done."""
 
     name: str
     n_done: int
     n_jobs: int
     _began_s: float = field(default_factory=time.monotonic)
-    _told_s: float = field(default_factory=time.monotonic)
+    _logged_s: float = field(default_factory=time.monotonic)
     _fresh: int = 0
 
     def advance(self) -> None:
         """Count one more job."""
         self.n_done += 1
         self._fresh += 1
-        if time.monotonic() > self._told_s + TOLD_EVERY_S:
+        if time.monotonic() > self._logged_s + LOG_EVERY_S:
             self.tell()
 
     def tell(self) -> None:
-        """Log the progress, and about how long the rest will take."""
-        self._told_s = time.monotonic()
-        each_s = (self._told_s - self._began_s) / max(1, self._fresh)
+        """Log the progress, and an estimate of the remaining time."""
+        self._logged_s = time.monotonic()
+        each_s = (self._logged_s - self._began_s) / max(1, self._fresh)
         left = f", about {each_s * (self.n_jobs - self.n_done) / 60:.0f} minutes left" if self._fresh else ""
         logger.info("%s: %d of %d runs%s", self.name, self.n_done, self.n_jobs, left)
 
@@ -82,17 +82,17 @@ class Progress:
 def carry_out(
     experiment: Experiment, path: Path, ends_s: float, processes: int = 1, only: Collection[str] = ()
 ) -> bool:
-    """Run the jobs that a file lacks until the time is up, and returns whether all are done.
+    """Run the jobs that are missing in a file until the time is up, and return whether all are done.
 
-    Each job's lines are added together when it ends, so that an interruption loses only the jobs that ran. A job that
-    fails is logged, and adds none.
+    All rows of a job are appended when it ends, so an interruption loses only running jobs. Failed jobs are logged, and
+    append no rows.
 
     Args:
-        experiment: what to run.
-        path: its file, which is made if it is missing.
-        ends_s: no job is started after this time of the monotonic clock.
-        processes: jobs at once; one where times are taken.
-        only: texts of which a job that is run must have all among its keys.
+        experiment: the experiment.
+        path: its file, created if missing.
+        ends_s: the time of the monotonic clock after which no job is started.
+        processes: the number of parallel jobs; timed experiments run one at a time.
+        only: run only jobs that have all of these among their keys.
     """
     jobs = list(dict.fromkeys(experiment.jobs()))
     done = _keep(experiment, path, set(jobs))
@@ -104,19 +104,19 @@ def carry_out(
             file.write(_lines(experiment, [dict(zip(experiment.keys, job, strict=True)) | dict(row) for row in rows]))
         progress.advance()
     if missing and path.suffix == ".xz":
-        # Rows that are appended one by one are compressed one by one.
+        # Rows that are appended one by one are compressed poorly.
         _write(experiment, path, read_rows(path))
     progress.tell()
     return progress.n_done == progress.n_jobs
 
 
 def version_of(*parts: Any) -> str:
-    """Return the version of what is run, which changes with each of these."""
+    """Return a version, a hash of the given parts."""
     return content_key(list(parts))[:12]
 
 
 def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
-    """Remove the lines that are made again, writes the head of the file, and returns the jobs that have lines."""
+    """Rewrite the file with its header and without outdated rows, and return the jobs that have rows."""
     names = [*experiment.keys, *experiment.columns]
     rows, versioned = read_rows(path), {job[:-1] for job in jobs}
 
@@ -128,7 +128,7 @@ def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
 
     kept = list(filter(stays, rows))
     if len(kept) < len(rows):
-        logger.info("%s: %d lines are of other versions and are made again", experiment.name, len(rows) - len(kept))
+        logger.info("%s: %d rows are outdated and will be replaced", experiment.name, len(rows) - len(kept))
     if len(kept) < len(rows) or not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(experiment, path, kept)
@@ -153,7 +153,7 @@ def _lines(experiment: Experiment, rows: Iterable[Row]) -> str:
 def _finished(
     experiment: Experiment, jobs: Sequence[Job], ends_s: float, processes: int
 ) -> Iterator[tuple[Job, Sequence[Row]]]:
-    """Run jobs in other processes and yield each with its lines as soon as it is done."""
+    """Run jobs in other processes, and yield each with its rows as soon as it is done."""
     waiting = iter(jobs)
     running: dict[Future[Sequence[Row]], Job] = {}
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:

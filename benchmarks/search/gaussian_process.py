@@ -1,4 +1,4 @@
-"""A Gaussian process as a surrogate: the baseline of AdaTune's forest in figure 12, for comparisons alone."""
+"""A Gaussian process as a surrogate: the baseline of AdaTune's forest in figure 12, only for comparisons."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MIN_IMPROVEMENT = 1e-6
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process on standardised features, refitted in every iteration, with scores as the forest's.
+    """A Gaussian process on standardized features, refitted in every iteration, with the same scores as the forest.
 
-    The paper does not say which kernel it takes. Here it is Matérn's with nu = 5/2 and noise, as is usual for tuning
+    The paper does not name its kernel. Here, it is Matérn with nu = 5/2 and noise, as is typical for tuning
     (Snoek et al., "Practical Bayesian Optimization of Machine Learning Algorithms", NeurIPS 2012, section 3.1).
     """
 
@@ -54,11 +54,11 @@ class _GaussianProcessSurrogate:
         kernel = ConstantKernel() * Matern(nu=2.5) + WhiteKernel(0.01)
         regressor = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
         with warnings.catch_warnings():
-            # Parameters at their bounds are no fault of a search.
+            # Hyperparameters at their bounds are acceptable.
             warnings.simplefilter("ignore")
             self._model = make_pipeline(StandardScaler(), regressor).fit(examples.features, examples.scores)
-        drawn = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
-        mean, std = self._predict(np.concatenate([examples.features, drawn]))
+        sampled = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
+        mean, std = self._predict(np.concatenate([examples.features, sampled]))
         self._scale = max(_MIN_IMPROVEMENT, float(expected_improvement(mean, std, 1.0).max()))
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
@@ -73,6 +73,6 @@ class _GaussianProcessSurrogate:
         )
 
     def _predict(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean of the predictions and their deviation, shape (n,) each."""
+        """Return the mean and standard deviation of the predictions, shape (n,) each."""
         mean, std = self._model.predict(features, return_std=True)
         return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)

@@ -1,10 +1,10 @@
-"""The experiment on this machine: search methods live on the papers' layers, in both kinds of spaces.
+"""The experiment on local hardware: search methods on the papers' layers, in constrained and open spaces.
 
     python -m benchmarks.search.layers --target cuda --layers L6,L8 --trials 320 --file layers.csv
 
-A run's configs that were the fastest at a checkpoint are measured again at its end, in turns with the default config,
-which is built without tuning. Their ratios to it are compared, since latencies seen in a search are noisy, and machines
-have slower and faster hours.
+The configs that were the fastest at a checkpoint are measured again at the end of a run, in turns with the untuned
+default config. Their ratios to it are compared, because latencies in a search are noisy, and machines have slower and
+faster hours.
 """
 
 from __future__ import annotations
@@ -37,30 +37,29 @@ COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
-WHOLE = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")
-_WHOLE_TRIALS = 16 * 64
-"""Searches of the papers' 16 iterations and the most trials of one; all others end after equally many trials."""
+FULL = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")
+_FULL_TRIALS = 16 * 64
+"""Searches with the papers' 16 iterations, and the maximum trials of one; all others have equally many trials."""
 _AUTOTVM = "AutoTVM's"
-"""The part of an open space that AutoTVM's own template has, see `_restriction`."""
+"""The part of an open space that AutoTVM's own template covers, see `_restriction`."""
 SPACES: Mapping[str, Sequence[str]] = {
-    "open": (*WHOLE, *COMPARED),
+    "open": (*FULL, *COMPARED),
     "constrained": COMPARED,
     _AUTOTVM: ("random", "SA+greedy", "anole cold"),
 }
-"""The variants that are compared in each kind of space."""
+"""The compared variants in each kind of space."""
 CHECKPOINTS = (16, 64, 128, 192, 256)
-"""Trials after which runs are compared; with batches of 64, only the last one is after three fits of the surrogate."""
+"""Numbers of trials at which runs are compared; with batches of 64, only the last one follows three fits."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """Searches that are compared on a target of this machine.
+    """Compared searches on a local target.
 
     Attributes:
-        layers: in the experiment of the papers' claims, those of which a trial takes less than a second in open spaces,
-            too.
+        layers: for the papers' claims, the layers with trials of less than a second even in open spaces.
         spaces: the variants in each kind of space.
-        trials: of each run; a checkpoint, too, where it is beyond the others.
+        trials: the trials of each run; also a checkpoint if above the others.
     """
 
     target: str = "cpu"
@@ -71,12 +70,12 @@ class Live:
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """Trials after which the fastest config is measured again."""
+        """Numbers of trials after which the fastest config is measured again."""
         return (*CHECKPOINTS, *((self.trials,) if self.trials > CHECKPOINTS[-1] else ()))
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment that runs them."""
+        """The experiment that runs the searches."""
         figures = ("trials", "failed", "seconds", "search_s", "build_s", "run_s", "batches", "repeats")
         columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "ratio_at_end", "default_ms")
         keys = ("layer", "space", "variant", "seed", "version")
@@ -95,10 +94,10 @@ class Live:
                         yield layer, space, variant, str(seed), version
 
     def _budget(self, variant: str) -> int:
-        return _WHOLE_TRIALS if variant in WHOLE else self.trials
+        return _FULL_TRIALS if variant in FULL else self.trials
 
     def run(self, job: Job) -> Sequence[Row]:
-        """Tune a layer, and measure what was found again."""
+        """Tune a layer, and measure the found configs again."""
         layer, space, variant, seed, _ = job
         task, settings = _task(self.target, layer, space), _settings(variant)
         target = get_target(task.target)
@@ -123,7 +122,7 @@ class Live:
         return [{**found, **ratios}]
 
     def _confirmed(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
-        """Return the latency at each checkpoint and at the end over that of the default config, and the latter."""
+        """Return the latencies at each checkpoint and at the end relative to the default config, and its latency."""
         fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
         at = {str(n): int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints} | {"end": int(fastest[-1])}
         found = {name: trials[place].config for name, place in at.items() if place >= 0}
@@ -133,17 +132,17 @@ class Live:
         latencies_s = dict(zip(rivals, (each.latency_s for each in confirmed), strict=True))
         base_s = latencies_s[canonical_json(dict(default))]
         own = {name: latencies_s[canonical_json(dict(config))] for name, config in found.items()}
-        told = {f"ratio_at_{name}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for name, own_s in own.items()}
-        return {**told, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
+        row = {f"ratio_at_{name}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for name, own_s in own.items()}
+        return {**row, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
 
 
 LIVE = Live().experiment
 
 
 def main() -> None:
-    """Run the searches that a file lacks until the time is up."""
+    """Run the searches that are missing in a file until the time is up."""
     parser = described(__doc__)
-    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="target of this machine")
+    parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="local target")
     parser.add_argument("--layers", default="L6,L8", help="comma-separated")
     parser.add_argument("--variants", default=",".join(COMPARED), help="comma-separated")
     parser.add_argument("--trials", type=int, default=256)
@@ -157,18 +156,18 @@ def main() -> None:
 
 
 def space_of(target: str, layer: str, space: str) -> Space:
-    """Return the space of a layer that is searched."""
+    """Return the searched space of a layer."""
     task = _task(target, layer, space)
     return get_target(task.target).space(task.workload).restricted(_restriction(target, layer, space))
 
 
 def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[Any]]:
-    """Return the values of knobs to which a space is limited; nothing unless it is one of AutoTVM's.
+    """Return the allowed values of restricted knobs; empty unless the space is one of AutoTVM's.
 
-    These spaces are as small as those of AutoTVM's own template for x86 (`conv2d_NCHWc`, without Winograd's method). It
-    splits the input and output channels and the columns in two; with a kernel of one pixel, one row or two are computed
-    together, and otherwise the kernel's columns may be unrolled. Here, that is the splits of ``tile_rc``, ``tile_f``
-    and ``tile_x``, and one of ``tile_y`` or ``tile_rx``.
+    These spaces are as small as those of AutoTVM's template for x86 (`conv2d_NCHWc`, without Winograd). It splits input
+    channels, output channels and columns in two; for 1x1 kernels, it computes one or two rows together; for others, it
+    may unroll the columns of the kernel. The corresponding knobs are ``tile_rc``, ``tile_f`` and ``tile_x``, and one of
+    ``tile_y`` or ``tile_rx``.
     """
     if space != _AUTOTVM:
         return {}

@@ -1,8 +1,8 @@
-"""Tunes a network with TVM's own MetaSchedule, and runs what came of it: a rival of whole builds.
+"""Tune a network with TVM's MetaSchedule, and run the result as a rival of builds.
 
     python -m benchmarks.search.meta_schedule resnet18 /tmp/resnet18 --trials 64      # for each task
 
-As TVM advises for processors: channels last, and weights laid out for their kernels before the first run.
+As TVM recommends for CPUs, channels are last, and weights are packed for their kernels before the first run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.common.arguments import described
 LIBRARY, WEIGHTS = "model.so", "weights.npz"
 
 _MAX_TASKS = 1000
-"""The total budget must be given, too; it is never the smaller one."""
+"""The total budget in tasks, which must be given, and never limits."""
 
 
 def main() -> None:
@@ -30,14 +30,14 @@ def main() -> None:
     parser = described(__doc__)
     parser.add_argument("network", help="a torchvision name")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--trials", type=int, default=64, help="for each task")
+    parser.add_argument("--trials", type=int, default=64, help="trials per task")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     tune_network(arguments.network, arguments.folder, arguments.trials)
 
 
 def tune_network(network: str, folder: Path, trials: int) -> None:
-    """Tune a torchvision network with random weights, at batch 1 and 224 x 224; trials are those of each task."""
+    """Tune a torchvision network with random weights, at batch 1 and 224 x 224, with a number of trials per task."""
     import tvm
     from tvm import relax
 
@@ -66,7 +66,7 @@ def tune_network(network: str, folder: Path, trials: int) -> None:
 
 
 def import_network(network: str) -> tuple[Any, Sequence[Any]]:
-    """Return a network as a Relax module with channels last, and its weights, which the module takes as inputs."""
+    """Return a network as a Relax module with channels last, and its weights, which are inputs of the module."""
     import torch
     import torchvision
     from tvm import relax
@@ -82,7 +82,7 @@ def import_network(network: str) -> tuple[Any, Sequence[Any]]:
 
 
 def meta_schedule_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> Engine:
-    """Return an engine that runs what `tune_network` wrote."""
+    """Return an engine for the output of `tune_network`."""
     import tvm
     from tvm.runtime.vm import VirtualMachine
 

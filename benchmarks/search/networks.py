@@ -1,7 +1,7 @@
-"""The experiment that counts for users: the time from nothing to a network, and how fast the network then is.
+"""The experiment on entire networks: the time to tune and build a network from scratch, and its latency.
 
-Each tuner starts in an empty project, and its seconds are the wall clock of the whole command, imports and compilation
-included. The networks stay in the work folder, and all of one kind are timed in turns with each other.
+Each tuner starts in an empty project, and its seconds are the wall clock time of the entire command, including imports
+and compilation. The builds stay in the work folder, and all builds of a network are timed in turns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.search.variants import VARIANTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = Path("db/networks")
-"""The folder of all projects and networks."""
+"""The folder of all projects and builds."""
 
 NETWORKS = ("squeezenet1_1", "resnet18", "mobilenet_v2", "alexnet", "vgg16")
 
@@ -48,14 +48,14 @@ OURS: dict[str, Mapping[str, Any]] = {
     "anole, no trials": {"tuning": {"preset": "anole", "trials": 0}},
     "anole, 4 trials": {"tuning": {"preset": "anole", "trials": 4}},
     "anole, 4 trials, calibrated": {"tuning": {"preset": "anole", "trials": 4}, "calibrate_minutes": 15},
-    # Without Winograd's method, which open spaces exclude: untuned, a network is the same in both.
+    # Without Winograd, which open spaces exclude, so both have the same untuned network.
     "anole, direct": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 128}},
     "anole, direct, no trials": {"target": {"exact": True}, "tuning": {"preset": "anole", "trials": 0}},
     "anole, open": {"target": {"space": "open"}, "tuning": {"preset": "anole", "trials": 128}},
     "random": {"tuning": {"preset": "random", "trials": 128}},
     "random, direct": {"target": {"exact": True}, "tuning": {"preset": "random", "trials": 128}},
     "random, open": {"target": {"space": "open"}, "tuning": {"preset": "random", "trials": 128}},
-    # As published: open spaces, 1000 trials of a task at most, and Chameleon's 16 iterations.
+    # As published: open spaces, at most 1000 trials per task, and Chameleon's 16 iterations.
     **{
         name: {
             "target": {"space": "open"},
@@ -69,20 +69,20 @@ OURS: dict[str, Mapping[str, Any]] = {
             ("adatune", "RFEI+CSA+CV", 32),
         )
     },
-    # In the same spaces, for as many seconds as `anole, 60 s`.
+    # In the same spaces, for the same time as `anole, 60 s`.
     **{
         f"{name}, 60 s": {"target": {"space": "open"}, "tuning": {**VARIANTS[variant], "total_seconds": 60}}
         for name, variant in (("autotvm", "SA+greedy"), ("chameleon", "PPO+AS"), ("adatune", "RFEI+CSA+CV"))
     },
 }
-"""The tuners that are part of Anole: settings of the target, the tuning of models.yaml, and for how many minutes the
-machine was calibrated before."""
+"""Anole's tuners: settings of the target, the ``tuning`` section of models.yaml, and minutes of calibration
+before."""
 
 THEIRS = {"metaschedule 64": 64, "metaschedule 256": 256}
-"""TVM's own tuner, with so many trials of a task."""
+"""TVM's own tuner, with trials per task."""
 
 REFERENCES = ("onnxruntime", "openvino", "torch.compile")
-"""Engines that are timed beside; the last one tunes when it starts."""
+"""Other timed engines; the last one tunes when it starts."""
 
 ORDER = (
     *("anole", "anole, no trials", "anole, 4 trials", "anole, 4 trials, calibrated", "anole, 60 s", "anole, 20 s"),
@@ -91,7 +91,7 @@ ORDER = (
     *("metaschedule 64", "chameleon", "adatune"),
     *("autotvm with adaptive sampling", "autotvm", "chameleon with greedy sampling", "metaschedule 256"),
 )
-"""The order in which a network is tuned: the longest last."""
+"""The order of the tuners, the slowest last."""
 
 _PACE = Pace(rounds=30)
 
@@ -104,7 +104,7 @@ def jobs_of_tuning() -> Iterator[Job]:
 
 
 def run_tuning(job: Job) -> Sequence[Row]:
-    """Tune and compile a network in an empty project, and return what it took."""
+    """Tune and compile a network in an empty project, and return the effort."""
     network, tuner, seed, _ = job
     folder = _folder(network, tuner)
     shutil.rmtree(folder, ignore_errors=True)
@@ -120,7 +120,7 @@ def run_tuning(job: Job) -> Sequence[Row]:
 
 
 def _calibrated(minutes: int) -> Path:
-    """Return a project with the trials of a calibration, which are recorded once."""
+    """Return a project with the trials of a calibration, recorded on first use."""
     folder = WORK / "calibrated"
     if not (folder / SHARDS).exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _calibrated(minutes: int) -> Path:
 
 
 def jobs_of_timing() -> Iterator[Job]:
-    """Yield network and version: the version is that of everything that became of it."""
+    """Yield network and version, which covers all builds of the network."""
     for network in NETWORKS:
         if not OURS.keys().isdisjoint(found := _finished(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
@@ -139,7 +139,7 @@ def jobs_of_timing() -> Iterator[Job]:
 
 
 def run_timing(job: Job) -> Sequence[Row]:
-    """Time everything that became of a network in turns, and returns a line for each."""
+    """Time all builds of a network in turns, and return a row for each."""
     network, _ = job
     found = _finished(network)
     build = next(path.parent for name, path in found.items() if name in OURS)
@@ -178,7 +178,7 @@ TIMING = Experiment(
 
 
 def _version(tuner: str) -> str:
-    """Return the version of what a tuner does."""
+    """Return the version of a tuner."""
     if tuner in THEIRS:
         return version_of(THEIRS[tuner])
     plain = dict(OURS[tuner]["tuning"])
@@ -192,7 +192,7 @@ def _folder(network: str, tuner: str) -> Path:
 
 
 def _finished(network: str) -> dict[str, Path]:
-    """Return the file that each tuner's finished network has, by tuner."""
+    """Return the main file of each finished build of a network, by tuner."""
     files = {}
     for tuner in ORDER:
         folder = _folder(network, tuner)
@@ -205,7 +205,7 @@ def _finished(network: str) -> dict[str, Path]:
 
 
 def _build_folder(project: Path) -> Path:
-    """Return the folder of a project's only build, whether or not it is compiled."""
+    """Return the folder of a project's only build, which may not exist yet."""
     (build,) = Pipeline.load(project / "models.yaml").spec.builds
     return project / "builds" / build
 
@@ -236,14 +236,14 @@ def _environment() -> dict[str, str]:
 
 
 def _effort(project: Path) -> dict[str, int]:
-    """Return the trials and tasks of a project of ours; nothing of another."""
+    """Return the trials and tasks of a project; empty unless it is one of Anole's."""
     found = [json.loads(path.read_text()) for path in project.glob("work/tuned*/**/*.json")]
     receipts = [receipt for each in found for receipt in each.get("receipts", [each])]
     return {"trials": sum(each["measured"] for each in receipts), "tasks": len(receipts)} if receipts else {}
 
 
 def _start(name: str, network: str, build: Path, scratch: Path) -> Engine:
-    """Return one of a network's engines, on the inputs of a build of ours."""
+    """Start one of a network's engines, on the inputs of a build of Anole."""
     if name in REFERENCES:
         return start_engine(name, build, scratch)
     if name in THEIRS:

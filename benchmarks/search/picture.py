@@ -1,4 +1,4 @@
-"""Draws searches of whole recorded spaces over their trials, as SVG: how far each tuner's best is from the optimum.
+"""Plot searches of exact tables over their trials, as SVG: the best cost of each tuner relative to the optimum.
 
 python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz docs/results/data/search/searches.svg
 """
@@ -26,13 +26,13 @@ TUNERS = {
     "dcoc": ("DCOC", "#cc79a7"),
     "anole cold": ("Anole, nothing recorded before", "#d55e00"),
 }
-"""The variants that are drawn, with titles and the colors of Okabe and Ito."""
+"""The plotted variants, with titles and colors of Okabe and Ito."""
 
 SPACES = ("constrained", "open")
 
 
 def main() -> None:
-    """Draw a file of runs."""
+    """Plot a file of runs."""
     parser = described(__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("picture", type=Path)
@@ -41,19 +41,19 @@ def main() -> None:
 
 
 def draw(rows: Iterable[Row], path: Path) -> None:
-    """Write a panel for each kind of space, with a curve for each tuner that searched it."""
+    """Plot a panel for each kind of space, with a curve for each tuner that searched it."""
     runs: dict[tuple[str, str], list[Row]] = {(space, name): [] for space in SPACES for name in TUNERS}
     for row in rows:
         runs.get((row["space"], row["variant"]), []).append(row)
-    # A fixed salt and no date make the files of equal pictures equal.
+    # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 3.4), layout="constrained")
         panels = figure.subplots(ncols=len(SPACES))
-        drawn: dict[str, Line2D] = {}
+        curves: dict[str, Line2D] = {}
         for axes, space in zip(panels, SPACES, strict=True):
             for name, (title, color) in TUNERS.items():
                 if curve := mean_ratios(runs[space, name]):
-                    (drawn[title],) = axes.plot(*zip(*curve, strict=True), marker=".", color=color)
+                    (curves[title],) = axes.plot(*zip(*curve, strict=True), marker=".", color=color)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
             axes.set_xticks([16, 64, 256, 1024], ["16", "64", "256", "1024"])
@@ -64,16 +64,16 @@ def draw(rows: Iterable[Row], path: Path) -> None:
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
         panels[0].set_ylabel("cycles of the best config / of the optimum")
-        figure.legend(drawn.values(), drawn.keys(), frameon=False, ncols=4, loc="outside upper center")
+        figure.legend(curves.values(), curves.keys(), frameon=False, ncols=4, loc="outside upper center")
         figure.savefig(path, metadata={"Date": None})
 
 
 def mean_ratios(runs: Iterable[Row]) -> list[tuple[int, float]]:
-    """Return the mean ratio of the best cost to the optimum's, over layers and seeds, by the number of trials."""
+    """Return the mean ratio of the best cost to the optimum, over layers and seeds, by the number of trials."""
     found = {n: [1 + float(run[f"gap_at_{n}"]) for run in runs if run[f"gap_at_{n}"]] for n in CHECKPOINTS}
-    most = max(map(len, found.values()))
-    # A mean over fewer runs than the others would be one of other layers.
-    return [(n, geometric_mean(ratios)) for n, ratios in found.items() if ratios and len(ratios) == most]
+    max_runs = max(map(len, found.values()))
+    # A mean over fewer runs would be over other layers than the rest of the curve.
+    return [(n, geometric_mean(ratios)) for n, ratios in found.items() if ratios and len(ratios) == max_runs]
 
 
 if __name__ == "__main__":

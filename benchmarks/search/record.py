@@ -1,10 +1,10 @@
-"""Measures a space of direct convolution, whole or restricted, and writes a table for replaying searches.
+"""Measure a full or restricted space of direct convolution, and print a table for replaying searches.
 
     python -m benchmarks.search.record resnet18_2 > benchmarks/tables/resnet18_2.json
 
-A latency is the fastest of ten runs. With ``--passes 2``, the space is measured twice and a latency is the
-fastest of twenty runs, because the speed of a shared machine varies over minutes. An interrupted recording continues
-where it stopped (``work/tables/<name>.jsonl``).
+A latency is the fastest of ten runs. With ``--passes 2``, the space is measured twice, and a latency is the fastest of
+twenty runs, because the speed of a shared machine varies over minutes. An interrupted recording continues where it
+stopped (``work/tables/<name>.jsonl``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.kernels.layers import conv2d
 from benchmarks.search.variants import LAYERS
 
 SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
-    # The second task of ResNet-18 and one of SqueezeNet, which the settings are tuned on.
+    # The second task of ResNet-18 and one of SqueezeNet, for tuning the default settings.
     "resnet18_2": (
         conv2d(56, 64, 64),
         {
@@ -44,7 +44,7 @@ SPACES: dict[str, tuple[Conv2d, dict[str, list[Any]]]] = {
             **{"unroll_explicit": [0], "tile_order": ["fyx"], "pad_at": ["inline", "root"]},
         },
     ),
-    # The whole space of L8 of the Chameleon paper, for the regression test of search quality.
+    # The full space of L8 of the Chameleon paper, for the regression test of search quality.
     "L8": (LAYERS["L8"], {}),
 }
 CHUNK = 48
@@ -68,7 +68,7 @@ def main() -> None:
     """Print the table of one space."""
     parser = described(__doc__)
     parser.add_argument("space", choices=SPACES)
-    parser.add_argument("--passes", type=int, default=1, help="how often the space is measured")
+    parser.add_argument("--passes", type=int, default=1, help="number of measurements of the space")
     given = parser.parse_args()
     print(json.dumps(record(given.space, given.passes)))
 

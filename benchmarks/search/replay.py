@@ -1,10 +1,10 @@
-"""Compares the search methods on recorded tables, without hardware, as CSV.
+"""Compare the search methods on recorded tables, without hardware, as CSV.
 
     python -m benchmarks.search.replay > docs/results/data/tuners_replayed.csv
 
-A line is one run. The gap after n trials is the natural logarithm of the ratio of the fastest trial's latency to the
-table's best; gap_16 is the mean over the sixteen fastest trials, so that one lucky draw does not decide it. Search
-seconds are the median over the iterations, on one core.
+A row is one run. The gap after n trials is the natural logarithm of the ratio of the fastest trial's latency to the
+table's best; gap_16 is the mean over the sixteen fastest trials, to reduce the effect of a lucky sample. Search seconds
+are the median over the iterations, on one core.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Print a line for each run."""
+    """Print a row for each run."""
     parser = described(__doc__)
     parser.add_argument("--tables", default="", help="comma-separated; all by default")
     parser.add_argument("--variants", default="", help="comma-separated; all by default")
@@ -56,7 +56,7 @@ def compare(given: Any) -> Iterator[dict[str, object]]:
 
 
 def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
-    """Run variants on a table; a control runs after the one whose batch sizes it has."""
+    """Run variants on a table; a control runs after the variant whose batch sizes it copies."""
     found: dict[str, Replay] = {}
     for variant in variants:
         for name in (sized_as(variant), variant):
@@ -68,7 +68,7 @@ def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> 
 
 
 def figures(table: Table, run: Replay) -> list[str]:
-    """Return the columns of a run's results, from the gaps on."""
+    """Return the result columns of a run, beginning with the gaps."""
     latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
     best = incumbents(latencies_s)
     qualities = np.where(best < 0, np.nan, table.best_s / latencies_s[best])

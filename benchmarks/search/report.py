@@ -1,4 +1,4 @@
-"""Tables that put the search methods side by side: networks, exact tables, the price of a trial, live layers."""
+"""Tables that compare the search methods: networks, exact tables, the price of a trial, live layers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from benchmarks.common.rows import Row, line
 from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios, mean
 
 Data = Mapping[str, Rows]
-"""The lines of each experiment by its name, and those in one kind of space by both names: ``tables/open``."""
+"""The rows of each experiment by name, and those in one kind of space by both names, such as ``tables/open``."""
 
 PRICES_S = (0.01, 0.1, 1.0, 60.0)
-"""Seconds that a trial may cost: on our simulator, on a processor, on the papers' boards, in a hardware run."""
+"""Possible costs of a trial in seconds: our simulator, a processor, the papers' boards, hardware synthesis."""
 
 _SPACES = {
     "constrained": "Whole constrained spaces of the accelerator",
     "open": "Whole open spaces of the accelerator",
     "measured": "Spaces that were measured whole",
 }
-"""The titles of the kinds of spaces of which there are exact tables."""
+"""The titles of the kinds of spaces with exact tables."""
 
 _FEWER_RUNS = ("GP+CSA", "chameleon one by one")
-"""The variants with fewer trials or seeds than all others, which the tables of all of them leave out."""
+"""Variants with fewer trials or seeds than the others; tables over common runs exclude them."""
 
 _WORST = 100.0
-"""The cost over the optimum's that counts at most."""
+"""The cap on costs relative to the optimum."""
 
 BY_TRIALS = (
     ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
@@ -39,28 +39,28 @@ BY_TRIALS = (
     ("adaptive sampling over a greedy choice of as many, with annealing", "SA+AS", "SA+greedy sizes of AS"),
     ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
 )
-"""What depends on when one looks: what is compared, the variant, and what it is compared with."""
+"""Comparisons whose outcome depends on the number of trials: title, variant and baseline."""
 
 _OURS = "anole cold"
-"""What other tuners are compared with: `anole` as it is on the first layer of a project."""
+"""The baseline of other tuners: `anole` as it is on the first layer of a project."""
 
 _BASELINE = "SA+greedy batch 16"
-"""What the price of a trial is compared with: AutoTVM's parts in batches of 16."""
+"""The baseline of prices: AutoTVM's parts in batches of 16."""
 
 PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", "random")
-"""The variants of which prices are told: the presets, the explorer with the slowest search, and two to compare with."""
+"""The variants with prices: the presets, the explorer with the slowest search, and two baselines."""
 
 
 def sections(data: Data) -> list[str]:
-    """Return the sections of all tables of which there are lines."""
+    """Return the sections of all non-empty tables."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
-    early = (_by_trials(data), *(_beside_anole(data, n_trials) for n_trials in (64, 256)))
+    early = (_by_trials(data), *(_versus_anole(data, n_trials) for n_trials in (64, 256)))
     found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data))
     return [section for section in found if section]
 
 
 def _networks(data: Data) -> str:
-    """Return the seconds from nothing to each network, and its latency."""
+    """Return the table of the seconds to build each network from scratch, and its latency."""
     timed = {(row["network"], row["engine"]): row for row in data.get("networks_timed", ())}
     rows = []
     for row in data.get("networks_tuned", ()):
@@ -70,13 +70,13 @@ def _networks(data: Data) -> str:
     for (network, engine), row in timed.items():
         if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
             rows.append((network, engine, "", "", *_latency(row)))
-    head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "beside the fastest")
-    lead = "Each tuner began with an empty project and one seed. The latencies of a network were measured in turns."
+    head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "vs. the fastest")
+    lead = "Each tuner started in an empty project, with one seed. The latencies of a network were measured in turns."
     return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
 
 
 def _by_trials(data: Data) -> str:
-    """Return how many times as fast the configs of a variant are as those of another, by the number of trials."""
+    """Return the table of speed ratios between variants, by the number of trials."""
     rows, checkpoints = [], (64, 128, 192, 256)
     for what, one, other in BY_TRIALS:
         costs = [cost_at(f"gap_at_{n}") for n in checkpoints]
@@ -91,9 +91,9 @@ def _by_trials(data: Data) -> str:
     return _section("Small batches and adaptive sampling", lead, head, rows)
 
 
-def _beside_anole(data: Data, n_trials: int) -> str:
-    """Return the costs of other tuners' configs over those of `anole` after some trials, in each kind of space."""
-    found, cells = _beside(data, f"gap_at_{n_trials}"), dict[tuple[str, str], str]()
+def _versus_anole(data: Data, n_trials: int) -> str:
+    """Return the table of other tuners' costs relative to `anole` after some trials, in each kind of space."""
+    found, cells = _effects(data, f"gap_at_{n_trials}"), dict[tuple[str, str], str]()
     corrected = [holm([getattr(each, name) for each in found.values()]) for name in ("p", "p_apart")]
     for (at, each), p, p_apart in zip(found.items(), *corrected, strict=True):
         apart = ("behind" if each.value > 1 else "ahead") if p < ALPHA else ""
@@ -103,17 +103,17 @@ def _beside_anole(data: Data, n_trials: int) -> str:
     lead = (
         f"Cost of the best config of {n_trials} trials over that of `anole` without a warm start, of tuners and"
         " controls in two or more kinds of spaces (geometric means with Student's 95 % intervals over layers). A"
-        f" verdict, corrected for all {len(found)} comparisons, stands where there is one. The merit of `anole` was"
+        f" verdict, corrected for all {len(found)} comparisons, is given if there is one. The merit of `anole` was"
         " chosen on the constrained spaces."
-        + (" Until then, tuners in batches of 64 have only drawn configs." if n_trials <= 64 else "")
+        + (" Until then, tuners in batches of 64 only sample at random." if n_trials <= 64 else "")
     )
     variants = sorted({variant for variant, _ in cells})
     rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
-    return _section(f"Beside `anole` after {n_trials} trials", lead, ("tuner", *_SPACES), rows)
+    return _section(f"Compared with `anole` after {n_trials} trials", lead, ("tuner", *_SPACES), rows)
 
 
-def _beside(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
-    """Return the effects on a gap by variant and kind of space, of the variants that are in more than one kind."""
+def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
+    """Return the effects on a gap by variant and kind of space, for variants in several kinds."""
     found: dict[tuple[str, str], Effect] = {}
     for space in _SPACES:
         runs = data.get(f"tables/{space}", ())
@@ -130,7 +130,7 @@ def _latency(row: Row) -> tuple[str, str]:
 
 
 def _tables(data: Data, space: str, title: str) -> str:
-    """Return how far each variant is from the optimum, on the layers and seeds that all variants have."""
+    """Return the table of costs relative to the optimum, on the layers and seeds that all variants have."""
     rows, n_runs = [], 0
     for variant, runs in _common(data.get(f"tables/{space}", ()), *_FEWER_RUNS).items():
         n_runs = len(runs)
@@ -152,12 +152,12 @@ def _tables(data: Data, space: str, title: str) -> str:
 
 
 def cost_at(column: str) -> Callable[[Row], float]:
-    """Return what reads the cost over the optimum's after some trials, or at the end of a run that ended before."""
+    """Return a reader of the cost relative to the optimum after some trials, or at the end of a shorter run."""
     return lambda row: min(1 + float(row[column] or row["gap_at_end"] or "nan"), _WORST)
 
 
 def _prices(data: Data) -> str:
-    """Return the seconds to within 1 % for prices of a trial, beside the baseline's."""
+    """Return the table of the seconds to within 1 % for prices of a trial, relative to the baseline."""
     found, runs = [], data.get("tables/constrained", ())
     for variant in PRICED:
         own = [effect(log_ratios(runs, variant, _BASELINE, partial(_cost_s, price_s=price))) for price in PRICES_S]
@@ -174,13 +174,13 @@ def _prices(data: Data) -> str:
 
 
 def _cost_s(row: Row, price_s: float) -> float:
-    """Return the seconds until a run is within 1 % of the optimum; all its seconds if it never is."""
+    """Return the seconds until a run is within 1 % of the optimum, or all its seconds if it never is."""
     trials, search_s = row["trials_to_1%"] or row["trials"], row["search_s_to_1%"] or row["search_s"]
     return float(search_s or "nan") + price_s * float(trials or "nan")
 
 
 def _accelerated(data: Data) -> str:
-    """Return the seconds of whole networks on the accelerator, and how far each variant is from the least."""
+    """Return the table of entire networks on the accelerator: the optimum, and how much slower each variant is."""
     lines = data.get("accelerator", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))
     n_seeds = len({row["seed"] for row in lines})
@@ -190,20 +190,20 @@ def _accelerated(data: Data) -> str:
         cells = [_extra([row for row in own if row["variant"] == variant]) for variant in variants]
         rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
     lead = (
-        "Seconds of the optimum at 100 MHz, and by how many per cent the designs of each tuner are slower (mean over"
+        "Seconds of the optimum at 100 MHz, and by how many percent the designs of each tuner are slower (mean over"
         f" {n_seeds} seeds). All layers share one block of the matrix unit; VTA's own buffers, 128 trials a layer."
     )
     return _section("Whole networks on the accelerator", lead, ("network", "optimum (s)", *variants), rows)
 
 
 def _extra(rows: Rows) -> str:
-    """Return by how many per cent networks take longer than at the optimum; empty without any."""
+    """Return the mean slowdown of networks relative to the optimum in percent; empty without rows."""
     ratios = [float(row["latency_s"]) / float(row["optimum_s"]) for row in rows]
     return f"{100 * (statistics.fmean(ratios) - 1):.1f}" if ratios else ""
 
 
 def _layers(data: Data) -> str:
-    """Return the latencies of what live searches found, beside the default config's of the constrained space."""
+    """Return the table of live searches, with latencies relative to the default config of the constrained space."""
     rows, lines = [], data.get("layers", ())
     for space, variant in dict.fromkeys((row["space"], row["variant"]) for row in lines):
         runs = [row for row in lines if (row["space"], row["variant"]) == (space, variant)]
@@ -217,14 +217,14 @@ def _layers(data: Data) -> str:
         rows.append((space, variant, *counts, ratio, seconds, f"{failed:.0%}"))
     head = ("space", "tuner", "layers", "runs", "trials", "latency", "seconds", "failed")
     lead = (
-        "Searches live on this processor. The latency is over that of the config that is built without tuning."
+        "Live searches on this processor. The latency is relative to the untuned default config."
         " AutoTVM's spaces are as small as those of its own template."
     )
     return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[5])))
 
 
 def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
-    """Return the lines of each variant on the layers and seeds that all variants have."""
+    """Return the rows of each variant on the layers and seeds that all variants have."""
     found: dict[str, dict[tuple[str, str], Row]] = {}
     for row in rows:
         if row["variant"] not in left_out:
@@ -240,7 +240,7 @@ def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
 
 
 def _median(values: Sequence[float], shown: str) -> str:
-    """Return the median, of which the larger one counts if two are in the middle; empty if it is infinite."""
+    """Return the formatted upper median; empty if it is infinite."""
     middle = statistics.median_high(values)
     return shown.format(middle) if np.isfinite(middle) else ""
 

@@ -1,11 +1,11 @@
-"""Runs every experiment on the search methods until the time is up; running it again continues.
+"""Run every experiment on the search methods until the time is up; a later call continues.
 
     python -m benchmarks.search.run --minutes 60
     python -m benchmarks.search.run --experiments tables --processes 2
     python -m benchmarks.search.run --experiments networks_tuned --only resnet18 --only anole
 
-Each experiment has a file in ``docs/results/data/search``, to which every run adds its lines when it ends. A line that
-an older version of a tuner made is removed and made again. `claims.py` makes the pages from these files.
+Each experiment has a file in ``docs/results/data/search``, to which every run appends its rows when it ends. Rows of
+older versions of a tuner are replaced. `claims.py` makes the page from these files.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ FOLDER = Path("docs/results/data/search")
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment for experiment in (TABLES, ACCELERATOR, CONVERGED, CLUSTERED, TUNING, TIMING, LIVE)
 }
-"""All experiments in the order in which they run. What takes no times goes first: the rest wants an idle machine."""
+"""All experiments in execution order; those that measure time, and need an idle machine, are last."""
 
 
 def main() -> None:
-    """Carry out what is missing."""
+    """Run the missing jobs."""
     parser = described(__doc__)
     parser.add_argument("--experiments", default="", help="comma-separated; all by default")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
-    parser.add_argument("--processes", type=int, default=available_cores(), help="runs at once that take no times")
+    parser.add_argument("--processes", type=int, default=available_cores(), help="parallel runs, unless timed")
     parser.add_argument("--only", action="append", default=[], help="run only jobs with this key, such as a network")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     given = parser.parse_args()
@@ -48,7 +48,7 @@ def main() -> None:
         carry_out(each, given.folder / f"{each.name}{each.suffix}", ends_s, given.processes, given.only)
         for each in experiments
     ]
-    logging.info("all runs are complete" if all(complete) else "running again continues what is missing")
+    logging.info("all runs are complete" if all(complete) else "run again to continue")
 
 
 if __name__ == "__main__":

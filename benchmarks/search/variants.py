@@ -1,4 +1,4 @@
-"""The layers and tuners that all comparisons of search methods share."""
+"""The layers and tuners in comparisons of search methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAYERS = {
 }
 
 SMALL_LAYERS = {"small": Conv2d(1, 6, 6, 8, 16, (3, 3), padding=SAME)}
-"""A layer for trying whole benchmarks quickly, also on an emulated GPU; it is compared only when it is named."""
+"""A layer for quick runs of benchmarks, also on an emulated GPU; it is compared only on request."""
 
 KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
 
@@ -46,14 +46,14 @@ CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
     "greedy": SizedGreedy(diversity_ratio=None, least_random=3),
     "top 64": SizedAmongBest(n_best=64, least_random=3),
 }
-"""Adaptive sampling without its clusters: as many configs of each batch are random."""
+"""Adaptive sampling without clusters, with the same number of random configs per batch."""
 VARIANTS: Variants = {
-    # `anole` and its variants go on where nothing is to be gained, so that all are compared after equally many trials.
+    # `anole` and its variants do not end early, so all tuners are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset not in ("dcoc", "exhaustive")},
     # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
     # and as first assembled from the papers' parts.
     "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
-    # The same as it ships: it ends where nothing is to be gained.
+    # The same as shipped, ending when no gain is expected.
     "anole cold, ends early": {"preset": "anole", "warm_start": False},
     "anole SA": {
         **{"preset": "anole", "min_gain": None, "warm_start": False},
@@ -65,8 +65,8 @@ VARIANTS: Variants = {
         "sampler": {"name": "adaptive", "representative": "best"},
         "surrogate": {"max_depth": 3, "learning_rate": 0.3},
     },
-    # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM as its code is set, without diversity;
-    # with it (figure 8), a choice is made among twice as many candidates. "PPO+AS" is Chameleon itself: the same run.
+    # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM with the defaults of its code, without
+    # diversity; with it (figure 8), batches are chosen among twice as many candidates. "PPO+AS" is Chameleon itself.
     "SA+greedy": {"preset": "autotvm", **_AUTOTVM},
     "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
     "SA+diverse": {"preset": "autotvm"},
@@ -74,16 +74,16 @@ VARIANTS: Variants = {
     "PPO+greedy": {"preset": "chameleon", "sampler": GREEDY},
     "PPO+diverse": {"preset": "chameleon", "explorer": {"n_candidates": 128}, "sampler": "greedy"},
     "PPO+AS": {"preset": "chameleon"},
-    # Whole searches, as published; the others have as many trials each.
+    # Complete searches, as published; the others have equally many trials.
     "AutoTVM, 16 iterations": {"preset": "autotvm", **_AUTOTVM, "max_iterations": 16},
     "Chameleon, 16 iterations": {"preset": "chameleon", "max_iterations": 16},
-    # Controls: the same explorer, in batches of the sizes of another variant's run, of the same layer and seed.
+    # Controls: the same explorer with the batch sizes of another variant's run on the same layer and seed.
     "SA+greedy sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("greedy", "SA+AS")},
     "SA+top 64 sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("top 64", "SA+AS")},
     "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "PPO+AS")},
     "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "PPO+AS")},
-    # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself, and therefore the same run. DE is
-    # its baseline's evaluator, of 500 runs and at most as many seconds as AdaTune's own.
+    # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself. DE is its baseline's evaluator,
+    # with 500 runs and the same time limit as AdaTune's.
     "XGB+SA+DE": {"preset": "autotvm", "explorer": SA_32, "evaluator": DE, "batch": 32},
     "RFEI+SA+DE": {"preset": "adatune", "explorer": SA_32, "sampler": AUTOTVM_GREEDY, "evaluator": DE},
     "RFEI+CSA+DE": {"preset": "adatune", "evaluator": DE},
@@ -92,8 +92,8 @@ VARIANTS: Variants = {
     "RFEI+CSA+CV jackknife": {"preset": "adatune", "surrogate": {"spread": "jackknife"}},
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
-"""All tuners to compare, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
-variant whose batch sizes it has."""
+"""All compared tuners, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
+variant whose batch sizes it copies."""
 
 TABLE_VARIANTS: Variants = {
     **{
@@ -105,16 +105,16 @@ TABLE_VARIANTS: Variants = {
             *("PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+SA+fixed", "RFEI+CSA+CV jackknife"),
         )
     },
-    # AdaTune's baseline: on a table, an evaluator makes no difference.
+    # AdaTune's baseline; on a table, the evaluator has no effect.
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
-    # A Gaussian process takes minutes for more trials; the forest beside it is compared after as many.
+    # A Gaussian process takes minutes for more trials; the forest has the same number.
     "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
     # DCOC's additions, part by part.
     "dcoc": {"preset": "dcoc"},
     "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
     "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "n_candidates": 64}},
     "dcoc batch 16": {"preset": "dcoc", "batch": 16},
-    # Controls of learning: policies that stay as they were drawn, the best that any explorer could find, and none.
+    # Controls of learning: random policies without updates, a perfect explorer, and no learning.
     "release not learning": {"preset": "release", "explorer": {"learning_rate": 0}},
     "chameleon not learning": {"preset": "chameleon", "explorer": {"learning_rate": 0}},
     "dcoc not learning": {"preset": "dcoc", "explorer": {"learning_rate": 0}},
@@ -125,7 +125,7 @@ TABLE_VARIANTS: Variants = {
     # An update of the policy after each episode, as in the papers.
     "chameleon one by one": {"preset": "chameleon", "explorer": {"at_once": 1, "horizon": 500}},
 }
-"""The tuners to compare on whole spaces of the accelerator, likewise."""
+"""The compared tuners on exact tables of the accelerator, in the same format."""
 
 MEASURED_VARIANTS: Variants = {
     **{
@@ -138,11 +138,11 @@ MEASURED_VARIANTS: Variants = {
     },
     "tpe": {"preset": "random", "explorer": Tpe(), "batch": 16},
 }
-"""The tuners to compare on spaces that were measured whole, likewise."""
+"""The compared tuners on exhaustively measured spaces, in the same format."""
 
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
-    """Return the settings of a variant; a control has the batch sizes of the run beside which it is."""
+    """Return the settings of a variant; `sizes` are the batch sizes of a control."""
     plain = dict(variants[variant])
     own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
     if "control" in plain:
@@ -152,19 +152,19 @@ def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIA
 
 
 def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
-    """Return the variant whose batch sizes a control has; None if the variant is no control."""
+    """Return the variant whose batch sizes a control copies; None if the variant is no control."""
     return variants[variant]["control"][1] if "control" in variants[variant] else None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where search methods are compared: a kind of target of this machine, and its setting ``space``."""
+    """A local target kind, and its setting ``space``, for comparing search methods."""
 
     kind: str = "cpu"
     space: str = "constrained"
 
     def task_of(self, layer: str) -> Task:
-        """Return a layer's task."""
+        """Return the task of a layer."""
         description = describe_target(TargetSpec(self.kind, self.kind, {"space": self.space}))
         workload = KNOWN_LAYERS[layer]
         return Task(workload, description, get_target(description).template_version(workload))

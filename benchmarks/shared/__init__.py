@@ -1,1 +1,1 @@
-"""Builds on a machine that others share: neighbours, several networks, quotas, servers."""
+"""Benchmarks on shared machines: background load, several networks, quotas, servers."""

@@ -1,11 +1,11 @@
-"""Compares exported libraries with the builds that they were made from, as CSV: start, latency, sizes.
+"""Compare exported libraries with their builds, as CSV: start time, latency, sizes.
 
     python -m benchmarks.shared.libraries builds/resnet18-cpu-anole builds/lstm-cpu-anole --rounds 10
 
-Run it in the folder of the builds' project. Each build is exported at all levels of instructions, with its weights in
-a file. A C program tells how long making an instance and the first run take, from files that the system has in memory.
-The library, the build in TVM's virtual machine and ONNX Runtime are then timed in turns, in this process, with the
-processor's best level. A speedup is the median, over the turns, of the ratio of medians; q1 and q3 are the quartiles.
+Run it in the folder of the builds' project. Each build is exported for all instruction set levels, with its weights in
+a file. A C program measures the creation of an instance and the first run, with files in the page cache. The library,
+the build in TVM's virtual machine and ONNX Runtime are then timed in turns, in this process, at the processor's highest
+level. A speedup is the median, over the turns, of the ratio of medians; q1 and q3 are the quartiles.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STARTS = 9
 
 
 def main() -> None:
-    """Print a line for each build."""
+    """Print a row for each build."""
     given = of_builds(__doc__, rounds=30).parse_args()
     print_rows(COLUMNS, rows_of_builds(given.builds, partial(_row, pace=Pace(rounds=given.rounds))))
 
@@ -88,7 +88,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
 
 
 def _library_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> tuple[Engine, str]:
-    """Return an engine for an exported library, on aligned memory, and its level of instructions."""
+    """Return an engine for an exported library, on aligned memory, and its instruction set level."""
     found = importlib.util.spec_from_file_location("network", folder / "network.py")
     assert found is not None and found.loader is not None
     python = importlib.util.module_from_spec(found)
@@ -100,7 +100,7 @@ def _library_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> tuple[Engin
     outputs = [_aligned(shape, np.dtype(dtype)) for _, shape, dtype in python.OUTPUTS]
     call, instance = network._library.network_run, network._instance
     read, written = python._tensors(given), python._tensors(outputs)
-    read.owners = given  # the addresses alone do not keep them
+    read.owners = given  # keep the arrays alive; C has only their addresses
     return Engine("library", lambda: call(instance, read, written), lambda _: outputs), network.level
 
 
@@ -112,7 +112,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _starts(folder: Path) -> dict[str, str]:
-    """Run the library's example in processes of its own, with and without a check of all weights."""
+    """Run the library's example in separate processes, with and without a check of all weights."""
     text = (folder / "example.c").read_text()
     checked = text.replace("settings.weights =", "settings.check_weights = 1;\n  settings.weights =")
     taken_ms = {}

@@ -1,11 +1,11 @@
-"""Times compiled networks and other engines in turns beside busy processes, as a shared machine has them, as CSV.
+"""Time compiled networks and other engines in turns under background load, as on a shared machine, as CSV.
 
     python -m benchmarks.shared.neighbours builds/* > docs/results/data/load_latency.csv
     python -m benchmarks.shared.neighbours builds/* --neighbours 0,2 --rivals onnxruntime
 
-Rivals are those of networks/compare.py. A build runs through its own ``load.py``, every engine in a process of its own,
-which sleeps except during its turns; nothing is pinned to a core by the benchmark. Percentiles are those of all single
-runs. A speedup is a rival's percentile over the build's.
+Rivals are those of networks/compare.py. A build runs through its own ``load.py``, every engine in its own process,
+which sleeps except during its turns; nothing is pinned to a core. Percentiles are over all single runs. A speedup is a
+rival's percentile over the build's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def main() -> None:
-    """Print a line for each network, number of neighbours and engine."""
+    """Print a row for each network, number of busy processes, and engine."""
     parser = of_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
     parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
     given = parser.parse_args()
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number of neighbours and engine."""
+    """Yield a row for each number of busy processes, and engine."""
     build = read_build(folder)
     device = device_of(build)
     with TemporaryDirectory() as scratch, device_access(device) as site:
@@ -55,9 +55,9 @@ def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pa
             latencies = time_under_load({OWN: partial(start_deployed, folder), **theirs}, counts, site, folder, pace)
     own = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
     for each in latencies:
-        beside = own[each.neighbours]
+        baseline = own[each.neighbours]
         percentiles = {
-            name: (getattr(each, f"{name}_s"), getattr(beside, f"{name}_s")) for name in ("p50", "p95", "p99")
+            name: (getattr(each, f"{name}_s"), getattr(baseline, f"{name}_s")) for name in ("p50", "p95", "p99")
         }
         yield rounded(
             {

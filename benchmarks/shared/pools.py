@@ -1,10 +1,11 @@
-"""Compares the threads of builds with TVM's thread pool on an idle machine, as CSV.
+"""Compare the thread pool of builds with TVM's on an idle machine, as CSV.
 
     python -m benchmarks.shared.pools builds/* > docs/results/data/pools.csv
 
-Each network is compiled again with its build's configs, with its parallel loops left to TVM's pool. Two processes of
-the same build may differ by 5 %, for where their memory lies. So there are several of both kinds, which take turns; the
-n-th of one kind is compared with the n-th of the other in each round. A speedup is the median of the ratios of medians.
+Each network is compiled again with its build's configs, but with parallel loops run by TVM's pool. Two processes of the
+same build may differ by 5 % because of memory placement. Therefore, there are several of both kinds, which take turns;
+in each round, the n-th of one kind is compared with the n-th of the other. A speedup is the median of the ratios of
+medians.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ COLUMNS = ("network", "threads", "own_ms", "tvm_ms", "speedup", "speedup_q1", "s
 
 
 def main() -> None:
-    """Print a line for each network."""
+    """Print a row for each network."""
     parser = of_builds(__doc__, rounds=10)
-    parser.add_argument("--processes", type=int, default=3, help="of each kind")
+    parser.add_argument("--processes", type=int, default=3, help="processes per kind")
     given = parser.parse_args()
     compared = partial(compare, n_processes=given.processes, pace=Pace(rounds=given.rounds))
     print_rows(COLUMNS, rows_of_builds(given.builds, compared))

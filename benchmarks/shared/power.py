@@ -1,10 +1,10 @@
-"""Measures how often `anole compare` finds a planted slowdown beside a busy process, and how often it errs, as CSV.
+"""Measure the power and error rate of `anole compare` for a planted slowdown under background load, as CSV.
 
     python -m benchmarks.shared.power builds/BUILD --trials 100 > docs/results/data/compare_power.csv
 
-A build is compared with a copy of itself, and with one that works a few percent longer: after each run it is busy for
-that share of the time that a run takes when nothing disturbs it. Both kinds take turns. Each trial copies the build
-anew. A trial's limits and threshold are those of `anole compare`.
+A build is compared with a copy of itself, and with a copy that takes a few percent longer: after each run, it is busy
+for that share of the time of an undisturbed run. Both kinds take turns. Each trial makes a new copy. A trial's limits
+and threshold are those of `anole compare`.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _CALIBRATED_S, _MIN_RUNS, _MAX_RUNS = 0.1, 30, 300
 
 
 def main() -> None:
-    """Print a line for each trial."""
+    """Print a row for each trial."""
     parser = described(__doc__)
     parser.add_argument("build", type=Path)
-    parser.add_argument("--trials", type=int, default=100, help="number of trials of each kind")
-    parser.add_argument("--first", type=int, default=0, help="number of the first trial, which is its seed")
+    parser.add_argument("--trials", type=int, default=100, help="number of trials per kind")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first trial")
     parser.add_argument("--planted", type=listed(float), default=(0.0, 2.0), help="slowdowns, comma-separated percents")
     parser.add_argument("--threshold", type=float, default=1.0, help="percent")
-    parser.add_argument("--seconds", type=float, default=60.0, help="longest time of a trial")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time limit of a trial")
     parser.add_argument("--neighbours", type=int, default=1)
     print_rows(COLUMNS, trials(parser.parse_args()))
 
@@ -67,7 +67,7 @@ def trials(given: Any) -> Iterator[dict[str, Any]]:
 def measure(
     build: Build, folders: tuple[Path, Path], planted: float, threshold: float, max_s: float, seed: int
 ) -> dict[str, Any]:
-    """Compare a build with its copy, which works longer by a planted share, and returns what was found."""
+    """Compare a build with its copy, slowed down by a planted share, and return the row of the result."""
     device = get_device(build.target_description)
     starts = partial(start_longer, folders[0], 0.0), partial(start_longer, folders[1], planted)
     with device_access(device) as site:
@@ -87,13 +87,13 @@ def measure(
 
 
 def start_longer(folder: Path, share: float) -> Engine:
-    """Return an engine for a build that is busy after each run, for a share of the time that a run takes."""
+    """Return an engine for a build that is busy after each run for a share of the time of a run."""
     engine = start_deployed(folder)
     extra_s = share * _fastest_s(engine.run)
 
     def run() -> Any:
         found = engine.run()
-        # Also without anything extra, so that what the call itself takes is no difference.
+        # Also with a share of 0, so both engines have the overhead of the call.
         _work(extra_s)
         return found
 

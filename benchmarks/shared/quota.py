@@ -1,12 +1,12 @@
-"""Compares engines on one thread and on several, where a control group limits their processor time, as CSV.
+"""Compare engines with one or several threads in a control group that limits their CPU time, as CSV.
 
     python -m benchmarks.shared.quota builds/* > docs/results/data/quota.csv
     python -m benchmarks.shared.quota builds/* --processors 1.5 --rivals onnxruntime
 
-Needs the right to make control groups. An engine of ``own`` threads chooses their number itself, as in a container. A
-build runs through its own ``load.py``. Every engine has a process and a control group of its own; engines take turns.
-Rates are runs a second over whole turns, since a limited process rests for a part of each tenth of a second. A speedup
-is the rate of the build with its own choice of threads over an engine's, in the median of the rounds.
+Needs permission to create control groups. An engine with ``own`` threads chooses their number itself, as in a
+container. A build runs through its own ``load.py``. Every engine has its own process and control group; engines take
+turns. Rates are runs per second over entire turns, because a limited process is suspended for a part of each 100 ms. A
+speedup is the rate of the build with its own choice of threads over an engine's, as the median over rounds.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ THREADS = "ANOLE_NUM_THREADS"
 
 
 def main() -> None:
-    """Print a line for each network, engine and number of threads."""
+    """Print a row for each network, engine and number of threads."""
     parser = of_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
-    parser.add_argument("--processors", type=float, default=1.0, help="processor seconds in a second")
+    parser.add_argument("--processors", type=float, default=1.0, help="limit in CPU seconds per second")
     given = parser.parse_args()
     rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
     pace = Pace(rounds=given.rounds, burst_s=given.turn, limit_s=600.0)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
-    """Yield a row for each engine and number of threads; the first is the build with its own choice."""
+    """Yield a row for each engine and number of threads; the first is the build with its own choice of threads."""
     build = read_build(folder)
     device = device_of(build)
     engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
@@ -78,7 +78,7 @@ def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) 
 
 
 def start_within(group: Path, name: str, threads: int | None, folder: Path, scratch: Path) -> Engine:
-    """Return an engine that is limited by a control group, to which the calling process moves."""
+    """Move the calling process to a control group, and return an engine, which the group limits."""
     (group / "cgroup.procs").write_text(str(os.getpid()))
     os.environ.pop(THREADS, None)
     if threads is not None:
@@ -90,10 +90,10 @@ def start_within(group: Path, name: str, threads: int | None, folder: Path, scra
 
 @contextmanager
 def limited_group(processors: float) -> Iterator[Path]:
-    """Make a control group whose processes have so many processor seconds in a second; yields its folder.
+    """Create a control group with a limit in CPU seconds per second, and yield its folder.
 
     Raises:
-        AnoleError: control groups cannot be made here.
+        AnoleError: control groups cannot be created here.
     """
     first_version = (GROUPS / "cpu").is_dir()
     quota_us = round(processors * PERIOD_US)
@@ -107,7 +107,7 @@ def limited_group(processors: float) -> Iterator[Path]:
             for name, limit in limits.items():
                 (group / name).write_text(str(limit))
         except OSError as error:
-            raise AnoleError(f"{error.filename}: a control group cannot be made here: {error.strerror}") from error
+            raise AnoleError(f"{error.filename}: cannot create a control group: {error.strerror}") from error
         yield group
 
 

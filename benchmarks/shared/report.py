@@ -1,9 +1,9 @@
-"""Reports on machines that others share as Markdown: beside neighbours, several networks at once, within a quota.
+"""Report the results on shared machines as Markdown: background load, several networks at once, quotas.
 
     python -m benchmarks.shared.report docs/results/data
 
-Reads what the other files of this room have written there (`TABLES`), libraries.py that of the small networks in
-models.small.yaml.
+Reads the files that the other benchmarks in this package wrote there (`TABLES`); that of libraries.py is for the small
+networks in models.small.yaml.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def alone(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence on the speed of Anole's threads over TVM's pool: mean, least and most."""
+    """Yield a sentence on the speedups of Anole's threads over TVM's pool: mean, minimum and maximum."""
     ordered = sorted(rows, key=lambda row: float(row["speedup"]))
     mean = geometric_mean(float(row["speedup"]) for row in rows)
     ends = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
@@ -38,7 +38,7 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each network: the p50 of Anole, and its speedups, by the number of neighbours."""
+    """Yield a row for each network: the p50 of Anole, and its speedups, by the number of busy processes."""
     rivals = _rivals(rows)
     yield from head("network", "p50 (ms)", *(f"p50, {TITLES[name]}" for name in rivals))
     for network in dict.fromkeys(row["network"] for row in rows):
@@ -50,8 +50,8 @@ def under_load(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each engine and number of neighbours: the geometric mean and the least of the speedups."""
-    yield from head("beside", "neighbours", "p50, mean", "p95, mean", "p50, least", "p95, least")
+    """Yield a row for each engine and number of busy processes: the geometric mean and the minimum of the speedups."""
+    yield from head("vs.", "busy processes", "p50, mean", "p95, mean", "p50, min", "p95, min")
     for name in _rivals(rows):
         for count in dict.fromkeys(row["neighbours"] for row in rows):
             found = [row for row in rows if (row["engine"], row["neighbours"]) == (name, count)]
@@ -64,8 +64,8 @@ def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def at_once(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each case and engine: the throughput of Anole over the engine's, mean and least."""
-    yield from head("case", "beside", "cases", "speedup, mean", "least", "of")
+    """Yield a row for each case and engine: the throughput of Anole over the engine's, mean and minimum."""
+    yield from head("case", "vs.", "cases", "speedup, mean", "min", "of")
     words = {"processes": "two networks in two processes", "instances": "four instances in one process"}
     for case, word in words.items():
         for name in _rivals(rows):
@@ -77,8 +77,8 @@ def at_once(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def within_quota(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each engine and number of threads: the build's throughput over the engine's, mean and range."""
-    yield from head("beside", "threads", "networks", "speedup, mean", "least", "most")
+    """Yield a row for each engine and number of threads: the build's throughput over the engine's, mean and range."""
+    yield from head("vs.", "threads", "networks", "speedup, mean", "min", "max")
     for name, threads in dict.fromkeys((row["engine"], row["threads"]) for row in rows):
         found = [float(row["speedup"]) for row in rows if (row["engine"], row["threads"]) == (name, threads)]
         if threads != "own":
@@ -87,7 +87,7 @@ def within_quota(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def small(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each small network: its exported library and its build beside ONNX Runtime."""
+    """Yield a row for each small network: its exported library and its build vs. ONNX Runtime."""
     yield from head("network", "library", "ONNX Runtime", "speedup of the library", "of the build")
     for row in rows:
         latencies = (f"{1e3 * float(row[name]):.0f} µs" for name in ("library_ms", "onnxruntime_ms"))
@@ -96,7 +96,7 @@ def small(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def found(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each build and planted slowdown: what `anole compare` said of it, and how long it took."""
+    """Yield a row for each build and planted slowdown: the verdicts of `anole compare`, and the time that they took."""
     yield from head("build", "planted", "comparisons", "slower", "no difference", "open", "faster", "median time")
     for build, planted in dict.fromkeys((row["build"], row["planted_percent"]) for row in rows):
         own = [row for row in rows if (row["build"], row["planted_percent"]) == (build, planted)]
@@ -126,7 +126,7 @@ TABLES: Sequence[tuple[Callable[[Sequence[Row]], Iterator[str]], str]] = (
     (small, "small.csv"),
     (found, "compare_power.csv"),
 )
-"""Each table of the page, and the file that it is made of."""
+"""Each table of the page, and its data file."""
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Measures how many trials a second one tuning makes on one local server and on two, in turns, as CSV.
+"""Measure the trials per second of one tuning run on one local server and on two, in turns, as CSV.
 
     python -m benchmarks.shared.servers > docs/results/data/servers.csv
 
-Each server is bound to a core of its own and runs kernels on one thread. A tracker lends them by one key; a turn on one
-server has the limit `servers: 1`. Every turn tunes one layer from nothing, with the same random candidates, built by as
+Each server is bound to its own core and runs kernels on one thread. A tracker lends them by one key; a turn on one
+server has the limit `servers: 1`. Every turn tunes one layer from scratch, with the same random candidates, built by as
 many processes as there are cores. Two kinds of devices are measured:
-
-- `computes`: the kernel runs for at least `--seconds` of each candidate's time. Servers and builders share the cores.
-- `waits`: a pause comes before each repeat, as for a device that cools down, which takes `--seconds` of each
-  candidate's time and no core: as if the devices were elsewhere.
+- `computes`: the kernel runs for at least `--seconds` per candidate. Servers and builders share the cores.
+- `waits`: a pause before each repeat, as for a device that cools down, takes `--seconds` per candidate and no core, as
+  if the devices were remote.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ COLUMNS = ("device", "pair", "servers", "trials", "failed", "seconds", "trials_p
 
 @dataclass(frozen=True)
 class Pausing(Fixed):
-    """The same, with a pause before each timed repeat."""
+    """A fixed evaluator with a pause before each timed repeat."""
 
     pause_s: float = 0.0
 
@@ -70,23 +69,23 @@ DEVICES: dict[str, Callable[[float], Fixed]] = {
     "computes": lambda seconds: Fixed(number=10_000, repeats=REPEATS, max_s=seconds),
     "waits": lambda seconds: Pausing(number=1, repeats=REPEATS, pause_s=seconds / (REPEATS + 1)),
 }
-"""The evaluator of each kind of device, by the seconds of a candidate."""
+"""The evaluator of each kind of device, given the seconds per candidate."""
 
 
 def main() -> None:
-    """Print a line for each turn, and the medians to stderr."""
+    """Print a row for each turn, and the medians to standard error."""
     parser = described(__doc__)
     parser.add_argument("--devices", default="", help=f"comma-separated, from {', '.join(DEVICES)}; all by default")
-    parser.add_argument("--pairs", type=int, default=5, help="turns on one server and on two, each")
-    parser.add_argument("--trials", type=int, default=16, help="trials of a turn")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long a candidate computes or waits")
+    parser.add_argument("--pairs", type=int, default=5, help="number of pairs of turns, on one server and on two")
+    parser.add_argument("--trials", type=int, default=16, help="trials per turn")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time that a candidate computes or waits")
     parser.add_argument("--layer", default="L8", choices=LAYERS)
-    parser.add_argument("--port", type=int, default=9390, help="the first of the ports")
+    parser.add_argument("--port", type=int, default=9390, help="first port")
     print_rows(COLUMNS, turns(parser.parse_args()))
 
 
 def turns(given: Any) -> Iterator[dict[str, object]]:
-    """Yield the row of each turn; after those of a device, the medians are printed to stderr."""
+    """Yield the row of each turn; after each device, print the medians to standard error."""
     description = {**describe_cpu(threads=1), "model": "a server of this machine"}
     layer = LAYERS[given.layer]
     task = Task(layer, description, get_target(description).template_version(layer))
@@ -103,12 +102,12 @@ def turns(given: Any) -> Iterator[dict[str, object]]:
                     rates[servers] = len(trials) / trials[-1].elapsed_s
                     yield {"device": device, "pair": pair, "servers": servers, **facts(trials)}
                 ratios.append(rates[2] / rates[1])
-            told = f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f})"
-            print(f"{device}: two servers make {told} as many trials a second as one", file=sys.stderr)
+            ratio = f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{device}: two servers make {ratio} as many trials a second as one", file=sys.stderr)
 
 
 def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> list[Trial]:
-    """Tune a task from nothing and return its trials."""
+    """Tune a task from scratch and return its trials."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / f"{task.key}.json"
@@ -120,7 +119,7 @@ def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> 
 
 
 def facts(trials: list[Trial]) -> dict[str, object]:
-    """Return the columns that follow from a turn's trials; its seconds are those until the last trial was stored."""
+    """Return the columns computed from a turn's trials; its seconds end when the last trial was stored."""
     measured, seconds = [trial.measurement for trial in trials], trials[-1].elapsed_s
     return {
         **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},

@@ -1,12 +1,12 @@
-"""Compares how many runs a second several networks at once give, beside other engines, as CSV.
+"""Compare the throughput of several networks at once with other engines, as CSV.
 
     python -m benchmarks.shared.throughput builds/* > docs/results/data/throughput.csv
     python -m benchmarks.shared.throughput builds/* --instances 4 --rivals onnxruntime
 
-Two cases. ``processes``: each build and the next one run at the same time, each in a process of its own; a rate is the
-geometric mean of both. ``instances``: one process has several instances of a network, each called by a thread of its
-own; a rate is that of all together. A build runs through its own ``load.py``. Engines take turns, each round gives a
-ratio of rates, and the speedup is the median of these ratios. Nothing is pinned to a core.
+Two cases. ``processes``: each build and the next one run at the same time, each in its own process; a rate is the
+geometric mean of both. ``instances``: one process has several instances of a network, each called by its own thread; a
+rate is their sum. A build runs through its own ``load.py``. Engines take turns, each round gives a ratio of rates, and
+the speedup is the median of these ratios. Nothing is pinned to a core.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RUNS = 8
 
 
 def main() -> None:
-    """Print a line for each case, network or pair of networks, and engine."""
+    """Print a row for each case, network or pair of networks, and engine."""
     parser = of_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
     parser.add_argument("--instances", type=int, default=4)
     given = parser.parse_args()
@@ -72,8 +72,8 @@ def compare(
             ]
         started = [name for name in names if all(name in each for each in engines)]
         with site.timing(), ThreadPoolExecutor(len(folders)) as at_once:
-            beside = {name: [each[name] for each in engines] for name in started}
-            turns = {name: partial(_turn, each, instances * RUNS, at_once, pace) for name, each in beside.items()}
+            by_name = {name: [each[name] for each in engines] for name in started}
+            turns = {name: partial(_turn, each, instances * RUNS, at_once, pace) for name, each in by_name.items()}
             rates = take_turns(turns, pace)
     for name in started:
         ratios = [own[0] / theirs[0] for own, theirs in zip(rates[OWN], rates[name], strict=True)]
@@ -97,7 +97,7 @@ def _starts(folder: Path, scratch: Path, instances: int, names: Sequence[str]) -
 
 
 def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
-    """Return an engine that runs several instances of a network at once, `RUNS` times each, in a thread each."""
+    """Return an engine that runs several instances of a network at once, `RUNS` times each, each in its own thread."""
     engines = [start() for _ in range(instances)]
     threads = ThreadPoolExecutor(instances)
 
@@ -109,7 +109,7 @@ def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
 
 
 def _turn(engines: Sequence[EngineProcess], runs: int, at_once: ThreadPoolExecutor, pace: Pace) -> Times:
-    """Let engines take a turn at the same time; return the geometric mean of their runs a second, shape (1,)."""
+    """Let engines take a turn at the same time; return the geometric mean of their runs per second, shape (1,)."""
     turns = list(at_once.map(lambda engine: engine.burst(pace.burst_s, pace.min_runs), engines))
     return np.array([np.exp(np.mean([np.log(runs * len(times) / times.sum()) for times in turns]))])
 

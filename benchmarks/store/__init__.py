@@ -1,1 +1,1 @@
-"""How the database, the report and plans grow with a project."""
+"""Benchmarks of large projects: database, report and planning."""

@@ -1,11 +1,11 @@
-"""How long the report takes to make and to open, by the number of trials in the database.
+"""Measure the time to make and to open the report, by the number of trials in the database, as CSV.
 
     python -m benchmarks.store.page > docs/results/data/report_scale.csv
 
-The database is synthetic: four presets with five seeds on tasks with 200 trials each, of which a tenth fails, and
-builds with kernels and references. Making has its wall clock, and the seconds that this process had the processor.
-Opening is the wall clock of a headless Chromium that draws the whole page, less that for an empty page: the fastest of
-several, each in a new process with a new profile.
+The database is synthetic: four presets with five seeds on tasks with 200 trials each, a tenth of them failed, and
+builds with kernels and references. Making is measured in wall clock time and CPU time. Opening is the wall clock
+time of a headless Chromium that renders the entire page, less the time for an empty page: the fastest of several runs,
+each in a new process with a new profile.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _NOW = "2026-11-24T10:00:00.000Z"
 
 
 def main() -> None:
-    """Print a line for each size."""
+    """Print a row for each size."""
     parser = described(__doc__)
     parser.add_argument("--trials", type=listed(int), default=SIZES, help="sizes of the database, comma-separated")
     parser.add_argument("--builds", type=int, default=20, help="number of builds")
-    parser.add_argument("--opens", type=int, default=7, help="how often each page is opened")
+    parser.add_argument("--opens", type=int, default=7, help="number of openings per page")
     given = parser.parse_args()
     print_rows(COLUMNS, (measure(trials, given.builds, given.opens) for trials in given.trials))
 
@@ -69,7 +69,7 @@ def measure(trials: int, builds: int, opens: int) -> Row:
 
 
 def fill(path: Path, trials: int, builds: int) -> int:
-    """Write a database with so many trials, and returns how many runs they are of."""
+    """Write a database with a number of trials, and return the number of runs."""
     db, rng = sqlite3.connect(path), random.Random(0)
     create_tables(db)
     tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
@@ -148,7 +148,7 @@ def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
 
 
 def open_page(page: Path) -> float:
-    """Return the seconds that a browser takes to start, draw a page, print what it became, and end."""
+    """Return the seconds that a browser takes to start, render a page, print its DOM, and exit."""
     browser = shutil.which("chromium") or "chromium"
     with tempfile.TemporaryDirectory() as profile:
         command = [
@@ -159,7 +159,7 @@ def open_page(page: Path) -> float:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         elapsed_s = time.perf_counter() - begin_s
     if 'class="chart"' in done.stdout and 'data-done="true"' not in done.stdout:
-        raise SystemExit(f"{page}: was not drawn")
+        raise SystemExit(f"{page}: was not rendered")
     return elapsed_s
 
 

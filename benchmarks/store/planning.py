@@ -1,10 +1,10 @@
-"""Times planning: `snakemake -n` and `anole plan` in projects of many extracted models, as CSV.
+"""Time planning: `snakemake -n` and `anole plan` in projects with many extracted models, as CSV.
 
     python -m benchmarks.store.planning > docs/results/data/planning.csv
 
-All models come from one module, and each has convolutions of its own. Their manifests and tasks are written as
-extraction writes them, so that the plan is to tune, compile and evaluate everything. Times are those of the processor:
-user and system, of all processes.
+All models come from one module, and each has its own convolutions. Their manifests and tasks are written as by
+extraction, so the plan is to tune, compile and evaluate everything. Times are CPU times: user and system, of all
+processes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 def make_project(folder: Path, n_models: int) -> None:
-    """Write a project of models that are extracted, and nothing else."""
+    """Write a project with extracted models, and nothing else."""
     names = [f"net{number:03}" for number in range(n_models)]
     factories = "".join(f"\n\ndef {name}():\n    return nn.Conv2d(8, 8, 3)\n" for name in names)
     (folder / "nets.py").write_text(f"from torch import nn\n{factories}")
@@ -70,7 +70,7 @@ def _tasks_of(number: int, target: object) -> Iterator[Task]:
 
 
 def processor_s(arguments: Sequence[str], folder: Path) -> float:
-    """Return the processor's seconds of a command."""
+    """Return the CPU time of a command."""
     command = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -87,7 +87,7 @@ def processor_s(arguments: Sequence[str], folder: Path) -> float:
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield a row for each command and size, with all commands in turns."""
+    """Yield a row for each command and size; commands take turns."""
     for n_models in N_MODELS:
         with tempfile.TemporaryDirectory() as folder:
             make_project(Path(folder), n_models)
@@ -100,7 +100,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 
 def main() -> None:
-    """Print a line for each command and size."""
+    """Print a row for each command and size."""
     described(__doc__).parse_args()
     print_rows(COLUMNS, measure())
 

@@ -1,8 +1,8 @@
-"""Writes the tables of docs/results/records.md from the files of store_scale.py.
+"""Write the tables of docs/results/records.md from the output of scale.py.
 
     python -m benchmarks.store.report docs/results/data/store_scale.csv
 
-The page must have them line by line, which tests/benchmarks/test_results.py checks.
+The page must contain these lines, as tests/benchmarks/test_results.py checks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def merges(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def views(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the table of views: seconds of the processor for one task and for all."""
+    """Yield the table of views: CPU time for one task and for all."""
     yield from head("view", "one task by key", "by label", "all", "rows of all")
     views = dict.fromkeys(
         row["what"] for row in rows if row["of"] == _ALL and row["rows"] and "merge" not in row["what"]
@@ -49,7 +49,7 @@ def views(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def pages(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the table of the slowest pages, by wall clock."""
+    """Yield the table of the slowest pages, by wall clock time."""
     yield from head("page", "seconds")
     found = [row for row in rows if row["what"].startswith("page of ")]
     for row in sorted(found, key=lambda row: -float(row["wall_s"]))[:6]:
@@ -57,7 +57,7 @@ def pages(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _seconds(row: Row) -> str:
-    """Return the seconds of the processor that a view took."""
+    """Return the formatted CPU time of a view."""
     value_s = float(row["processor_s"])
     return f"{value_s:.1f} s" if value_s >= 1 else f"{1000 * value_s:.0f} ms" if value_s >= 1e-3 else "< 1 ms"
 

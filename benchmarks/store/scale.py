@@ -1,16 +1,16 @@
-"""Measures merges, views and pages of a large project, as CSV.
+"""Time merges, views and pages of a large project, as CSV.
 
     python -m benchmarks.store.scale > docs/results/data/store_scale.csv
 
-Makes a project of `--trials` trials of `--tasks` tasks in `--folder`, unless it is there: shards with confirmations and
-failures, as an import writes them, and models with builds and evaluations. Then it merges them into an empty database
-and again, each time in a process of its own, reads every view for one task and for all, and asks `anole explore` for
-the page of every table, view and query.
+The project in `--folder`, which is created unless it exists, has `--trials` trials of `--tasks` tasks: shards with
+confirmations and failures, as written by an import, and models with builds and evaluations. Shards are merged into an
+empty database, then again, each time in a new process. Then every view is read for one task and for all, and the pages
+of every table, view and query are requested from `anole explore`.
 
-A line has the seconds of wall clock, those of the processor and the most memory of a merge; `start` is the same command
-on nothing. Of a view it has the median of `--repeats` readings of all its rows, and how many these are. One task is
-another one each time, found by its key or by its label. Of a page it has one loading with the first 50 rows, and how
-many of its facets were counted in time.
+Rows of merges have wall clock time, CPU time and peak memory; `start` is the same command without shards. Rows of views
+have the median time over `--repeats` readings of all rows, and their number; each reading of one task selects another
+task, by key or by label. Rows of pages have the time of one load with the first 50 rows, and the number of facets that
+were counted in time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ OTHERS = ("model_latency", "model_load_latency")
 
 
 def main() -> None:
-    """Print a line for each merge, view and page."""
+    """Print a row for each merge, view and page."""
     parser = described(__doc__)
     parser.add_argument("--trials", type=int, default=1_000_000)
     parser.add_argument("--tasks", type=int, default=3000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="where the project is and stays; a temporary folder otherwise")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the project, which is kept  [default: a temporary folder]"
+    )
     settings = parser.parse_args()
     with TemporaryDirectory() as temporary:
         folder = (settings.folder or Path(temporary)).absolute()
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def merges(folder: Path) -> Iterator[tuple[object, ...]]:
-    """Yield what the start of a merge takes, the first merge, and two that change nothing."""
+    """Yield the rows of an empty merge, the first merge, and two merges without changes."""
     for database in folder.glob("db/tuning.sqlite*"):
         database.unlink()
     size_mib = sum(path.stat().st_size for path in (folder / "db/shards").rglob("*.jsonl")) / 2**20
@@ -76,7 +78,7 @@ def merges(folder: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _merged(folder: Path, builds: Sequence[str]) -> tuple[str, str, str]:
-    """Return the seconds of wall clock and processor, and the memory, of a merge in a process of its own."""
+    """Return the wall clock time, CPU time and peak memory of a merge in a new process."""
     command = [sys.executable, "-m", "anole", "merge", *builds]
     began_s = time.perf_counter()
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
@@ -88,7 +90,7 @@ def _merged(folder: Path, builds: Sequence[str]) -> tuple[str, str, str]:
 
 
 def views(database: Path, repeats: int) -> Iterator[tuple[object, ...]]:
-    """Yield how long reading each view takes, for one task by its key and by its label, and for all."""
+    """Yield the time to read each view, for one task by key and by label, and for all tasks."""
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         rng = random.Random(0)
         known = connection.execute("select key, label from task order by key").fetchall()
@@ -116,7 +118,7 @@ def _read(
 
 
 def pages(database: Path) -> Iterator[tuple[object, ...]]:
-    """Yield how long the page of each table, view and query takes."""
+    """Yield the time to load the page of each table, view and query."""
     with TemporaryDirectory() as folder, closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -147,7 +149,7 @@ def pages(database: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _loaded(port: int, path: str, tries: int = 1) -> bytes:
-    """Return what a page holds; a server that does not answer yet is asked again."""
+    """Return the content of a page, retrying until the server answers."""
     for left in reversed(range(tries)):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:

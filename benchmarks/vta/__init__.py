@@ -1,1 +1,1 @@
-"""Whole design spaces of the accelerator, and how fast it is simulated."""
+"""Benchmarks of the accelerator: exhaustive design spaces, and simulation speed."""

@@ -1,11 +1,11 @@
-"""Asks CACTI and the Aladdin models for the energies and areas of an accelerator's parts, as CSV.
+"""Compute the energies and areas of an accelerator's parts with CACTI and the Aladdin models, as CSV.
 
     python benchmarks/vta/energies.py > lib/anole_vta/accelerator/energies.csv
 
 Needs Python 3.12 or later and `pip install hwcomponents==1.0.114 hwcomponents-cacti==1.0.40
-hwcomponents-library==1.0.58 hwcomponents-neurosim`; Anole needs only the file. Energies are in picojoules for one
+hwcomponents-library==1.0.58 hwcomponents-neurosim`; Anole needs only the output. Energies are in picojoules per
 access or operation, leakage in microwatts, areas in square micrometers. A memory has one port for reading and writing;
-CACTI models depths from 64 on, and the library scales down what is shallower.
+CACTI models depths from 64 on, and the library scales shallower memories down.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
-    """Yield the parts of a technology: operations read only; memory outside of the chip has no area here."""
+    """Yield the parts of a process technology: operations only have a read energy, and off-chip memory has no area."""
     node = technology_nm * 1e-9
     multiplier, adder, dram = AladdinMultiplier(node, width=8), AladdinAdder(node, width=32), LPDDR4(width=64)
     for name, part, cost in (("multiplier", multiplier, multiplier.read()), ("adder", adder, adder.read())):
@@ -47,7 +47,7 @@ def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
 
 
 def _standing(part: AladdinAdder | AladdinMultiplier | SRAM) -> tuple[float, float]:
-    """Return what a part leaks in microwatts and its area in square micrometers."""
+    """Return the leakage of a part in microwatts, and its area in square micrometers."""
     return 1e6 * part.leak_power, 1e12 * part.area
 
 

@@ -1,12 +1,12 @@
-"""Compares searches for an accelerator's front with the exact one, by how many programs they simulate, as CSV.
+"""Compare search methods for an accelerator's Pareto front with the exact one, by simulated programs, as CSV.
 
     python -m benchmarks.vta.joint PROJECT ACCELERATOR NETWORK > docs/results/data/accelerator_search.csv
 
-The space is the accelerator and the schedules of all layers of a network at once. In PROJECT, all programs of the
-layers are simulated already (an entry of ``accelerators``, one target), so that searches look their cycles up. A search
-is scored by the programs that it has simulated: on each accelerator, each layer has the fastest of these that fits, and
-the score is the hypervolume of that front, as a share of the exact one's. Every method profits from that in the same
-way. The front has three objectives: time, area and energy.
+The space is the product of the accelerator and the schedules of all layers of a network. In PROJECT, all programs of
+the layers have been simulated (an entry of ``accelerators``, one target), so searches only look cycles up. The score of
+a search depends on its simulated programs: on each accelerator, each layer gets the fastest of them that fits, and the
+score is the hypervolume of the resulting front relative to the exact one, for every method. The objectives are time,
+area and energy.
 """
 
 from __future__ import annotations
@@ -56,28 +56,28 @@ from kit.tables import Table, replay
 
 SEEDS = 10
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
-"""The parts of all programs after which a search is scored."""
+"""The shares of all programs after which a search is scored."""
 
 COLUMNS = ("network", "method", "seed", "programs", "share", "hypervolume", "search_s")
 _POPULATION = 32
 _WORST = 100.0
-"""The logarithm that stands for all objectives of what does not run."""
+"""The logarithm of all objectives of designs that cannot run."""
 
-_HOPE, _MIN_EXPECTED_GAIN = 0.9, 0.2
+_OPTIMISM, _MIN_EXPECTED_GAIN = 0.9, 0.2
 
 Simulated = tuple[int, int]
-"""The number of a layer, and of one of its programs."""
+"""The index of a layer, and of one of its programs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """All configs of a layer, those with the same program and accelerator once each.
+    """All configs of a layer, one for each pair of a program and an accelerator.
 
     Attributes:
-        weight: how often the network runs it.
-        accelerators, programs: the number of the accelerator and of the program of each config, shape (n,).
-        joules: the energy of each config's accesses, which decides between equally fast ones, shape (n,).
-        estimated: the cycles that a roofline gives each config, shape (n,).
+        weight: the number of runs in the network.
+        accelerators, programs: the indices of each config's accelerator and program, shape (n,).
+        joules: the energy of each config's accesses, which breaks ties, shape (n,).
+        estimated: the cycles of each config by a roofline, shape (n,).
         cycles: of each program, shape (n_programs,); infinity if it cannot be lowered.
         accesses: of each program, shape (n_programs, n_counted).
     """
@@ -95,7 +95,7 @@ class Layer:
 
     @cached_property
     def schedule(self) -> Sequence[Knob]:
-        """The knobs that are not the accelerator's."""
+        """The knobs of the schedule."""
         return [knob for knob in self.space.knobs if knob.agent != "hardware"]
 
     @cached_property
@@ -110,16 +110,16 @@ class Layer:
         return np.split(order, np.cumsum(np.bincount(self.accelerators))[:-1])
 
     def rows_of(self, accelerator: int) -> NDArray[np.int64]:
-        """Return the rows of all configs on an accelerator."""
+        """Return the indices of all configs on an accelerator."""
         return self._rows[accelerator] if accelerator < len(self._rows) else np.empty(0, np.int64)
 
     def repaired(self, values: Sequence[int], accelerator: int) -> int:
-        """Return the program on an accelerator whose schedule differs from values in the fewest knobs."""
+        """Return the program on an accelerator whose schedule differs from `values` in the fewest knobs."""
         rows = self.rows_of(accelerator)
         return int(self.programs[rows[np.argmin((self._columns[rows] != values).sum(axis=1))]])
 
     def best(self, costs: NDArray[np.float64], n_accelerators: int) -> NDArray[np.int64]:
-        """Return the row of the config of least cost on each accelerator, shape (n_accelerators,); -1 for none."""
+        """Return the index of the cheapest config on each accelerator, shape (n_accelerators,); -1 for none."""
         found = np.full(n_accelerators, -1)
         rows = np.flatnonzero(np.isfinite(costs))
         order = rows[np.lexsort((self.joules[rows], costs[rows], self.accelerators[rows]))]
@@ -138,17 +138,17 @@ class Problem:
 
     @cached_property
     def common(self) -> Sequence[int]:
-        """The numbers of the accelerators that run all layers."""
+        """The indices of the accelerators that run all layers."""
         return [at for at in range(len(self.accelerators)) if all(len(layer.rows_of(at)) for layer in self.layers)]
 
     @cached_property
     def areas(self) -> NDArray[np.float64]:
-        """The area of each accelerator in units of VTA's own, shape (n_accelerators,)."""
+        """The area of each accelerator relative to VTA, shape (n_accelerators,)."""
         return np.array([relative_area(each) for each in self.accelerators])
 
     @cached_property
     def energies(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Joules of each access, shape (n_accelerators, n_counted), and leaking watts, shape (n_accelerators,)."""
+        """Joules per access, shape (n_accelerators, n_counted), and leakage in watts, shape (n_accelerators,)."""
         each = [unit_energies(accelerator) for accelerator in self.accelerators]
         return np.array([energies.each_j for energies in each]), np.array([energies.standing_w for energies in each])
 
@@ -160,7 +160,7 @@ class Problem:
     def points(self, costs: Sequence[NDArray[np.float64]]) -> tuple[Points, list[NDArray[np.int64]]]:
         """Return seconds, area and joules on each accelerator if configs take these cycles, and each layer's config.
 
-        Infinite cycles are those of configs that are not to be used.
+        Configs with infinite cycles are excluded.
         """
         n = len(self.accelerators)
         total, accesses, rows = np.zeros(n), np.zeros((n, len(COUNTED))), []
@@ -175,7 +175,7 @@ class Problem:
         return np.stack([latencies_s, self.areas, joules], axis=1), rows
 
     def known(self, simulated: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
-        """Return the cycles of the configs whose programs are simulated; infinity for others."""
+        """Return the cycles of the configs with simulated programs; infinity for others."""
         return [
             np.where(known[layer.programs], layer.cycles[layer.programs], np.inf)
             for layer, known in zip(self.layers, simulated, strict=True)
@@ -183,18 +183,18 @@ class Problem:
 
     @cached_property
     def front(self) -> Points:
-        """The exact front."""
+        """The exact Pareto front."""
         points, _ = self.points([layer.cycles[layer.programs] for layer in self.layers])
         return points[on_front(points)]
 
     def score(self, simulated: Sequence[NDArray[np.bool_]]) -> float:
-        """Return the hypervolume that simulated programs reach, as a share of the exact front's."""
+        """Return the hypervolume that simulated programs reach, relative to the exact front."""
         points, _ = self.points(self.known(simulated))
         return hypervolume(points[on_front(points)], self.front)
 
 
 def main() -> None:
-    """Print a line for each method, seed and number of programs."""
+    """Print a row for each method, seed and number of programs."""
     parser = described(__doc__)
     parser.add_argument("project", type=Path)
     parser.add_argument("accelerator")
@@ -232,7 +232,7 @@ def measure(problem: Problem, network: str, seeds: int = SEEDS) -> Iterator[Mapp
 
 
 def load(accelerator: str, network: str) -> Problem:
-    """Return a network on all accelerators of a target; the current folder is the project's."""
+    """Load a network on all accelerators of a target, from the project in the current folder."""
     order, paths = find_accelerator(Path("models.yaml"), accelerator)
     (target,) = order.targets
     receipts, path = read_receipts(paths), layout.manifest_path(network, target)
@@ -256,7 +256,7 @@ def hardware_of(task: Task) -> set[tuple[int, ...]]:
 
 
 def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mapping[tuple[int, ...], int]) -> Layer:
-    """Return a layer with all its programs, from a trial of each; the numbers are those of accelerators."""
+    """Return a layer with all its programs, from a trial of each; `numbers` are indices of accelerators."""
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
     indices, (identities, programs) = space.every_valid_index, np.unique(space.every_identity, return_inverse=True)
@@ -273,8 +273,8 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
         if trial.measurement.latency_s is not None:
             cycles[program] = trial.measurement.latency_s * target.frequency_hz
             design = design_of(workload, target.geometry, trial.config)
-            whole = whole_blocks(workload, design.geometry)
-            accesses[program] = accesses_of(lower_conv2d(whole, design.schedule, design.geometry, EPILOGUE))
+            padded = whole_blocks(workload, design.geometry)
+            accesses[program] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
     geometries = [geometry_of(base, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
     each_j = np.array([unit_energies(geometry).each_j for geometry in geometries])
     joules = np.einsum("ij,ij->i", accesses[programs], each_j[accelerators])
@@ -282,11 +282,11 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
 
 
 Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], Iterator[Simulated]]
-"""Yields what to simulate next; the arrays tell which programs of each layer are simulated already."""
+"""A search that yields the programs to simulate next, given a mask of the simulated programs of each layer."""
 
 
 def at_random(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
-    """Draw an accelerator that runs all layers, and for each layer a program that fits it."""
+    """Sample an accelerator that runs all layers, and for each layer a program that fits it."""
     while True:
         at = problem.common[rng.integers(len(problem.common))]
         for number, layer in enumerate(problem.layers):
@@ -294,9 +294,9 @@ def at_random(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np
 
 
 def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
-    """Deb et al. (2002), by Optuna: a genome is the accelerator and every layer's schedule.
+    """NSGA-II (Deb et al., 2002) by Optuna: a genome has the accelerator and every layer's schedule.
 
-    What does not fit the accelerator is repaired: a layer takes the schedule that fits and differs in the fewest knobs.
+    A schedule that does not fit the accelerator is replaced by the one that does and differs in the fewest knobs.
     """
     import optuna
 
@@ -329,7 +329,7 @@ def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.boo
 
 
 def by_layer(preset: str, trials: int = 256) -> Search:
-    """Return a search that tunes each layer alone by a preset, all layers in turns."""
+    """Return a search that tunes each layer separately with a preset, all layers in turns."""
 
     def search(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
         settings, sequences = PRESETS[preset], []
@@ -349,10 +349,10 @@ def by_layer(preset: str, trials: int = 256) -> Search:
 def by_estimate(
     problem: Problem, _: np.random.Generator, simulated: Sequence[NDArray[np.bool_]]
 ) -> Iterator[Simulated]:
-    """Simulate what lies on the front by a roofline, which simulated programs of the same layer and block correct.
+    """Simulate the front estimated by a roofline, corrected by simulated programs of the same layer and block.
 
-    Points are taken from the knee on, each the farthest from those before it; then the front is estimated anew. When
-    all of its programs are simulated, the others are expected to be faster than those were, step by step.
+    Points are taken from the knee on, each the farthest from the previous ones; then the front is estimated again. When
+    all of its programs are simulated, the estimates of the others are lowered step by step.
     """
     hope = 1.0
     while hope > _MIN_EXPECTED_GAIN:
@@ -373,13 +373,13 @@ def by_estimate(
             if n_new >= 2 * len(problem.layers):
                 break
         if not n_new:
-            hope *= _HOPE
+            hope *= _OPTIMISM
 
 
 def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return by how much configs are expected to take longer than their roofline, shape (n,).
+    """Return the expected ratio of configs' cycles to their roofline, shape (n,).
 
-    It is the median over the layer's simulated programs of the same block, else over all of them, else 1.
+    It is the median over the layer's simulated programs with the same block, else over all of them, else 1.
     """
     blocks = np.array([hash(each.block) for each in problem.accelerators])[layer.accelerators]
     rows = np.flatnonzero(known[layer.programs] & np.isfinite(layer.cycles[layer.programs]))
@@ -393,7 +393,7 @@ def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> ND
 
 
 def _spread(points: Points) -> list[int]:
-    """Return the order of points: the knee, then each the farthest from those before it, on logarithmic axes."""
+    """Order points: the knee, then always the point farthest from the previous ones, on logarithmic axes."""
     logs = np.log(points)
     logs /= np.maximum(np.ptp(logs, axis=0), 1e-12)
     order = [knee(points)]

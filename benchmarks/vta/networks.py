@@ -1,7 +1,7 @@
-"""The experiment of DCOC's Table 5: whole networks on the accelerator, with one block of its matrix unit.
+"""The experiment of DCOC's Table 5: entire networks on the accelerator, with one block for all layers.
 
-Each layer is searched on its exact table with VTA's own buffers, for 128 trials. A network's block is then the one with
-which the tried configs of all its layers take the least time; the optimum over all blocks and configs is known.
+Each layer is searched on its exact table with VTA's buffers, for 128 trials. A network gets the block that minimizes
+the total time of tried configs; the optimum over all blocks and configs is known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRIALS, SEEDS = 128, 20
 VARIANTS = ("random", "anole cold", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc")
 
 Best = Mapping[str, float]
-"""The least latency in microseconds by block, such as ``1x16x16``."""
+"""The lowest latency in microseconds by block, such as ``1x16x16``."""
 
 
 def jobs() -> Iterator[Job]:
@@ -48,7 +48,7 @@ def run(job: Job) -> Sequence[Row]:
 
 @cache
 def _searched(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
-    """Return the best latencies that a search of a layer finds, and whether one is the optimum."""
+    """Return the lowest latencies that a search of a layer finds, and whether one is the optimum."""
     table = _table(layer)
     found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)
     best = _best_by_block(table, table.rows([trial.config for trial in found.trials]))
@@ -65,7 +65,7 @@ ACCELERATOR = Experiment(
 
 
 def _min_s(layers: Mapping[str, int], tried: Mapping[str, Best]) -> float:
-    """Return the seconds of a network on the block within the bounds that is the best for it.
+    """Return the seconds of a network on its best block within the bounds.
 
     As in a build, a layer has the default config unless a tried config on the block is faster.
     """
@@ -92,7 +92,7 @@ def _all_blocks(layer: str) -> Best:
 
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
-    """Return the least latency in microseconds of each block that occurs in some configs."""
+    """Return the lowest latency in microseconds of each block in the given rows."""
     columns = table.space.columns(table.space.vectors(table.space.every_valid_index[rows]))
     blocks = zip(*(columns[name].tolist() for name in BLOCK), strict=True)
     best: dict[str, float] = {}
@@ -132,6 +132,6 @@ def _table(layer: str) -> Table:
 
 @cache
 def _version(network: str, variant: str) -> str:
-    """Return a run's version, which covers the tables, the tuner's settings and the search's code."""
+    """Return a run's version, which covers tables, tuner settings and the code of the search."""
     tables = [(TABLES / f"{layer}.json").read_bytes().hex() for layer in networks()[network]]
     return version_of(tables, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

@@ -1,9 +1,9 @@
-"""Measures how fast VTA programs are lowered and simulated, and how the time grows with their size, as CSV.
+"""Measure the speed of lowering and simulating VTA programs, by program size, as CSV.
 
     python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
-Every line is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's own geometry or with
-the hardware searched as well. Seconds are those of one core.
+Every row is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's geometry or with
+searched hardware. Seconds are on one core.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ COLUMNS = ("layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s
 
 
 def main() -> None:
-    """Print the lines, and the medians to standard error."""
+    """Print the rows, and the medians to standard error."""
     parser = described(__doc__)
-    parser.add_argument("--configs", type=int, default=40, help="number of configs of each layer and mode")
+    parser.add_argument("--configs", type=int, default=40, help="number of configs per layer and mode")
     print_rows(COLUMNS, measure(parser.parse_args().configs))
 
 
 def measure(n_configs: int) -> Iterator[dict[str, object]]:
-    """Yield the row of each program; the medians are printed after those of each mode."""
+    """Yield the row of each program; print the medians after each mode."""
     layers = [layer for layer, _ in layers_of("resnet18") if layer.kernel != (1, 1) or layer.height > 1]
     for hardware in ("fixed", "search"):
         target, seconds = VtaTarget(describe_vta(hardware=hardware)), []

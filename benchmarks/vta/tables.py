@@ -1,11 +1,10 @@
-"""Simulates whole design spaces of layers on the accelerator, so that searches can be compared with the optimum.
+"""Simulate complete design spaces of layers on the accelerator, to compare searches with the optimum.
 
     python -m benchmarks.vta.tables                    # fifteen layers, with the block and the buffers as knobs
-    python -m benchmarks.vta.tables --models resnet18  # every layer of networks, with VTA's own buffers
+    python -m benchmarks.vta.tables --models resnet18  # every layer of networks, with VTA's buffers
 
-Writes one file for each layer to ``benchmarks/tables/vta_buffers`` or ``benchmarks/tables/vta``, and keeps those that
-exist. Configs that differ only in buffers with the same effect have the same program (`programs_of`), and each program
-is simulated once.
+Each layer gets a file in ``benchmarks/tables/vta_buffers`` or ``benchmarks/tables/vta``, unless it exists. Configs that
+differ only in buffer sizes without an effect share a program (`programs_of`), and each program is simulated once.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ from kit.tables import Replay, Table
 
 TABLES = Path(__file__).parents[1] / "tables/vta"
 NETWORKS = TABLES.with_name("vta_networks.csv")
-"""How often each layer, by the name of its table, occurs in each network."""
+"""The count of each layer, by the name of its table, in each network."""
 BUFFER_TABLES = Path(__file__).parents[1] / "tables/vta_buffers"
 MODELS = (
     *("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"),
     *("squeezenet1_1", "mobilenet_v2"),
 )
-"""The networks of DCOC's Table 5, which are of three families, and one of each of two others."""
+"""The networks of DCOC's Table 5, which are from three families, and one network from each of two others."""
 
 DESCRIPTION = describe_vta(hardware="search")
-"""The accelerator's block and buffers are searched; area and memory have the default bounds."""
+"""An accelerator with searched block and buffers, and default bounds on area and memory."""
 
 OWN_BUFFERS = {name: [value] for name, value in hardware_config(DEFAULT).items() if name in BUFFERS}
 """The restriction of a space to VTA's own buffers, as in DCOC's Table 2."""
@@ -68,7 +67,7 @@ LAYERS = tuple(
         *((4, 56, 64, 128, 1, 2), (1, 28, 256, 512, 3, 1), (1, 112, 64, 128, 3, 1)),
     )
 )
-"""Layers of ResNet-18, ResNet-50 and VGG-16 whose spaces have 100,000 valid configs or more, as they are simulated."""
+"""Layers of ResNet-18, ResNet-50 and VGG-16 whose spaces have at least 100,000 valid configs."""
 
 _CHUNK = 16
 
@@ -97,7 +96,7 @@ def main() -> None:
 
 
 def layers_of(model: str) -> list[tuple[Conv2d, int]]:
-    """Return the distinct layers of a torchvision network that the accelerator runs, and how often each occurs."""
+    """Return the distinct layers of a torchvision network that the accelerator runs, with their counts."""
     from anole.extract.graph import find_layers
 
     target = VtaTarget(DESCRIPTION)
@@ -111,7 +110,7 @@ def layers_of(model: str) -> list[tuple[Conv2d, int]]:
 
 
 def networks() -> dict[str, dict[str, int]]:
-    """Return how often each layer, by the name of its table, occurs in each network that has tables."""
+    """Return the count of each layer, by the name of its table, in each network with tables."""
     found: dict[str, dict[str, int]] = {}
     for row in read_rows(NETWORKS):
         found.setdefault(row["network"], {})[row["layer"]] = int(row["count"])
@@ -124,7 +123,7 @@ def costs_of(table: Table) -> NDArray[np.float64]:
 
 
 def gaps_of(table: Table, found: Replay) -> NDArray[np.float64]:
-    """Return, after each trial, by how much more than the optimum the best one so far costs, shape (n_trials,)."""
+    """Return the relative excess of the best cost so far over the optimum after each trial, shape (n_trials,)."""
     costs_s = costs_of(table)
     rows = table.rows([trial.config for trial in found.trials])
     return np.asarray(np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1)
@@ -145,17 +144,17 @@ def _name(layer: Conv2d) -> str:
 
 
 def buffer_tables() -> dict[str, Path]:
-    """Return the tables with searched buffers that there are, by name."""
+    """Return the existing tables with searched buffers, by name."""
     paths = {_name(layer): buffer_table_path(layer) for layer in LAYERS}
     return {name: path for name, path in paths.items() if path.exists()}
 
 
 @cache
 def buffer_table(name: str) -> Table:
-    """Return the table of a layer with searched buffers: the latency of every valid config of its whole space.
+    """Return the table of a layer with searched buffers: the latency of every valid config.
 
     Raises:
-        StoreError: there is no such table, or it was simulated with other programs than the template has now.
+        StoreError: there is no such table, or the template's programs have changed since.
     """
     layer = {_name(each): each for each in LAYERS}.get(name)
     if layer is None or not (path := buffer_table_path(layer)).exists():
@@ -175,7 +174,7 @@ def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], N
     """Return the distinct programs of all valid configs of a space.
 
     Returns:
-        The rows of `programs_of`, sorted; a valid index that has each; and which of them each valid config has.
+        The sorted rows of `programs_of`; a valid config index for each; and the row index of each valid config.
     """
     valid = space.every_valid_index
     parts = (valid[at : at + 2**17] for at in range(0, len(valid), 2**17))
@@ -188,7 +187,7 @@ def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], N
 
 
 def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
-    """Simulate all programs of a layer's space; return a file with a line for each."""
+    """Simulate all programs of a layer's space; return a compressed CSV file with a row for each."""
     began_s = time.perf_counter()
     space = VtaTarget(DESCRIPTION).space(layer)
     programs, indices, of_each = distinct_programs(layer, space)
@@ -203,7 +202,7 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
 
 
 def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Simulate all configs of a layer on VTA's own buffers; return the content of a table for `kit.tables`."""
+    """Simulate all configs of a layer with VTA's buffers; return the content of a table for `kit.tables`."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)
@@ -221,7 +220,7 @@ def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
 
 
 Simulated = tuple[int | None, float]
-"""The cycles of a program, None if it is rejected, and the seconds of simulating it."""
+"""The cycles of a program, None if it is rejected, and the seconds of its simulation."""
 
 
 def _log(layer: Conv2d, found: Sequence[Simulated], what: str, began_s: float) -> None:

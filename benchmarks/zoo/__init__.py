@@ -1,1 +1,1 @@
-"""Networks and operators that nobody here chose: are they built, right and fast?"""
+"""Benchmarks of many networks and operators from other sources: coverage, correctness and speed."""

@@ -4,9 +4,9 @@
     python -m benchmarks.zoo.conformance --cases 'test_resize_*'
 
 Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs, which are
-compared with the suite's tolerances; `kit.cases` lists the outcomes. ``outside`` is what is no inference
-operator on floats, integers and booleans whose shapes are known. Inputs that decide a shape (`SHAPES`) are given as
-constants, as files do.
+compared with the suite's tolerances; `kit.cases` lists the outcomes. ``outside`` are cases other than inference
+operators on floats, integers and booleans with known shapes. Inputs that determine a shape (`SHAPES`) are constants,
+as in typical files.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHAPES: Mapping[str, tuple[int, ...]] = {
     **{"Loop": (0, 1), "MaxUnpool": (2,), "MelWeightMatrix": (0, 1, 2, 3, 4)},
     **{"Range": (0, 1, 2), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4)},
 }
-"""The inputs that decide a shape, an axis or which branch is computed, by operator."""
+"""The inputs that determine a shape, an axis or a branch, by operator."""
 
 _TYPES = (
     *(TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BOOL),
@@ -79,7 +79,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 
 
 def outside_why(case: Any) -> str | None:
-    """Return why a case is outside of what Anole is for, or None."""
+    """Return why a case is out of scope for Anole, or None."""
     graph = case.model.graph
     for value in (*graph.input, *graph.output):
         kind = value.type.WhichOneof("value")
@@ -106,7 +106,7 @@ def outside_why(case: Any) -> str | None:
 
 
 def constant_inputs(case: Any) -> list[str]:
-    """Return the inputs that decide a shape, in the graph's order."""
+    """Return the inputs that determine a shape, in the order of the graph."""
     base = _base(case)
     found = {
         node.input[index]
@@ -124,7 +124,7 @@ def _shape_inputs(node: Any) -> tuple[int, ...]:
 
 
 def _base(case: Any) -> Any:
-    """Return the case with the operator whose definition a case is, or the case itself."""
+    """Return the operator's case if a case is an expanded definition, otherwise the case itself."""
     return suite().get(re.sub(r"_expanded.*", "", case.name), case)
 
 
@@ -145,19 +145,19 @@ def run_case(name: str, folder: Path) -> Outcome:
 
 
 def _rounding(expected: Iterable[Any]) -> float:
-    """Return what rounding floats of the outputs' size may cost; some expected zeros are such remainders."""
+    """Return a bound on rounding errors for the outputs; some expected zeros are such errors."""
     floats = [array for array in expected if array.dtype in (np.float16, np.float32)]
     sizes = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
     return 4 * float(max(sizes, default=0))
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:
-    """Return arrays of inputs or outputs, some of which are stored as ONNX's tensors."""
+    """Return inputs or outputs as arrays; some are stored as ONNX tensors."""
     return [numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value) for value in values]
 
 
 def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
-    """Return the outputs of a case, whose inputs that decide a shape are made constants of the file."""
+    """Return the outputs of a case, after turning inputs that determine a shape into constants of the file."""
     arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
     proto = onnx.ModelProto()
     proto.CopyFrom(case.model)

@@ -1,6 +1,6 @@
-"""Runs a command with limits of time and memory, and keeps what it had reported when it ended.
+"""Run a command with limits on time and memory, and read its latest report when it ends.
 
-A command is a job. It works in a folder of its own, and writes the columns that are known so far to `report.json`.
+A command is a job. It runs in its own folder, and writes the columns known so far to `report.json`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 DONE = "done"
-"""The stage of a job that went all the way."""
+"""The stage of a job that completed all stages."""
 
 COLUMNS = (
     *(
@@ -50,29 +50,29 @@ COLUMNS = (
         "reason",
     ),
 )
-"""What is known of a network."""
+"""The columns of a network."""
 
 REPORT = Path("report.json")
 
 _HOME = Path(__file__).parents[2]
 _ERRORS = Path("errors.txt")
 _POLL_S = 0.2
-_WORDS = 300
-"""The most characters of a reason."""
+_MAX_CHARACTERS = 300
+"""The maximum number of characters in a reason."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a job may take, with all processes that it starts: seconds, and gigabytes of memory."""
+    """Limits for a job and all processes that it starts: seconds, and gigabytes of memory."""
 
     seconds: float
     gigabytes: float
 
 
 def run_job(command: Sequence[str], limits: Limits) -> Row:
-    """Run a command, and return what it reported until it ended, and why it ended; none of its processes is left."""
+    """Run a command, and return its latest report, with the reason if it failed; kill its remaining processes."""
     with TemporaryDirectory(prefix="zoo-") as name:
         folder = Path(name)
         paths = [str(_HOME), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -90,7 +90,7 @@ def run_job(command: Sequence[str], limits: Limits) -> Row:
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
-    """Wait until a process ends, or is beyond a limit; returns why, unless it ended by itself."""
+    """Wait until a process ends or exceeds a limit; return the reason if it did not exit by itself."""
     ends_s = time.monotonic() + limits.seconds
     while process.poll() is None:
         if time.monotonic() > ends_s:
@@ -113,14 +113,14 @@ def _reported(folder: Path, reason: str | None) -> Row:
 
 
 def write_report(row: Row) -> None:
-    """Replace the report of the job that calls it as a whole, since it may be ended at any time."""
-    beside = REPORT.with_suffix(".new")
-    beside.write_text(json.dumps({name: value for name, value in row.items() if name in COLUMNS}))
-    beside.replace(REPORT)
+    """Replace the report of the calling job atomically, because the job may be killed at any time."""
+    temporary = REPORT.with_suffix(".new")
+    temporary.write_text(json.dumps({name: value for name, value in row.items() if name in COLUMNS}))
+    temporary.replace(REPORT)
 
 
 def memory_bytes(pid: int) -> int:
-    """Return the memory that a process and its descendants have together."""
+    """Return the total memory of a process and its descendants."""
     total = 0
     for process in descendants(pid):
         with suppress(psutil.Error):
@@ -129,7 +129,7 @@ def memory_bytes(pid: int) -> int:
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """Return a process and all that it started and that still run; none if it is gone."""
+    """Return a process and its running descendants; empty if it has ended."""
     try:
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -138,7 +138,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def _kill(pid: int) -> None:
-    """End a process, its descendants, which may have groups of their own, and its group."""
+    """Kill a process, its process group, and its descendants, which may be in other groups."""
     kills: list[tuple[Callable[[int, int], None], int]] = [(os.kill, each.pid) for each in descendants(pid)]
     for kill, whom in (*kills, (os.killpg, pid)):
         with suppress(ProcessLookupError):
@@ -146,6 +146,6 @@ def _kill(pid: int) -> None:
 
 
 def shown(reason: str) -> str:
-    """Return a reason on one line, and not longer than a line may be."""
+    """Return a reason as one line of limited length."""
     line = " ".join(reason.split())
-    return line if len(line) <= _WORDS else line[: _WORDS - 3] + "..."
+    return line if len(line) <= _MAX_CHARACTERS else line[: _MAX_CHARACTERS - 3] + "..."

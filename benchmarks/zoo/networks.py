@@ -1,6 +1,6 @@
-"""The networks of the zoo: from timm, torchvision and transformers, written here, and ONNX files of packages.
+"""The networks of the zoo: from timm, torchvision, transformers, this file, and ONNX files in packages.
 
-The attribute of a network's name is a factory, so that `torch:benchmarks.zoo.networks:<name>` is its source.
+A module attribute with a network's name is its factory; its source is `torch:benchmarks.zoo.networks:<name>`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Make = Callable[[], nn.Module]
 
 TABLES = Path(__file__).parents[1] / "tables"
 FAMILIES = TABLES / "timm_families.csv"
-"""The smallest network of each family of timm, by its parameters."""
+"""The smallest network of each timm family, by number of parameters."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Network:
 
     Attributes:
         inputs: the shape of each input, by name.
-        make: returns it without weights; None where `source` names it.
-        source: its source; None for what `make` makes.
+        make: returns the network without weights; None if `source` is given.
+        source: the source of a network that `make` does not make, or None.
         dtypes: the types of the inputs that are not float32.
-        values: the inputs of an ONNX file that always have the same value.
+        values: the inputs of an ONNX file with a constant value.
     """
 
     inputs: Mapping[str, tuple[int, ...]]
@@ -46,20 +46,20 @@ class Network:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, name: str) -> ModelSpec:
-        """Return its entry under a name."""
+        """Return its entry in models.yaml under a name."""
         source = self.source or f"torch:benchmarks.zoo.networks:{name}"
         return ModelSpec(name, source, self.inputs, dtypes=self.dtypes, values=self.values)
 
 
 def __getattr__(name: str) -> Make:
-    """Return the factory of a network, whose weights are drawn so that its outputs depend on its input."""
+    """Return the factory of a network, with random weights that make its outputs depend on its input."""
     network = zoo().get(name)
     if network is None or network.make is None:
         raise AttributeError(name)
-    return partial(_drawn, name, network)
+    return partial(_initialized, name, network)
 
 
-def _drawn(name: str, network: Network) -> nn.Module:
+def _initialized(name: str, network: Network) -> nn.Module:
     from anole.extract.torch import example_inputs
     from anole.extract.weights import draw_weights
 
@@ -71,7 +71,7 @@ def _drawn(name: str, network: Network) -> nn.Module:
 
 @cache
 def zoo() -> dict[str, Network]:
-    """Return all networks, by name; those of packages that are not installed are left out."""
+    """Return all networks from installed packages, by name."""
     return {**_timm(), **_torchvision(), **_transformers(), **_own(), **_packages()}
 
 
@@ -106,7 +106,7 @@ def _torchvision() -> dict[str, Network]:
 
 
 class FirstOutput(nn.Module):
-    """A transformer as a function of its inputs in order, to its first output."""
+    """A transformer with positional inputs and only its first output."""
 
     def __init__(self, network: nn.Module, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def _transformers() -> dict[str, Network]:
         # The first output does not depend on it.
         if getattr(network, "pooler", None) is not None:
             network.pooler = None
-        # Of those that translate, only what reads is a function of one input.
+        # Of translation models, only the encoder is a function of one input.
         return FirstOutput(network.encoder if kind in ("t5", "whisper") else network, tuple(types[kind]["inputs"]))
 
     types = _listed()["transformers"] if _installed("transformers") else {}
@@ -146,7 +146,7 @@ def _shapes(entry: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 class UNet(nn.Module):
-    """U-Net (Ronneberger et al., 2015), a quarter as wide."""
+    """U-Net (Ronneberger et al., 2015) with a quarter of the width."""
 
     def __init__(self, width: int = 16, depth: int = 4) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class DenseResidual(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the input and a fifth of what is added to it."""
+        """Return the input plus a fifth of the residual branch."""
         kept = [x]
         for layer in self.layers[:-1]:
             kept.append(nn.functional.leaky_relu(layer(torch.cat(kept, 1)), 0.2))
@@ -192,7 +192,7 @@ class DenseResidual(nn.Module):
 
 
 class Enlarger(nn.Module):
-    """A network like ESRGAN's generator, which makes pictures four times as wide."""
+    """A network like ESRGAN's generator, which upscales images four times."""
 
     def __init__(self, width: int = 32, blocks: int = 4) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ class Enlarger(nn.Module):
         self.head = nn.Conv2d(width, 3, 3, padding=1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the larger picture."""
+        """Return the upscaled image."""
         x = self.stem(x)
         x = x + self.blocks(x)
         for layer in self.up:
@@ -222,7 +222,7 @@ class WaveNet(nn.Module):
         self.head = nn.Conv1d(width, 64, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return 64 numbers for each sample."""
+        """Return 64 values for each sample."""
         x = self.stem(x)
         total = torch.zeros_like(x)
         for gate, mix in zip(self.gates, self.mixes, strict=True):
@@ -234,7 +234,7 @@ class WaveNet(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer of torch, and a linear one behind it."""
+    """A recurrent layer of torch followed by a linear layer."""
 
     def __init__(self, kind: Callable[..., nn.Module], **settings: Any) -> None:
         super().__init__()
@@ -242,13 +242,13 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(256 if settings.get("bidirectional") else 128, 32)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return 32 numbers for each step."""
+        """Return 32 values for each step."""
         found: torch.Tensor = self.head(self.cells(x)[0])
         return found
 
 
 class SpokenWords(nn.Module):
-    """Convolutions and two recurrent layers, as networks that recognize text and speech have them."""
+    """Convolutions and two recurrent layers, as in networks that recognize text and speech."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +257,7 @@ class SpokenWords(nn.Module):
         self.head = nn.Linear(128, 40)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return 40 numbers for each column of four."""
+        """Return 40 values for each four columns."""
         found: torch.Tensor = self.head(self.cells(self.stem(x).permute(0, 3, 1, 2).flatten(2))[0])
         return found
 
@@ -288,7 +288,7 @@ def _packages() -> dict[str, Network]:
 
 
 def _installed(package: str) -> list[metadata.PackagePath]:
-    """Return the files of a package; none if it is not installed."""
+    """Return the files of a package; empty if it is not installed."""
     try:
         return metadata.files(package) or []
     except metadata.PackageNotFoundError:

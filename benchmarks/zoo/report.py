@@ -1,4 +1,4 @@
-"""Reports the results of `sweep.py` as Markdown: how far networks came, how fast they are, and the slowest.
+"""Report the results of `sweep.py` as Markdown: completed stages, speedups, and the slowest networks.
 
 python -m benchmarks.zoo.report < docs/results/data/zoo.csv
 """
@@ -15,7 +15,7 @@ from benchmarks.common.rows import Row, head, line, times
 from benchmarks.zoo.jobs import DONE
 
 GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "transformers"}
-"""The packages of networks, by the beginnings of their names."""
+"""The packages of networks, by prefix of their names."""
 OWN, FILES = "written for the zoo", "ONNX files of packages"
 _SLOWEST = 5
 
@@ -29,13 +29,13 @@ def main() -> None:
 
 
 def group(row: Row) -> str:
-    """Return where a network is from."""
+    """Return the origin of a network."""
     package = next((title for start, title in GROUPS.items() if row["network"].startswith(start)), None)
     return package or (FILES if row["source"].endswith(".onnx") else OWN)
 
 
 def by_group(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of how far the networks of each group came; means are geometric."""
+    """Yield a table of the stages that the networks of each group completed; means are geometric."""
     columns = ("extracted", "compiled", "right")
     yield from head("networks", "tried", *columns, "speedup, mean", "range", "below 1x", "noise missed")
     groups = {name: [row for row in rows if group(row) == name] for name in dict.fromkeys(map(group, rows))}
@@ -52,12 +52,12 @@ def by_group(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def speedups(rows: Iterable[Row]) -> list[float]:
-    """Return the speedups over ONNX Runtime of the networks that it runs."""
+    """Return the speedups over ONNX Runtime, of the networks that it can run."""
     return [float(row["speedup"]) for row in rows if row["speedup"]]
 
 
 def slowest(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the networks with the smallest speedups, each with the kernel that takes most of its time."""
+    """Yield a table of the networks with the lowest speedups, and the kernels that take most of their time."""
     yield from head("slowest", "speedup", "quartiles", "ms", "kernel that takes the most time")
     compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
     for row in compared[:_SLOWEST]:
@@ -67,7 +67,7 @@ def slowest(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def far(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each network with kernels that take more than 3 % of its time below 30 % of the roof."""
+    """Yield a row for each network with kernels that take more than 3 % of its time below 30 % of the roof."""
     yield from head("far from the roof", "speedup", "ms", "kernels")
     for row in rows:
         if row["far"]:
@@ -78,13 +78,13 @@ def far(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def not_done(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each network that did not go all the way, with the reason."""
+    """Yield a row for each network that did not complete all stages, with the reason."""
     yield from head("did not go all the way", "stage", "reason")
     yield from (line(row["network"], row["stage"], row["reason"]) for row in rows if row["stage"] != DONE)
 
 
 def seconds(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of how long the stages took."""
+    """Yield a table of the time of each stage."""
     yield from head("seconds", "mean", "median", "most")
     for column in ("extract_s", "compile_s"):
         found = [(float(row[column]), row["network"]) for row in rows if row[column]]

@@ -1,4 +1,4 @@
-"""Takes one network of the zoo through all stages, and reports after each how far it came."""
+"""Run one network of the zoo through all stages, and report the progress after each."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from benchmarks.zoo.jobs import DONE, Row, shown, write_report
 
 _FOLDER = Path("build")
 _ROUNDS = "3"
-"""Turns in the evaluation, whose times are not kept."""
+"""The turns in the evaluation, which is not used for timing."""
 _EVALUATION = Path("evaluation.json")
 _N_SLOWEST = 3
-_MUCH, _FAR = 0.03, 0.3
-"""A kernel with more than this share of the time, but less than this share of the roof, deserves a look."""
+_MIN_TIME_SHARE, _MAX_ROOF_SHARE = 0.03, 0.3
+"""Kernels with more than this share of the time, and below this share of the roof, are reported."""
 _NOISE = 0.01
 
 
 def main() -> None:
-    """Work on one network; `sweep.py` calls it."""
+    """Run one network; called by `sweep.py`."""
     parser = described(__doc__)
-    parser.add_argument("network", help="its name in the zoo")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
+    parser.add_argument("network", help="name in the zoo")
+    parser.add_argument("--rounds", type=int, default=15, help="turns per engine; 0 to skip timing")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
@@ -82,7 +82,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
 
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
-    """Return a network's entry, this machine's processor, and the manifest."""
+    """Return a network's entry, the local CPU target, and the manifest."""
     from anole.extract.tasks import extract_tasks
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
@@ -95,7 +95,7 @@ def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
 
 
 def _evaluate(row: Row) -> str | None:
-    """Evaluate the build as a user does; returns why it was refused."""
+    """Evaluate the build as a user would; return the reason if it is refused."""
     command = [sys.executable, "-m", "anole", "evaluate", str(_FOLDER), "--output", str(_EVALUATION)]
     done = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
     lines = done.stderr.strip().splitlines()
@@ -111,7 +111,7 @@ def _evaluate(row: Row) -> str | None:
 
 
 def _compare(row: Row, rounds: int) -> None:
-    """Time the build beside ONNX Runtime, which may be unable to run the network."""
+    """Time the build vs. ONNX Runtime, which may not support the network."""
     from benchmarks.networks.compare import compare
 
     own, *others = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
@@ -122,16 +122,16 @@ def _compare(row: Row, rounds: int) -> None:
 
 
 def _slowest() -> tuple[str, str]:
-    """Return the kernels that take the most time, and those that take much and are far from the roof."""
+    """Return the kernels that take the most time, and the significant ones far from the roof."""
     command = [sys.executable, "-m", "anole", "profile", str(_FOLDER), "--json", "--seconds", "1"]
     profile = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     rows = sorted(profile["rows"], key=lambda each: -each["share"])
-    far = [each for each in rows if each["share"] > _MUCH and each["roofline"] < _FAR]
+    far = [each for each in rows if each["share"] > _MIN_TIME_SHARE and each["roofline"] < _MAX_ROOF_SHARE]
     return _described(rows[:_N_SLOWEST]), _described(far)
 
 
 def _described(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the share of the time, and the share of the roof, of kernels, with their layers."""
+    """Format kernels with their share of the time, their share of the roof, and their layers."""
     return "; ".join(
         f"{each['kernel']} {each['share']:.0%} of the time, {each['roofline']:.0%} of the roof"
         f" ({' '.join(each['layers'])})"
@@ -140,9 +140,9 @@ def _described(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def uncaught(build: Build, threads: int) -> list[str]:
-    """Return those of the first, the middle and the last layer in which noise of 1 % would not be noticed.
+    """Return which of the first, middle and last layer can have 1 % of noise without failing the evaluation.
 
-    The noise is in the reference's weights instead of the build's, so that nothing is compiled again.
+    The noise is added to the reference's weights instead of the build's, to avoid compiling again.
     """
     import torch
 

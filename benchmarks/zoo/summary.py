@@ -1,4 +1,4 @@
-"""Summarize cases of operators: right ones are counted, all others are named with their reasons."""
+"""A summary of operator cases: counts of right ones, and names and reasons of all others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMNS = ("operator", "outcome", "reason", "count", "cases")
 
 
 def summarized(results: Iterable[tuple[str, str, Outcome]]) -> Iterator[dict[str, object]]:
-    """Yield a row for each outcome and reason of each operator, from operators, names of cases and outcomes."""
+    """Yield a row for each operator, outcome and reason, from tuples of operator, case name and outcome."""
     for operator, found in groupby(results, key=itemgetter(0)):
         cases: dict[Outcome, list[str]] = {}
         for _, case, outcome in found:

@@ -1,14 +1,14 @@
-"""Sweeps over many networks that nobody here chose for their speed, untuned: are they extracted, compiled, right, fast?
+"""Extract, compile, evaluate and time the untuned networks of the zoo, which were not selected for speed.
 
-    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv                    # all networks; goes on where it stopped
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv                    # all networks; resumes where it stopped
     python -m benchmarks.zoo.sweep try.csv --networks unet,timm_resnet --mutate # some, with noise in single layers
-    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # those again that were refused
-    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --codes 1a2b3c     # those again that are of other code
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # repeat refused networks
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --codes 1a2b3c     # repeat networks of other code
 
-Each network has a process of its own with limits of time and memory, and a line in the file, which says how far it got.
-The latency is compared with ONNX Runtime's in turns, each engine in a process of its own (networks/compare.py). With
-`--mutate`, the weights of the first, the middle and the last layer of the reference get noise of 1 %, one after
-another, and the evaluation must refuse the build each time.
+Each network has its own process with limits on time and memory, and a row in the file with the last stage it reached.
+The latency is compared with ONNX Runtime in turns, each engine in its own process (networks/compare.py). With
+`--mutate`, 1 % of noise is added to the weights of the first, middle and last layer of the reference, one at a time,
+and the evaluation must refuse the build each time.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from benchmarks.zoo.networks import Network, zoo
 
 
 def main() -> None:
-    """Add a line to a file for each network that it lacks."""
+    """Append a row to a file for each network that is not in it."""
     parser = described(__doc__)
-    parser.add_argument("file", type=Path, help="the file of all results, which is continued")
-    parser.add_argument("--networks", default="", help="comma-separated; a name's beginning stands for all such names")
-    parser.add_argument("--seconds", type=float, default=900.0, help="limit of each network")
-    parser.add_argument("--gigabytes", type=float, help="limit of each network; 80 %% of the memory by default")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each engine; 0 for no times")
+    parser.add_argument("file", type=Path, help="file of the results, which is continued")
+    parser.add_argument("--networks", default="", help="comma-separated names, or prefixes of names")
+    parser.add_argument("--seconds", type=float, default=900.0, help="time limit per network")
+    parser.add_argument("--gigabytes", type=float, help="memory limit per network; 80 %% of the memory by default")
+    parser.add_argument("--rounds", type=int, default=15, help="turns per engine; 0 to skip timing")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
-    parser.add_argument("--again", action="store_true", help="repeat the networks that did not go all the way")
-    parser.add_argument("--codes", default="", help="comma-separated; repeat the networks of other code than these")
+    parser.add_argument("--again", action="store_true", help="repeat the networks that did not complete all stages")
+    parser.add_argument("--codes", default="", help="comma-separated; repeat networks whose code is none of these")
     given = parser.parse_args()
-    # What a signal ends must end its job, too.
+    # A signal must also end the running job.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     networks, codes = zoo(), given.codes.split(",") if given.codes else None
     rows = {row["network"]: row for row in read(given.file)}
     kept = {name for name, row in rows.items() if not ((given.again and row["stage"] != DONE) or is_other(row, codes))}
     limits = Limits(given.seconds, given.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
     options = ["--rounds", str(given.rounds), *(["--mutate"] if given.mutate else [])]
-    # What was never tried comes first.
+    # Networks that were never tried are first.
     for name in sorted(chosen(networks, given.networks), key=rows.__contains__):
         if name not in kept:
             found = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
@@ -63,12 +63,12 @@ def main() -> None:
 
 
 def is_other(row: Row, codes: Sequence[str] | None) -> bool:
-    """Whether a row is of other code than these; False, if there are none."""
+    """Whether a row has another code than these; False without codes."""
     return codes is not None and row.get("code") not in codes
 
 
 def _code() -> str:
-    """Return the beginning of git's name of the library's folder, which tells one state of its code from others."""
+    """Return the abbreviated git tree hash of the library's folder, which identifies the state of its code."""
     command = ["git", "rev-parse", "--short=8", "HEAD:lib"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
@@ -80,10 +80,10 @@ def _described(name: str, network: Network) -> Row:
 
 
 def chosen(names: Iterable[str], wanted: str) -> list[str]:
-    """Return the names that begin with one of the comma-separated words; all, if there is no word.
+    """Return the names that begin with one of the comma-separated prefixes; without prefixes, all.
 
     Raises:
-        SystemExit: no name begins with one of the words.
+        SystemExit: no name begins with one of the prefixes.
     """
     known, words = list(names), tuple(word for word in wanted.split(",") if word)
     if unknown := [word for word in words if not any(name.startswith(word) for name in known)]:
@@ -92,22 +92,22 @@ def chosen(names: Iterable[str], wanted: str) -> list[str]:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the whole lines of a file of results; one that an interruption cut short is left out."""
+    """Return the rows of a file of results, without a last line that was cut off by an interruption."""
     if not path.exists():
         return []
-    whole = path.read_bytes().rpartition(b"\n")[0].decode()
-    return [row for row in csv.DictReader(io.StringIO(whole, newline="")) if row.get("stage") and None not in row]
+    complete = path.read_bytes().rpartition(b"\n")[0].decode()
+    return [row for row in csv.DictReader(io.StringIO(complete, newline="")) if row.get("stage") and None not in row]
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Replace a file of results as a whole."""
+    """Replace a file of results atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    with beside.open("w", encoding="utf-8", newline="") as file:
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
-    beside.replace(path)
+    temporary.replace(path)
 
 
 if __name__ == "__main__":

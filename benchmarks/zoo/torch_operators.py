@@ -3,14 +3,14 @@
     python -m benchmarks.zoo.torch_operators > docs/results/data/torch_operators.csv
     python -m benchmarks.zoo.torch_operators --cases 'index_select*,nn.functional.*pool*'
 
-A case is a network that calls one operator of torch's table of operators (`op_db`, with which torch tests itself) with
-one of the table's samples: tensors are the network's inputs, all else is fixed. It is traced by `torch.export`,
-imported, and its outputs are compared with torch's. `kit.cases` lists the outcomes. ``cases`` has types and
-numbers of samples. ``outside`` is what is random, complex, sparse or uninitialized, has a tensor without elements,
-takes or returns no tensor, has a shape that depends on data, looks for the largest or smallest of what is no number, or
-needs an operator that is not core ATen and has no converter, such as a singular value decomposition.
+A case is a network that calls one operator of torch's test table (`op_db`) with one of the table's samples: tensors are
+the network's inputs, all other arguments are fixed. It is traced by `torch.export` and imported, and its outputs are
+compared with torch's. `kit.cases` lists the outcomes. ``cases`` has types and numbers of samples. ``outside`` are cases
+that are random, complex, sparse or uninitialized, have a tensor without elements, take or return no tensor, have a
+shape that depends on data, compute minima or maxima of NaN, or need an operator that is not core ATen and has no
+converter, such as a singular value decomposition.
 
-Torch does not say which one of equal elements `topk` and others find: these places are right if they hold the values.
+Torch does not specify which of equal elements `topk` and others select: indices are right if their elements are equal.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from kit.cases import Outcome, compute, one_line, run_cases
 
 DTYPES = (torch.float32, torch.int64, torch.bool)
 N_SAMPLES = 3
-"""The most samples of an operator and a type that are run."""
-_N_DRAWN = 40
+"""The maximum number of samples per operator and type."""
+_N_CANDIDATES = 40
 _SEED = 0
 _TOLERANCE = 1e-4
 _DIM_PLACES = {"argsort": 0, "kthvalue": 1, "mode": 0, "nanmedian": 0, "sort": 0, "topk": 1}
-"""Operators whose last output is the places of any of equal elements, and where the axis is among their arguments."""
+"""Operators whose last output is indices with arbitrary order of ties, and the position of the axis argument."""
 
 
 class Call(torch.nn.Module):
@@ -76,7 +76,7 @@ def main() -> None:
 @cache
 def table() -> dict[str, Any]:
     """Return torch's table of operators, by name."""
-    # Torch's tests would forbid this process to set flags of its backends.
+    # Otherwise torch's test suite would forbid this process to set flags of backends.
     with patch.object(torch.backends, "disable_global_flags"):
         from torch.testing._internal.common_methods_invocations import op_db
 
@@ -84,7 +84,7 @@ def table() -> dict[str, Any]:
 
 
 def case_names(patterns: Iterable[str] = ("*",)) -> list[str]:
-    """Return the names of cases: operator, type and number of the sample; samples are spread over those of torch."""
+    """Return the names of cases: operator, type and number of the sample; samples are spread over torch's samples."""
     names = []
     for operator, entry in table().items():
         for dtype in DTYPES:
@@ -98,7 +98,7 @@ def case_names(patterns: Iterable[str] = ("*",)) -> list[str]:
 def _samples(operator: str, dtype: torch.dtype) -> Iterator[Any]:
     torch.manual_seed(_SEED)
     try:
-        yield from islice(table()[operator].sample_inputs("cpu", dtype, requires_grad=False), _N_DRAWN)
+        yield from islice(table()[operator].sample_inputs("cpu", dtype, requires_grad=False), _N_CANDIDATES)
     except Exception:  # Some need a library that is not installed.
         return
 
@@ -111,7 +111,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 
 
 def run_case(name: str, folder: Path) -> Outcome:
-    """Run a case in this process; the folder is not needed."""
+    """Run a case in this process; the folder is unused."""
     from anole.config.entries import ModelSpec
     from anole.extract.decompose import decompose
     from anole.extract.graph import normalize
@@ -145,7 +145,7 @@ def run_case(name: str, folder: Path) -> Outcome:
 
 
 def _taken(operator: str, sample: Any, places: Any) -> torch.Tensor:
-    """Return what an operator's data holds at the places that it returns."""
+    """Return the elements of an operator's data at the indices that it returns."""
     data, places = sample.input, torch.as_tensor(places)
     dim = sample.kwargs.get("dim", (*sample.args[_DIM_PLACES[operator] :], -1)[0])
     is_plain = data.dim() == 0 or places.dim() == data.dim()
@@ -162,11 +162,11 @@ def _called(program: torch.export.ExportedProgram) -> list[torch._ops.OpOverload
 
 
 def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedProgram) -> str | None:
-    """Return why an operator is outside, or None.
+    """Return why an operator is out of scope, or None.
 
     Args:
-        core: what torch decomposes it to.
-        program: what Anole decomposes it to.
+        core: its decomposition by torch.
+        program: its decomposition by Anole.
     """
     for node in core.graph.nodes:
         if any(map(_is_symbolic, pytree.tree_leaves(node.meta.get("val")))):
@@ -186,7 +186,7 @@ def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedP
 
 
 def _unordered(core: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> str | None:
-    """Return why a comparison is outside, or None; no target looks for what is no number at the price of its speed."""
+    """Return why a comparison is out of scope, or None; for speed, no target propagates NaN in minima and maxima."""
     extremes = {"amax", "amin", "argmax", "argmin", "max", "min"} & {each._schema.name[6:] for each in _called(core)}
     if extremes and any(value.is_floating_point() and bool(value.isnan().any()) for value in inputs):
         return f"takes what is no number for {', '.join(sorted(extremes))}"
@@ -199,7 +199,7 @@ def _is_symbolic(value: Any) -> bool:
 
 
 def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
-    """Return why values are outside, or None."""
+    """Return why values are out of scope, or None."""
     for what, values in (("takes", inputs), ("returns", outputs)):
         if not values or not all(isinstance(value, torch.Tensor) for value in values):
             return f"{what} no tensor, or something else"
@@ -213,7 +213,7 @@ def _unfit(inputs: list[Any], outputs: list[Any]) -> str | None:
 
 
 def _compared(found: list[Any], expected: list[torch.Tensor]) -> Outcome:
-    """Whether outputs are right or wrong, and why."""
+    """Compare outputs, and return whether they are right or wrong, and why."""
     if len(found) != len(expected):
         return Outcome("wrong", f"{len(found)} outputs instead of {len(expected)}")
     for array, tensor in zip(found, expected, strict=True):

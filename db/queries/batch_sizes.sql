@@ -1,9 +1,9 @@
--- How large are the batches of the samplers?
+-- How large are the samplers' batches?
 -- Units: trials in one iteration; the iteration's number, from 0.
 -- n: sum batches as batch, count tuner
--- Measured: counted from the trials. The line is the mean over runs, the band from the least to the greatest; the
--- budget may cut off a run's last batch. The sampler is in brackets where the run names it.
--- Without rows: no trial is recorded yet.
+-- Measured: counted from the trials. The line is the mean over runs, the band the range from minimum to maximum; the
+-- budget may cut off a run's last batch. The sampler is in brackets if the run records it.
+-- Without rows: no trials are recorded yet.
 with batch as (select run_key, iteration, count(*) as size from trial group by run_key, iteration),
 width as (select max(iteration) / 80 + 1 as iterations from batch)
 select

@@ -1,5 +1,5 @@
 -- What is the best config of each layer of a model, and how fast is it?
--- Set :model and :target to see only one.
+-- Set :model and :target to see only one of each.
 select
     model_task.model,
     model_task.target,

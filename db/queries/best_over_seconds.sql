@@ -1,9 +1,10 @@
--- How good is the best config of each preset after so many seconds?
--- Units: a task's least latency of all runs divided by the least so far, mean over tasks; 1 is best; seconds of tuning a task.
+-- How good is the best config of each preset over time?
+-- Units: the task's lowest latency of all runs divided by the lowest so far, mean over tasks; 1 is best; seconds of
+-- tuning.
 -- n: count preset, max seeds, max tasks
--- Measured: every trial as it was recorded; 0 before a run's first success, and a run that ended keeps its best. The
--- line is the mean over seeds, the band reaches from the lowest to the highest seed. Presets compare only where they
--- tuned the same tasks.
+-- Measured: all recorded trials; 0 before a run's first success, and a finished run keeps its best. The line is the
+-- mean over seeds, the band the range from the worst to the best seed. Presets are comparable only if they tuned the
+-- same tasks.
 -- Without rows: `snakemake --cores all` tunes the tasks of models.yaml and records every trial.
 with recursive
 ends as (

@@ -1,8 +1,8 @@
--- How large is each build, how long does it start, and how much of it is tuned?
--- Units: MB of all compiled files; ms from the start of a process to the first outputs, imports included; percent of
+-- How large is each build, how long does it take to start, and how much of it is tuned?
+-- Units: MB of all compiled files; ms from the start of a process to the first outputs, including imports; percent of
 -- the floating-point operations that run with a tuned config.
 -- n: count build
--- Measured: size and share when the build was compiled; starts once, when it was evaluated beside busy neighbours.
+-- Measured: size and share when the build was compiled; the start once, when it was evaluated under load.
 -- `anole evaluate builds/BUILD --neighbours 0` measures the start.
 -- Table: build, target, preset, trials, percent_tuned, size_mb, start_ms, compiled_utc
 -- Without rows: `snakemake --cores all` compiles the builds of models.yaml.

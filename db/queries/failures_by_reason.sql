@@ -1,11 +1,11 @@
--- Why do candidates fail, and what share of all trials is each reason?
--- The reason is the first line of the message; there are at most 500, the most frequent ones.
+-- Why do candidates fail, and how often for each reason?
+-- The reason is the first line of the message; the 500 most frequent reasons are shown.
 -- Units: trials, and percent of all trials.
 -- n: sum count as failure
--- Measured: the first line of each message. The picture has the 20 most frequent reasons.
+-- Measured: the first line of each message. The chart shows the 20 most frequent reasons.
 -- Table: status, error, count, percent_of_trials, task_count, presets
 -- Without rows: none: no trial has failed.
--- In short: Most often, {count} times ({percent_of_trials} % of all trials), candidates fail with {status}: {error}.
+-- In short: The most frequent failure ({count} times, {percent_of_trials} % of all trials) is {status}: {error}.
 select
     trial.status,
     substr(trial.error, 1, instr(trial.error || char(10), char(10)) - 1) as error,

@@ -1,7 +1,6 @@
--- Where do isolation and the network disagree about the best config of a layer?
--- Each row compares the config that is best alone with the one that is best within the network. Where both ratios
--- are above 1, the second config is slower alone and yet faster in the network. Not every such config is chosen: all
--- of them together must not slow the network down.
+-- For which layers does the best config in isolation differ from the best one within the network?
+-- Each row compares these two configs. If both ratios are above 1, the second config is slower in isolation, but faster
+-- in the network. Not every such config is chosen: all of them together must not slow the network down.
 with ranked as (
     select *, row_number() over (partition by build, task_key order by latency_s, number) as place
     from refinement

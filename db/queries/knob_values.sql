@@ -1,4 +1,4 @@
--- Which values of each knob do the fast configs of a task have?
+-- Which values of each knob occur in a task's fast configs?
 -- A config is fast if it is within 10 % of the run's best. Set :task (a task's label, or the beginning of its
 -- key) to see only one.
 select

@@ -1,9 +1,9 @@
--- How fast is a build for ranges at each of its sizes, and what does a reference take there?
+-- How fast is a build for ranges at each of its sizes, compared with a reference?
 -- Units: ms of one run, lower is better; a speedup is the reference's latency divided by the build's.
 -- n: count build
--- Measured: build and reference took turns at each of these sizes.
+-- Measured: build and reference ran in turns at each of these sizes.
 -- Table: build, sizes, latency_ms, reference, reference_ms, speedup, relative_error
--- Without rows: evaluations of builds for [ranges of sizes](../../docs/models.md#ranges-of-sizes) fill this.
+-- Without rows: only evaluations of builds for [ranges of sizes](../../docs/models.md#ranges-of-sizes) have this.
 -- In short: At {sizes}, {build} is {speedup}x as fast as {reference}.
 select
     build.name as build,

@@ -1,13 +1,13 @@
--- How fast is each build beside busy processes, and what does a reference take beside as many?
+-- How fast is each build under load from other processes, compared with a reference?
 -- Units: ms of one run, lower is better; a speedup is the reference's percentile divided by the build's.
 -- n: sum runs, count build
--- Measured: build and references took turns, each in a process of its own with nothing pinned to a core, while so many
--- processes of the same priority kept cores busy. Of fewer than 100 runs, p99 is the slowest. The picture has p50, and
--- a line to p99, of 40 at most.
+-- Measured: build and references ran in turns, each in its own process with nothing pinned to a core, while other
+-- processes of the same priority kept cores busy. With fewer than 100 runs, p99 is the slowest. The chart shows p50,
+-- and a line to p99, of at most 40 builds.
 -- Table: build, neighbours, p50_ms, p95_ms, p99_ms, runs, reference, reference_p50_ms, reference_p95_ms,
 -- reference_p99_ms, p50_speedup, p95_speedup
--- Without rows: `anole evaluate builds/BUILD --neighbours 0,1,2` and then `anole merge` fill this.
--- In short: Beside {neighbours} busy processes, {build} is {p50_speedup}x as fast as {reference}, by p50.
+-- Without rows: run `anole evaluate builds/BUILD --neighbours 0,1,2` and then `anole merge`.
+-- In short: With {neighbours} busy processes, the p50 speedup of {build} over {reference} is {p50_speedup}x.
 select
     model,
     target,

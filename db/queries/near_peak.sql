@@ -1,5 +1,5 @@
--- How near is each task to the peak of its target?
--- Set :peak_gflops to the peak that `anole doctor` measured; otherwise the fastest task of the target stands for it.
+-- How close is each task to the peak of its target?
+-- Set :peak_gflops to the peak that `anole doctor` measured; the default is the speed of the target's fastest task.
 select
     task.label,
     round(best.gflops, 1) as gflops,

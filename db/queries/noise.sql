@@ -1,5 +1,5 @@
--- How far can measurements be trusted: what is their spread, and how did they change when they were confirmed?
--- Where confirmed_over_first is above 1, the first measurement of a trial was faster than its confirmation.
+-- How reliable are measurements: what is their spread, and how did they change when they were confirmed?
+-- If confirmed_over_first is above 1, trials were measured as faster than their confirmations.
 select
     task.label,
     run.preset,

@@ -1,10 +1,10 @@
--- What has each preset spent, and on how much?
+-- How much time has each preset spent, and on how many trials?
 -- Units: hours of tuning; s of building (wall clock of each build; builds run in parallel) and of loading, checking and
 -- timing.
 -- n: sum trials, sum runs
--- Measured: added up over all trials; the hours are those of the runs, over interruptions.
+-- Measured: summed over all trials; the hours are the runs' tuning time, without interruptions.
 -- Table: preset, tasks, seeds, runs, trials, percent_failed, hours, build_s, run_s
--- Without rows: no trial is recorded yet.
+-- Without rows: no trials are recorded yet.
 with spent as (
     select
         run_key,

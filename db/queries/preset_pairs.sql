@@ -1,8 +1,8 @@
--- Which preset is better on the tasks and seeds that two of them tuned?
+-- Which of two presets is better on the tasks and seeds that both tuned?
 -- Each row is a task and a seed; `anole report` computes ratios and intervals from them.
--- Units: speed of the first preset's best config divided by that of the second's; above 1, the first is better.
+-- Units: speed of the first preset's best config divided by the speed of the second's; above 1, the first is better.
 -- Measured: the best latency of the first trials, as many as the shorter run has.
--- Without rows: builds of one model with several presets in models.yaml; no task has two yet.
+-- Without rows: no task was tuned by two presets; list builds of a model with several presets in models.yaml.
 with tuned as (
     select run.key, run.task_key, run.preset, run.seed, count(*) as trials
     from run

@@ -1,5 +1,5 @@
 -- How do the presets compare, on each task that several of them tuned?
--- relative_to_best is 1.0 for the preset that reached the best speed on the task.
+-- relative_to_best is 1.0 for the fastest preset on the task.
 select
     label,
     preset,

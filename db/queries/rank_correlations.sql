@@ -2,11 +2,11 @@
 -- Units: Spearman's rank correlation of scores and measured speeds within a batch, from -1 to 1; the iteration's
 -- number, from 0.
 -- n: sum batches as batch, count tuner
--- Measured: the surrogate scored each batch when it was chosen, and failures count as the slowest. The line is the
--- median over runs, the band the middle half. A batch holds what the surrogate likes, which differs little: even a good
--- surrogate ranks it only roughly. It is in brackets where the run names it.
--- Without rows: none is recorded: older versions recorded none, and a search of one batch or without a surrogate has
--- none.
+-- Measured: the surrogate scored each batch when it was selected; failures count as the slowest. The line is the median
+-- over runs, the band the middle half. A batch contains candidates with similar, high scores, so even a good surrogate
+-- ranks it only roughly. The surrogate is in brackets if the run records it.
+-- Without rows: none is recorded: older versions did not record it, and searches with one batch or without a surrogate
+-- have none.
 with known as (
     select run_key, number - 1 as batch, log ->> '$.rank_correlation' as correlation
     from iteration

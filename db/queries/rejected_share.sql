@@ -1,4 +1,4 @@
--- Which share of a target's spaces can never work, and why?
+-- What share of a target's search spaces is invalid, and why?
 select
     target_kind,
     reason,

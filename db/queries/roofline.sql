@@ -1,10 +1,10 @@
 -- Which kernels are limited by memory, which by arithmetic, and how far is each from its limit?
--- Kernels with at least 1 % of a network's time, at most 400 of them.
--- Units: GFLOP/s, higher is better, over floating-point operations for each byte of a kernel's inputs and outputs.
+-- Kernels with at least 1 % of a network's time, up to 400.
+-- Units: GFLOP/s, higher is better, over floating-point operations per byte of a kernel's inputs and outputs.
 -- n: rows as kernel, count build
--- Measured: each kernel within the whole network, as in slowest_kernels. The roof (dashed) is the highest that was
--- measured beside a build: multiply-adds from registers, of the numbers that are fastest, and copying memory.
--- Without rows: no kernel that computes takes 1 % of a network's time and 20 µs.
+-- Measured: each kernel within the entire network, as in slowest_kernels. The roofline (dashed) is the highest measured
+-- with any build: multiply-adds from registers, in the fastest type, and copying memory.
+-- Without rows: no kernel with arithmetic takes at least 1 % of a network's time and 20 µs.
 with peak as (
     select
         max(coalesce(kernel_latency.peak_flop_per_s, kernel_profile.peak_flop_per_s)) as flop_per_s,

@@ -1,4 +1,4 @@
--- Which layers do two models have in common, so that they are tuned once for both?
+-- Which layers do two models share, which are therefore tuned only once?
 -- Set :model to see only the layers of one model.
 select
     one.model,

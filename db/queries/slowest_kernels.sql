@@ -1,16 +1,16 @@
 -- Which kernels take the largest share of a network's time, and how far are they from the roofline?
 -- Set :model to see only one network.
 -- Units: ms of all calls of a kernel in one run, lower is better; percent of one run; GFLOP/s and percent of the
--- roofline, higher is better (above 100 where the data come from a cache).
+-- roofline, higher is better (above 100 if the data comes from a cache).
 -- n: rows as kernel, count build
--- Measured: each kernel within the whole network, instrumented runs in turns with plain ones; the median of the fastest
--- tenth. Shares may add up to a little more or less than 100 %. The picture has 40 builds at most.
+-- Measured: each kernel within the entire network, in instrumented runs that alternate with plain ones; the median of
+-- the fastest tenth. Shares may add up to slightly more or less than 100 %. The chart shows at most 40 builds.
 -- Table: build, layers, task, calls, latency_ms, percent_of_network, gflops, percent_of_roofline
--- Without rows: evaluating a build for the CPU times its kernels; builds that an older version evaluated have none:
--- `snakemake --cores all --forcerun evaluate` fills this. `anole profile builds/BUILD` shows one build.
+-- Without rows: evaluating a build for the CPU times its kernels, except in older versions; run
+-- `snakemake --cores all --forcerun evaluate`. `anole profile builds/BUILD` shows one build.
 -- In short: The largest share of a network's time in one kernel is {percent_of_network} %: {layers} of {build}.
 with layer as (
-    -- A layer that a model calls on inputs of two shapes is two tasks, which differ in their operations as a rule.
+    -- A layer that a model calls with two input shapes is two tasks, which usually differ in their operations.
     select model_task.model, model_task.target, each.value as name, task.flop, min(task.label) as label
     from model_task
     join json_each(model_task.layers) as each

@@ -1,5 +1,5 @@
--- Which layers does a build spend its time in?
--- A layer that occurs several times counts as many times. Set :build to see only one build.
+-- In which layers does a build spend its time?
+-- Layers that occur several times are counted each time. Set :build to see only one build.
 select
     build_task.build,
     task.label,

@@ -1,19 +1,19 @@
--- How fast is each build beside its references, how exact is it, and how much of it was tuned?
--- An error says nothing where the outputs hardly depend on the input: where output_variation is below 0.01.
+-- How fast is each build compared with its references, how accurate is it, and how much of it was tuned?
+-- The error is meaningless if the outputs hardly depend on the input: if output_variation is below 0.01.
 -- Units: ms of one run (median, and standard deviation of all runs), lower is better; a speedup above 1 means that the
--- build is faster; the error is relative to the norm of the reference's outputs, or a signal-to-noise ratio in dB where
--- the build computes with whole numbers.
+-- build is faster; the error is relative to the norm of the reference's outputs, or a signal-to-noise ratio in dB for
+-- integer builds.
 -- n: count build, count reference
--- Measured: build and reference took turns (rounds) on the same inputs and threads. The speedup is the median of the
--- rounds' ratios, and from speedup_low to speedup_high lies the middle half of them; older evaluations have none. A
--- simulated target counts cycles, and its reference is the same network with default configs. The picture has the 40
--- builds with the least speedup.
+-- Measured: build and reference ran in turns (rounds) with the same inputs and number of threads. The speedup is the
+-- median of the rounds' ratios; the middle half of them is between speedup_low and speedup_high, which older
+-- evaluations do not have. For a simulated target, cycles are counted, and the reference is the same network with default configs.
+-- The chart shows the 40 builds with the smallest speedup.
 -- Table: build, precision, reference, reference_precision, speedup, speedup_low, speedup_high, latency_ms,
 -- reference_latency_ms, relative_error, output_variation, snr_db, latency_std_ms, reference_latency_std_ms, rounds,
 -- threads, processor
--- Without rows: `snakemake --cores all` compiles the builds of models.yaml and evaluates them, on a machine that has
--- their targets.
--- In short: The least speedup is {speedup}x, of {build} beside {reference}.
+-- Without rows: run `snakemake --cores all` to compile and evaluate the builds of models.yaml, on a machine with their
+-- targets.
+-- In short: The smallest speedup is {speedup}x, of {build} over {reference}.
 select
     build.model,
     build.target,

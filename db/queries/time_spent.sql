@@ -1,5 +1,5 @@
 -- Where did the tuning time go, per task and preset?
--- The search takes the rest of the elapsed time. Builds run in parallel, so that their sum may exceed it.
+-- The search takes the rest of the elapsed time. Builds run in parallel, so their sum may exceed the elapsed time.
 select
     label,
     preset,

@@ -1,8 +1,8 @@
--- Which share of each preset's trials failed, and how?
+-- What share of each preset's trials failed, and how?
 -- Units: percent of a preset's trials.
 -- n: sum trials, count preset
 -- Measured: each candidate was built, run, compared with a float64 reference and timed; the first failure counts.
--- Without rows: no trial is recorded yet.
+-- Without rows: no trials are recorded yet.
 select
     run.preset,
     trial.status,

@@ -1,4 +1,4 @@
--- After how many trials had each run reached 90, 95 and 99 % of its best speed, and after how many seconds 95 %?
+-- After how many trials did each run reach 90, 95 and 99 % of its best speed, and after how many seconds 95 %?
 with final as (
     select run_key, max(gflops) as gflops from trial group by run_key
 )

@@ -1,4 +1,4 @@
--- When did each run find something better, and how much better?
+-- When did each run find a better config, and how much better is it?
 -- Set :preset, or :task (a task's label, or the beginning of its key), to see only some runs.
 with so_far as (
     select

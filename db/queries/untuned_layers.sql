@@ -1,9 +1,9 @@
--- Which layers of a build run with a default config, why, and what share of its operations are they?
+-- Which layers of a build run with a default config, why, and what share of the operations do they have?
 -- Units: percent of the build's floating-point operations.
 -- n: count build, sum weight as layer
--- Measured: as the builds were compiled. The weight is how often the task occurs.
+-- Measured: when the builds were compiled. The weight is the number of occurrences of the task.
 -- Table: build, label, weight, percent_of_build_flop, matched, reason
--- Without rows: none: every layer of the compiled builds runs with a tuned config.
+-- Without rows: none: all layers of the compiled builds run with tuned configs.
 select
     build_task.build,
     task.label,

@@ -1,6 +1,6 @@
--- Which trials were measured on another processor than the one that their target names?
--- Older versions did not refuse them. Where a device of another machine measured (`measured_at`), its processor is not
--- recorded. Measure these tasks again where the target is, or describe the target that was measured.
+-- Which trials were measured on a different processor than their target's?
+-- Older versions did not reject them. The processor of a remote device (`measured_at`) is not recorded. Measure these
+-- tasks again on the target, or change the target to the processor that was measured.
 select
     task.label,
     task.target ->> '$.model' as target_processor,

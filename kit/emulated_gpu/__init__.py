@@ -1,8 +1,8 @@
 """An emulated GPU: CUDA kernels run on this processor, through TVM's own CUDA runtime, and every access is checked.
 
 `machine` builds an environment in which programs find a GPU: libraries in place of CUDA's driver and runtime, a
-compiler of CUDA C++ and an `nvidia-smi`. Whatever runs in it, from one candidate to all of `snakemake`, takes the way
-that it takes with a GPU. Speeds are those of this processor and say nothing of a GPU.
+compiler of CUDA C++ and an `nvidia-smi`. Everything in it, from one candidate to all of `snakemake`, runs the same code
+as with a GPU. Speeds are those of this processor, and meaningless for a GPU.
 
     python -m kit.emulated_gpu snakemake --cores 2
 """

@@ -1,4 +1,4 @@
-"""Runs a command on a machine with an emulated GPU."""
+"""Command line: run a command in an environment with an emulated GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kit.emulated_gpu.machine import environment
 
 
 def main() -> None:
-    """Run the command of the arguments and exits with its status; with 127 if there is no such program."""
+    """Run the command of the arguments and exit with its status, or with 127 if the program does not exist."""
     command = sys.argv[1:]
     if not command:
         sys.exit("usage: python -m kit.emulated_gpu COMMAND [ARGUMENTS]")

@@ -1,8 +1,8 @@
-"""The compiler of the emulated GPU: CUDA C++, as TVM generates it, into a shared library of checked kernels.
+"""The compiler of the emulated GPU: from CUDA C++ by TVM to a shared library of checked kernels.
 
     python kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
-It is a program of its own, since `anole_cuda.device.builder` starts it in place of NVRTC, from any folder.
+It is a separate program, because `anole_cuda.device.builder` starts it in place of NVRTC, from any folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anole_cuda.device.architecture import BlockLimits
 DEVICE = Path(__file__).parent / "device"
 
 SHARED_BYTES = BlockLimits().shared_bytes_per_block
-"""Static shared memory that a block of threads may have; the CUDA assembler refuses more."""
+"""Limit on the static shared memory of a thread block; the CUDA assembler enforces it, too."""
 
 _SHARED = re.compile(r"__shared__ (alignas\(\d+\)) (\w+) (\w+)\[(\d+)\];")
 _DYNAMIC = re.compile(r"extern __shared__ (?:__align__\(\d+\)|alignas\(\d+\))? ?(\w+) (\w+)\[\];")
@@ -29,10 +29,10 @@ _ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-ex
 
 
 def translated(source: str) -> str:
-    """Return CUDA C++ as C++ of `device/kernel.h`: with the places of shared arrays, and a way to call each kernel."""
+    """Translate CUDA C++ to C++ for `device/kernel.h`: register shared arrays, and add an entry point per kernel."""
     placed = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
     placed = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", placed)
-    # The compiler may take a vector apart, and then its place need not be aligned any more.
+    # The compiler may split a vector access, which would hide its misalignment.
     placed = _VECTOR.sub(r"*emulated_aligned<\1>(", placed)
     kernels = dict.fromkeys(_KERNEL.findall(source))
     return '#include "kernel.h"\n' + placed + "".join(f"\nEMULATED_KERNEL({name})" for name in kernels) + "\n"
@@ -42,7 +42,7 @@ def compile_kernels(source: str, library: Path, include: Path) -> None:
     """Compile CUDA C++.
 
     Raises:
-        TargetError: a kernel has too much shared memory, or the compiler refuses it.
+        TargetError: a kernel has too much shared memory, or does not compile.
     """
     for kernel in source.split('extern "C" __global__')[1:]:
         if (shared_bytes := _shared_bytes(kernel)) > SHARED_BYTES:
@@ -58,7 +58,7 @@ _BYTES = {"float": 4, "int": 4, "uint": 4, "double": 8, "int64_t": 8, "uint64_t"
 
 
 def _shared_bytes(kernel: str) -> int:
-    """The static shared memory of a kernel, each array of which is aligned to 64 bytes."""
+    """Return the static shared memory of a kernel, with each array aligned to 64 bytes."""
     sizes = [_BYTES.get(kind, 1) * int(length) for _, kind, _, length in _SHARED.findall(kernel)]
     return sum(-(-size // 64) * 64 for size in sizes[:-1]) + sum(sizes[-1:])
 
@@ -70,7 +70,7 @@ def _run(command: list[str], folder: str) -> None:
 
 
 def main() -> None:
-    """Compile the file of the first argument to that of the second; the third is the folder of CUDA's headers."""
+    """Compile the first argument to the second; the third is the folder of the CUDA headers."""
     source, library, include = map(Path, sys.argv[1:])
     try:
         compile_kernels(source.read_text(encoding="utf-8"), library, include)

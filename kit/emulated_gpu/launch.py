@@ -1,4 +1,4 @@
-"""Launches kernels that are written by hand, through the driver's interface, in a process with the emulated GPU."""
+"""Launch handwritten kernels through the driver API, in a process with the emulated GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kit.emulated_gpu.programs import compiled
 
 
 class _Launch(ctypes.Structure):
-    """The driver's `CUlaunchConfig`."""
+    """`CUlaunchConfig` of the driver API."""
 
     _fields_ = (
         *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
@@ -34,18 +34,18 @@ def launch(
     arguments: Sequence[NDArray[Any]],
     dynamic_shared_bytes: int = 0,
 ) -> list[NDArray[Any]]:
-    """Compile CUDA C++, launches one kernel, whose parameters are pointers, and returns its arguments after the run.
+    """Compile CUDA C++, launch one kernel, whose parameters are pointers, and return its arguments after the run.
 
     Raises:
-        TargetError: the device finds a fault; the message says which.
+        TargetError: the device finds a fault, which the message names.
     """
     driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
     binary = bytes(compiled(source))
     _check(driver, driver.cuModuleLoadData(ctypes.byref(module), binary))
     _check(driver, driver.cuModuleGetFunction(ctypes.byref(function), module, kernel.encode()))
     sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
-    places = [ctypes.c_void_p(each.data_ptr()) for each in sent]
-    pointers = (ctypes.c_void_p * len(places))(*(ctypes.addressof(place) for place in places))
+    addresses = [ctypes.c_void_p(each.data_ptr()) for each in sent]
+    pointers = (ctypes.c_void_p * len(addresses))(*(ctypes.addressof(address) for address in addresses))
     config = _Launch(*grid, *block, dynamic_shared_bytes)
     status = driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
     try:

@@ -1,4 +1,4 @@
-"""The environment of a machine with an emulated GPU."""
+"""The environment variables of processes with an emulated GPU, and its build."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kit.emulated_gpu import compiler
 from kit.emulated_gpu.compiler import DEVICE
 
 MODEL = "Emulated GPU"
-"""The name of the GPU's model."""
+"""The model name of the GPU."""
 
 _CUDA, _RUNTIME = "libcuda.so.1", "libcudart.so.13"
 
@@ -31,7 +31,7 @@ def absence() -> str | None:
 
 
 def environment(arch: str = "sm_90") -> dict[str, str]:
-    """Return the environment variables of programs that are to find an emulated GPU, after building it if need be.
+    """Build the emulated GPU if necessary, and return the environment variables of programs that use it.
 
     Raises:
         MachineError: no GPU can be emulated here.
@@ -39,8 +39,8 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
     if (reason := absence()) is not None:
         raise MachineError(reason)
     folder = _built()
-    # Loaded first, they take the place of libraries of the same names, by whichever path others are loaded. They are
-    # given without a path, because a space ends a path here.
+    # Preloaded libraries replace others with the same names, whatever their paths. They are given without a path,
+    # because LD_PRELOAD splits paths at spaces.
     preloaded = f"{_CUDA}:{_RUNTIME}"
     added = {"PATH": str(folder / "bin"), "LD_PRELOAD": preloaded, "LD_LIBRARY_PATH": str(folder)}
     joined = {name: ":".join(filter(None, (value, os.environ.get(name)))) for name, value in added.items()}
@@ -53,7 +53,7 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
 
 
 def _built() -> Path:
-    """Return the folder of the emulated GPU, which is kept for the next time."""
+    """Return the folder of the emulated GPU, which is built once and cached."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = caches / "anole" / f"emulated-gpu-{_key()}"
     if folder.exists():
@@ -65,16 +65,16 @@ def _built() -> Path:
         try:
             os.rename(made, folder)
         except OSError:
-            if not folder.exists():  # otherwise another process was faster
+            if not folder.exists():  # another process may have built it meanwhile
                 raise
     return folder
 
 
 def _key() -> str:
-    """Return what the build depends on, as a short name."""
+    """Return a short hash of everything that the build depends on."""
     texts = [path.read_bytes() for path in sorted(DEVICE.rglob("*")) if path.is_file()]
-    places = (sys.executable, str(DEVICE), compiler_environment()["CUDA_PATH"])
-    texts += [Path(__file__).read_bytes(), *(place.encode() for place in places)]
+    paths = (sys.executable, str(DEVICE), compiler_environment()["CUDA_PATH"])
+    texts += [Path(__file__).read_bytes(), *(path.encode() for path in paths)]
     return sha256(b"\0".join(texts)).hexdigest()[:16]
 
 
@@ -96,9 +96,9 @@ def _build(folder: Path) -> None:
 
 
 def _other_functions(toolkit: Path) -> str:
-    """Return C of the runtime's functions that TVM does not call; libraries that name them then load, such as torch's.
+    """Return C code for runtime functions that TVM does not call, but that other libraries, such as torch's, import.
 
-    They say that there is no device.
+    They report that there is no device.
     """
     runtime = next((path for name in ("lib", "lib64") if (path := toolkit / name / _RUNTIME).exists()), None)
     if runtime is None:

@@ -1,4 +1,4 @@
-"""What runs in a process with the emulated GPU: candidates, functions and networks, compiled there from CUDA C++."""
+"""Functions for processes with the emulated GPU: run candidates, functions and networks, compiled from CUDA C++."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Arrays = Sequence[NDArray[Any]]
 
 
 def replaced(what: str, by: str, which: int, source: str) -> str:
-    """Return a source in which one occurrence of a part, counted from 0, is replaced.
+    """Replace one occurrence of a string in a source, counted from 0.
 
     Raises:
-        ValueError: the part does not occur so often.
+        ValueError: the string does not occur so often.
     """
     parts = source.split(what)
     if len(parts) <= which + 1:
@@ -41,7 +41,7 @@ def replaced(what: str, by: str, which: int, source: str) -> str:
 def candidate_error(
     description: Mapping[str, Any], workload: Workload, config: Config, edit: Callable[[str], str] = str
 ) -> float:
-    """Return the relative error of a candidate, whose source may be changed, against the reference."""
+    """Return the relative error of a candidate vs. the reference, optionally after editing its source."""
     template = CudaTarget(description).template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
@@ -53,13 +53,13 @@ def candidate_error(
 
 
 def function_results(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
-    """Return all arguments of a scheduled function, given as TVM's JSON, after its run."""
+    """Run a scheduled function, given as TVM's JSON, and return all its arguments."""
     with compiling():
         return run(compile_kernel(tvm.ir.load_json(func), description)["main"], arguments)
 
 
 def network_results(module: str, description: Mapping[str, Any], inputs: Arrays) -> Arrays:
-    """Return the results of a network, given as TVM's JSON, all of which is on the GPU."""
+    """Run a network, given as TVM's JSON, entirely on the GPU, and return its results."""
     options = dict(CudaTarget(description).compiler_options)
     with compiling(), cuda_target(description) as target, tvm.transform.PassContext(config=options):
         executable = tvm.compile(tvm.ir.load_json(module), target)
@@ -72,7 +72,7 @@ def network_results(module: str, description: Mapping[str, Any], inputs: Arrays)
 
 
 def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
-    """Return all arguments of a kernel after its run."""
+    """Run a kernel and return all its arguments."""
     sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
     kernel(*sent)
     return [each.numpy() for each in sent]
@@ -80,7 +80,7 @@ def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
 
 @contextmanager
 def compiling(edit: Callable[[str], str] = str) -> Iterator[None]:
-    """Let TVM compile CUDA C++ for the emulated GPU in this process, after a change."""
+    """Let TVM compile CUDA C++ for the emulated GPU in this process, after an edit."""
     prepare_to_compile()
     name = "tvm_callback_cuda_compile"
     before = tvm_ffi.get_global_func(name)
@@ -92,7 +92,7 @@ def compiling(edit: Callable[[str], str] = str) -> Iterator[None]:
 
 
 def compiled(source: str) -> bytearray:
-    """Return the binary of CUDA C++ for the emulated GPU."""
+    """Compile CUDA C++ to a binary for the emulated GPU."""
     include = Path(compiler_environment()["CUDA_PATH"]) / "include"
     with TemporaryDirectory(prefix="anole-") as folder:
         library = Path(folder) / "kernels.so"

@@ -1,4 +1,4 @@
-"""A process with the emulated GPU, which calls functions for another process."""
+"""A worker process with the emulated GPU, which calls functions for its parent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 
 class EmulationError(AnoleError):
-    """A called function failed; the message is that of its exception, such as a race that the device found."""
+    """A failure of a called function, with the message of its exception, such as a race that the device found."""
 
 
 class EmulatedGpu:
-    """A process on a machine with an emulated GPU; it is killed when a call takes longer than `limit_s`."""
+    """A process with an emulated GPU; it is killed when a call takes longer than `limit_s`."""
 
     def __init__(self, arch: str = "sm_90", limit_s: float = 300.0) -> None:
         self._environment, self.limit_s = environment(arch), limit_s
@@ -37,12 +37,12 @@ class EmulatedGpu:
         self.close()
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function in the process; it must be importable there, such as those of `programs`.
+        """Call a function in the process, which must be able to import it, such as the functions of `programs`.
 
-        If the process ends, the next call has a new one.
+        If the process ends, the next call starts a new one.
 
         Raises:
-            EmulationError: it failed, ended the process or exceeded the limit.
+            EmulationError: the function failed, ended the process or exceeded the limit.
         """
         into, out = self._process.stdin, self._process.stdout
         assert into is not None and out is not None
@@ -75,7 +75,7 @@ class EmulatedGpu:
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", "from kit.emulated_gpu.worker import serve; serve()"]
-        # It finds the modules that this process finds.
+        # The process has the same module path as this one.
         variables = {**self._environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(
             command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -83,9 +83,9 @@ class EmulatedGpu:
 
 
 def serve() -> None:
-    """Call functions as they are asked for on standard input, until that ends."""
+    """Answer calls from standard input until it ends."""
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # What functions print does not get among the answers.
+    # Redirect the output of functions, to separate it from answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(EOFError):
         while True:
@@ -95,11 +95,11 @@ def serve() -> None:
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Whether a call succeeded, and its result or why it failed."""
+    """Call a function, and return whether it succeeded, with its result or error message."""
     try:
         return True, function(*arguments)
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        # After the message, TVM shows the whole source.
+        # TVM appends the complete source to the message.
         message = str(error).partition("// func_name")[0].strip()
         return False, f"{type(error).__name__}: {message} ({last.filename}:{last.lineno})"

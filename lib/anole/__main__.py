@@ -1,4 +1,4 @@
-"""The command line: all commands, in the order in which `anole --help` shows them."""
+"""The `anole` command line: all commands, in the order of `anole --help`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from anole.host.tempdirs import own_temporaries
 def main(context: click.Context) -> None:
     """Tune deep networks for the hardware they will run on.
 
-    A file models.yaml lists networks, targets and builds; snakemake runs what is left to do, and `anole plan` shows
-    what that is.
+    The file models.yaml lists networks, targets and builds. snakemake runs the jobs that remain; `anole plan` lists
+    them.
     """
     context.with_resource(own_temporaries())
     handler = logging.StreamHandler()

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as plain JSON values and back; a value that does not fit is named by its place."""
+"""Encode frozen dataclasses as plain JSON values and decode them; errors name the path of the offending value."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from anole.strict_json import LARGEST
 T = TypeVar("T")
 
 FLAT = "flat"
-"""Marks a nested dataclass that is stored flat: its fields are stored among those of the outer dataclass."""
+"""Marks a nested dataclass that is stored flat: its fields are stored among the outer dataclass's fields."""
 
 LATER = "later"
-"""Marks a field that files of an older version lack; reading them gives the field's default."""
+"""Marks a field that is missing from files of older versions; reading them gives the field's default."""
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
@@ -41,11 +41,11 @@ class Range:
 
 
 class DecodeError(ValueError):
-    """A plain value that a dataclass cannot be made from.
+    """A plain value that does not fit the dataclass.
 
     Attributes:
-        place: where it stands, such as ``tasks[3].flop``; empty for the whole value.
-        problem: what was found there and what is allowed, such as "is 'x', not a whole number".
+        place: its path, such as ``tasks[3].flop``; empty for the entire value.
+        problem: what was found and what is allowed, such as "is 'x', not an integer".
     """
 
     def __init__(self, place: str, problem: str) -> None:
@@ -53,16 +53,16 @@ class DecodeError(ValueError):
         super().__init__(f"{place or 'the value'} {problem}")
 
     def within(self, outer: str) -> DecodeError:
-        """Return the misfit of the value that has this one at a place."""
+        """Return the error with its path prefixed by the path of an outer value."""
         dot = "" if not self.place or self.place.startswith("[") else "."
         return DecodeError(f"{outer}{dot}{self.place}", self.problem)
 
 
 def encode(value: Any) -> Any:
-    """Return a dataclass, or what a field of one holds, as plain JSON values.
+    """Encode a dataclass, or the value of a field, as plain JSON values.
 
-    Every field is written, None as null. The fields of a dataclass that is annotated as `FLAT` stand among those of the
-    dataclass that holds it. The values of a mapping are dataclasses, or plain already.
+    Every field is written, None as null. Fields of a nested dataclass that is annotated as `FLAT` are stored among the
+    outer dataclass's fields. The values of a mapping must be dataclasses or plain values.
     """
     if type(value) in _PLAIN:
         return value
@@ -83,20 +83,20 @@ def encode(value: Any) -> Any:
 
 
 def decode(cls: type[T], plain: object, strict: bool = False) -> T:
-    """Return the dataclass that `encode` made plain.
+    """Decode a dataclass from the plain value that `encode` returned.
 
-    A field that may be null may be absent. If users wrote the value (`strict`), so may fields with a default, unknown
-    fields are refused, and a whole number may stand for a float. In documents only fields that are annotated as `LATER`
-    may be absent, and unknown ones are left out.
+    A nullable field may be absent. In values written by users (`strict`), fields with a default may be absent, too,
+    unknown fields are rejected, and integers are accepted as floats. In documents only `LATER` fields may be absent,
+    and unknown fields are ignored.
 
     Raises:
-        DecodeError: the value does not have the dataclass's fields, or one of another type.
+        DecodeError: a field is missing, unknown or of the wrong type.
     """
     return cast(T, _reader(cast(Any, cls), strict).read(plain))
 
 
 def read_given(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those fields of a dataclass that users wrote, see `decode`.
+    """Decode only the fields of a dataclass that are present, strictly; see `decode`.
 
     Raises:
         DecodeError: a field is unknown, or its value is not allowed.
@@ -107,7 +107,7 @@ def read_given(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unset(value: Any) -> frozenset[str]:
-    """Return the names of a dataclass's fields that are annotated as `LATER` and have their defaults."""
+    """Return the names of a dataclass's `LATER` fields that have their defaults."""
     return frozenset(
         column.name
         for column in _columns(cast(type, type(value)))
@@ -116,7 +116,7 @@ def unset(value: Any) -> frozenset[str]:
 
 
 def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
-    """Return the path to each value of a dataclass's plain form, such as ``measurement.status``, by its name there."""
+    """Map each key of a dataclass's plain form to its attribute path, such as ``measurement.status``."""
     paths: dict[str, str] = {}
     for column in _columns(cls):
         path = prefix + column.name
@@ -133,12 +133,12 @@ def json_fields(cls: type) -> frozenset[str]:
 
 
 class _NotAllowed(Exception):
-    """Says to a reader that a value is not what it allows."""
+    """Raised by a check to reject a value."""
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A field of a dataclass and its type, without the marks that say whether it is flat or later."""
+    """A field of a dataclass and its type, stripped of the `FLAT` and `LATER` annotations."""
 
     name: str
     hint: Any
@@ -149,11 +149,11 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Reader:
-    """The JSON types that may stand at a place, what is allowed in words, and what is made of it.
+    """A decoder of one type hint: the accepted JSON types, their description for messages, and checks.
 
     Attributes:
-        checks: by JSON type, what makes of a value what it stands for, or raises `_NotAllowed`; a value of another type
-            of `types` stands for itself.
+        checks: by JSON type, the function that converts a value or raises `_NotAllowed`; values of other types in
+            `types` are returned unchanged.
     """
 
     types: frozenset[type]
@@ -161,7 +161,7 @@ class _Reader:
     checks: Mapping[type, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
 
     def read(self, value: object) -> Any:
-        """Return what a value stands for; raises DecodeError if the value may not stand there."""
+        """Return the decoded value; raise DecodeError if it is not allowed."""
         check = self.checks.get(type(value), _same if type(value) in self.types else _refuse)
         try:
             return check(value)
@@ -198,28 +198,28 @@ def _reader(hint: Any, strict: bool = False) -> _Reader:
     if origin is not None and issubclass(origin, Sequence):
         return _list(arguments, strict)
     if dataclasses.is_dataclass(hint):
-        return _Reader(frozenset({dict}), "an object", {dict: _made(cast(type, hint), strict)})
+        return _Reader(frozenset({dict}), "an object", {dict: _maker(cast(type, hint), strict)})
     if issubclass(hint, StrEnum):
         return _choice({each.value: each for each in hint})
     return _Reader(frozenset({int, float}), "a number", _REAL) if hint is float and strict else _SCALARS[hint]
 
 
-def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
-    """Return the function that makes a dataclass of an object."""
+def _maker(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
+    """Return the function that decodes a JSON object into a dataclass."""
     names = [column.name for column in _columns(cls)]
     steps = []
     for column in _columns(cls):
         reader = _reader(column.hint, strict)
-        may_lack = column.later or (strict and column.default is not MISSING)
-        # Most values stand for themselves; to call no function for these makes reading shards faster.
-        free = reader.types - reader.checks.keys() - ({NoneType} if may_lack else set())
-        steps.append((column.name, reader, free, column, may_lack))
+        may_be_absent = column.later or (strict and column.default is not MISSING)
+        # Most values need no conversion; skipping the function call makes reading shards faster.
+        free = reader.types - reader.checks.keys() - ({NoneType} if may_be_absent else set())
+        steps.append((column.name, reader, free, column, may_be_absent))
 
     def make(plain: dict[str, Any]) -> Any:
         if strict:
             _check_unknown(plain, names)
         values = {}
-        for name, reader, free, column, may_lack in steps:
+        for name, reader, free, column, may_be_absent in steps:
             value = plain.get(name)
             if type(value) in free:
                 values[name] = value
@@ -227,7 +227,7 @@ def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
                 values[name] = reader.read(plain)
             elif value is not None or (name in plain and not column.later):
                 values[name] = _read_at(name, reader, value)
-            elif not may_lack:
+            elif not may_be_absent:
                 raise DecodeError(name, "is missing")
         return cls(**values)
 
@@ -237,7 +237,7 @@ def _made(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
 def _check_unknown(plain: Mapping[str, Any], known: typing.Collection[str]) -> None:
     for name in plain:
         if name not in known:
-            raise DecodeError(str(name), f"is not known; {suggestion(str(name), known)}")
+            raise DecodeError(str(name), f"is unknown; {suggestion(str(name), known)}")
 
 
 def _read_at(place: str, reader: _Reader, value: object) -> Any:
@@ -248,7 +248,7 @@ def _read_at(place: str, reader: _Reader, value: object) -> Any:
 
 
 def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
-    """Return the reader of an object with any names; its values are read if they are dataclasses."""
+    """Return the reader of an object with arbitrary keys; dataclass values are decoded."""
     if not dataclasses.is_dataclass(value):
         return _Reader(frozenset({dict}), "an object")
     names, values = _reader(key, strict), _reader(cast(Any, value), strict)
@@ -260,7 +260,7 @@ def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
 
 
 def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
-    """Return the reader of a list: of any length for ``tuple[X, ...]``, and else of as many items as are named."""
+    """Return the reader of a list: of any length for ``tuple[X, ...]``, otherwise of the length of the type hint."""
     if items[-1] is Ellipsis or len(items) == 1:
         item = _reader(items[0], strict)
         return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})
@@ -275,7 +275,7 @@ def _items(found: list[Any], readers: list[_Reader]) -> tuple[Any, ...]:
 
 
 def _choice(choices: Mapping[Any, Any]) -> _Reader:
-    """Return the reader of some values, each with what it stands for."""
+    """Return the reader of an enumeration: a mapping from each allowed value to its decoded form."""
     kinds = frozenset(map(type, choices))
     allowed = f"{'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}"
     return _Reader(
@@ -284,7 +284,7 @@ def _choice(choices: Mapping[Any, Any]) -> _Reader:
 
 
 def _bounded(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
-    """Return a reader that also wants a text to match a pattern, or a number to be within a range."""
+    """Return a reader that also checks a text against a pattern, or a number against a range."""
 
     def fits(value: Any) -> bool:
         return bool(bound.fullmatch(value) if isinstance(bound, re.Pattern) else bound.low <= value <= bound.high)
@@ -317,8 +317,8 @@ def _real(value: float) -> float:
 _SCALARS = {
     str: _Reader(frozenset({str}), "text"),
     bool: _Reader(frozenset({bool}), "true or false"),
-    int: _Reader(frozenset({int}), "a whole number", {int: _within_64_bits}),
+    int: _Reader(frozenset({int}), "an integer", {int: _within_64_bits}),
     float: _Reader(frozenset({int, float}), "a number", {int: _within_64_bits}),
 }
 _REAL = {int: lambda value: float(_within_64_bits(value)), float: _real}
-"""What users write as a number becomes a float."""
+"""The checks of floats in users' files: integers are converted to float."""

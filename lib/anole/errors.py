@@ -1,4 +1,4 @@
-"""The errors that end a command. Each message says where, what was found and what is allowed."""
+"""The exceptions that end a command; each message says where, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import difflib
 from collections.abc import Collection
 from pathlib import Path
 
-_LISTED = 24
-"""So many names are listed at most; of more only those that are like what was found are told."""
+_MAX_LISTED = 24
+"""Messages list all allowed names up to this number, and otherwise only close matches."""
 
-_SHOWN = 80
-"""Number of characters of a value that a message shows."""
+_MAX_SHOWN = 80
+"""Maximum number of characters of a value in a message."""
 
 
 class AnoleError(Exception):
-    """Base class of all errors that Anole raises on purpose; the command line prints them without a traceback."""
+    """The base class of Anole's errors; the command line prints them without a traceback."""
 
 
 class SpecError(AnoleError):
-    """A mistake at a place in models.yaml, such as ``builds[1].preset``, or in another file that users write."""
+    """A mistake at a path in models.yaml, such as ``builds[1].preset``, or in another file written by users."""
 
     def __init__(self, path: str, problem: str, file: str = "models.yaml") -> None:
         self.path, self.problem, self.file = path, problem, file
@@ -26,7 +26,7 @@ class SpecError(AnoleError):
 
 
 class DocumentError(AnoleError):
-    """A file that a stage writes for another one is missing, broken or stale; the stage can write it again."""
+    """A stage's output file is missing, damaged or stale; running the stage again fixes it."""
 
     def __init__(self, path: Path, problem: str, stage: str) -> None:
         self.path, self.problem, self.stage = path, problem, stage
@@ -38,23 +38,23 @@ class ExtractError(AnoleError):
 
 
 class ConfigError(AnoleError):
-    """A config is not part of the space it is used with."""
+    """A config is not in the search space."""
 
 
 class TargetError(AnoleError):
-    """A target is not present on this machine, or does not support the requested operation."""
+    """A target is not available on this machine, or does not support the operation."""
 
 
 class MeasureError(AnoleError):
-    """The measuring infrastructure itself is broken; never raised for a candidate's own failure."""
+    """The measurement infrastructure failed; never raised for the failure of a candidate."""
 
 
 class MachineError(MeasureError):
-    """A fault of the machine that no candidate can cause: a tool is missing, a disk is full, memory has run out."""
+    """A fault of the machine that no candidate can cause: a missing tool, a full disk, exhausted memory."""
 
 
 class DeviceLostError(MeasureError):
-    """A remote device cannot be reached, or the connection was lost during a call; it may come back."""
+    """A remote device is unreachable, or the connection was lost during a call; it may come back."""
 
 
 class ProjectError(AnoleError):
@@ -78,20 +78,20 @@ class ExportError(AnoleError):
 
 
 def suggestion(found: str, allowed: Collection[str]) -> str:
-    """Return what may have been meant by a name that is not allowed, and what is allowed."""
-    close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _LISTED else 5)
+    """Return a hint for an unknown name: close matches and the allowed names."""
+    close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _MAX_LISTED else 5)
     guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
-    listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _LISTED else ""
-    return " ".join(filter(None, (guess, listed))) or f"none of the {len(allowed)} allowed names is like it"
+    listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _MAX_LISTED else ""
+    return " ".join(filter(None, (guess, listed))) or f"none of the {len(allowed)} allowed names is similar"
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: on one line, printable and not too long."""
+    """Return the printable text of a value for a message, truncated to one short line."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def cause(error: BaseException, line: int = -1) -> str:
-    """Return an error's type and one of its message's non-empty lines: TVM's last says most, torch's first."""
+    """Return an error's type and one line of its message: the last is the best in TVM, the first in torch."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

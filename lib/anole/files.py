@@ -1,4 +1,4 @@
-"""File access: bounded reading with clear errors, and writing that is on the disk when it returns."""
+"""File access: reads with a size limit and clear errors, and atomic, durable writes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 from anole.errors import StoreError
 
 MAX_BYTES = 1 << 30
-"""Larger files are not read: the largest shards and documents have a few megabytes."""
+"""The maximum size of a file that is read; the largest shards and documents have a few megabytes."""
 
 _UNFINISHED = ".new"
 """The ending of a file that is being written."""
 
-_LONGEST_S = 24 * 3600.0
-"""No file takes so long to write."""
+_MAX_WRITE_S = 24 * 3600.0
+"""Unfinished files older than this were left by killed processes."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file of at most `MAX_BYTES`; a pipe or a device is not waited for.
+    """Return the content of a regular file of at most `MAX_BYTES`, without blocking on a pipe or a device.
 
     Raises:
         OSError: the file is missing, cannot be read, is too large or is not a regular file.
@@ -61,16 +61,16 @@ def sync(path: Path) -> None:
 
 
 def close(descriptor: int) -> None:
-    """Close a file that was only read, or whose data is on the disk: an error says nothing of it.
+    """Close a file that was only read, or is already synced, ignoring errors.
 
-    Linux has given the descriptor back even where it reports an error.
+    Linux releases the descriptor even when close reports an error.
     """
     with suppress(OSError):
         os.close(descriptor)
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, and those above it that are missing; they are on the disk when it returns."""
+    """Create a folder and its missing parents durably."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -78,14 +78,14 @@ def make_folder(path: Path) -> None:
 
 
 def document_text(plain: Mapping[str, Any]) -> str:
-    """Return a value as the text of an indented JSON file; raises ValueError if a number is not finite."""
+    """Return the indented JSON text of a value; raise ValueError if a number is not finite."""
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
-    """Give a complete file or folder another name, in place of the file that has it.
+    """Rename a complete file or folder, replacing the file at the destination.
 
-    After a power loss the name holds either all of the old content or all of the new content.
+    After a power loss the destination holds either all of the old content or all of the new content.
     """
     for inner in temporary.rglob("*") if temporary.is_dir() else ():
         sync(inner)
@@ -95,10 +95,10 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> bool:
-    """Write a file by rename if its content differs; returns whether it does.
+    """Write a file by rename if its content differs; return whether it does.
 
-    An unchanged file keeps its modification time, so that jobs that depend on it do not run again. After an error the
-    old file is unchanged.
+    An unchanged file keeps its modification time, so dependent jobs do not run again. After an error the old file is
+    unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     with suppress(OSError):
@@ -120,9 +120,9 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what processes that were killed while they wrote a file left beside it."""
+    """Remove unfinished files that killed processes left next to a file."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED):
-                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _LONGEST_S:
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_WRITE_S:
                     os.unlink(entry)

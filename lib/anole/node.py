@@ -1,4 +1,4 @@
-"""A node of a YAML file: a value with its path and file, so that errors can name the place."""
+"""A node of a YAML file: a value with its path and file, for error messages."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from anole.errors import SpecError, shown, suggestion
 
 @dataclass(frozen=True)
 class Node:
-    """A value, its path such as ``builds[1].preset``, and its file; each method checks the type and returns it."""
+    """A value, its path such as ``builds[1].preset``, and its file; methods check the value's type and return it."""
 
     value: Any
     path: str
     file: str
 
     def error(self, problem: str) -> SpecError:
-        """Return an error that names this place."""
+        """Return an error that names this path."""
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
-        """Return the entries of a mapping, whose keys are text; any keys if `allowed` is None."""
+        """Return the entries of a mapping with text keys, which are unrestricted if `allowed` is None."""
         if not isinstance(self.value, dict):
             raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:
             if not isinstance(key, str):
                 raise self.error(f"found the key {key!r}; keys must be text (quote it)")
             if allowed is not None and key not in allowed:
-                raise self._child(key).error(f"is not known; {suggestion(key, allowed)}")
+                raise self._child(key).error(f"is unknown; {suggestion(key, allowed)}")
         for key in required:
             if key not in self.value:
                 raise self.error(f"has no `{key}`; it has {', '.join(self.value) or 'nothing'}")
@@ -49,22 +49,22 @@ class Node:
         return self.value
 
     def choice(self, allowed: Collection[str], what: str) -> str:
-        """Return a text that is one of the allowed ones; `what` completes "found 'x', which is not ..."."""
+        """Return a text that is one of `allowed`; `what` completes the message "found 'x', which is not ..."."""
         found = self.text()
         if found not in allowed:
             raise self.error(f"found {found!r}, which is not {what}; {suggestion(found, allowed)}")
         return found
 
     def whole(self, least: int, most: int = 2**63 - 1) -> int:
-        """Return a whole number from `least` to `most`, both included."""
+        """Return an integer from `least` to `most`, inclusive."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < least:
-            raise self.error(f"found {self._found()}; a whole number of at least {least} is expected")
+            raise self.error(f"found {self._found()}; an integer of at least {least} is expected")
         if self.value > most:
-            raise self.error(f"found {self._found()}; a whole number of at most {most} is expected")
+            raise self.error(f"found {self._found()}; an integer of at most {most} is expected")
         return self.value
 
     def number(self, least: float, most: float) -> float:
-        """Return a number from `least` to `most`, both included."""
+        """Return a number from `least` to `most`, inclusive."""
         found = self.value
         # YAML reads 1e-4, which has no decimal point, as text.
         if isinstance(found, str):

@@ -1,6 +1,6 @@
-"""Records: measurements, trials, confirmations, and the run they belong to.
+"""The records of tuning: runs, and their measurements, trials and confirmations.
 
-Each field is defined once, here: shards, the database and the import of records derive from these dataclasses.
+Shards, the database schema and the import of records are derived from these dataclasses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from anole.codec import FLAT
 from anole.keys import Key, Time, content_key
 
 Config = Mapping[str, Any]
-"""One point of a space: the name of each knob and its value, in plain JSON values."""
+"""One point of a search space: the value of each knob by its name, in plain JSON values."""
 
 
 class Status(StrEnum):
-    """How a candidate ended. All values except `OK` are failures, and are recorded as data."""
+    """The outcome of measuring a candidate. All values except `OK` are failures, which are recorded, too."""
 
     OK = "ok"
     REJECTED = "rejected"
@@ -46,8 +46,7 @@ class Measurement:
         repeats: number of times that were averaged.
         build_s: wall-clock time of building the candidate.
         run_s: wall-clock time of loading, checking and timing it.
-        relative_error: relative L2 distance of its result from one computed in float64; None if there was no result
-            or it contained NaN.
+        relative_error: relative L2 distance from a float64 reference; None if there was no result or it contained NaN.
     """
 
     status: Status
@@ -63,12 +62,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One measured config, as stored; the numbers of a run's trials begin at 0.
+    """One measured config, as stored; a run's trials are numbered from 0.
 
     Attributes:
         iteration: the iteration of the tuner's loop that chose it.
-        elapsed_s: tuning seconds since the run began, summed over interruptions.
-        gflops: billions of floating-point operations a second; None for a failure.
+        elapsed_s: tuning time since the run began, without interruptions.
+        gflops: billions of floating-point operations per second; None for a failure.
     """
 
     number: int
@@ -82,7 +81,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Remeasurement:
-    """A trial that was measured again, because a fault of the machine may have made it fail."""
+    """A repeated measurement of a failed trial, whose failure may have been a fault of the machine."""
 
     number: int
     measurement: Annotated[Measurement, FLAT]
@@ -95,9 +94,9 @@ class Confirmation:
     """A top config measured again, interleaved with its rivals and with more repeats.
 
     Attributes:
-        after_trials: number of trials that the run had when it was confirmed.
-        rank: rank within this round of confirmations; 0 for the chosen one, which is the fastest or ties with it, and
-            then by latency.
+        after_trials: number of the run's trials at that time.
+        rank: rank within this round of confirmations: 0 for the chosen config, which is the fastest or ties with it;
+            the others are ordered by latency.
     """
 
     config: Config = field(hash=False)
@@ -109,10 +108,10 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class SpaceFacts:
-    """The size of a task's space and, from a random sample, the share that its constraints reject.
+    """The size of a task's space and, estimated from a random sample, the share that its constraints reject.
 
     Attributes:
-        rejections: by reason, the number of sampled configs that this constraint is the first to reject.
+        rejections: for each constraint, the number of sampled configs that it is the first to reject.
     """
 
     size: int
@@ -122,7 +121,7 @@ class SpaceFacts:
 
 @dataclass(frozen=True)
 class Source:
-    """A run of a similar task, whose first trials another run learns from before its first measurement."""
+    """A run of a similar task whose first trials warm-start another run."""
 
     task_key: Key
     run_key: Key
@@ -134,7 +133,7 @@ class Run:
     """One tuning of one task: the tuner's settings without the number of trials, which may be raised later.
 
     Attributes:
-        host, versions, threads: the machine and the software it ran with; not part of the key.
+        host, versions, threads: the machine and software; not part of the key.
     """
 
     task_key: Key

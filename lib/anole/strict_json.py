@@ -1,4 +1,4 @@
-"""Reads JSON texts strictly: what other programs would read as something else, or not at all, is refused."""
+"""Strict JSON parsing: texts that other programs would reject or read differently are rejected."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, NoReturn
 from anole.errors import shown
 
 LARGEST = 1 << 63
-"""Whole numbers of records and documents fit into 64 bits, as the database stores them."""
+"""Integers of records and documents are below this magnitude: the database stores 64 bits."""
 
-_DEEPEST = 64
-"""Number of lists and objects within each other that a JSON text may have."""
+_MAX_DEPTH = 64
+"""The maximum nesting of lists and objects in a JSON text."""
 
 
 def parse_json(text: bytes) -> Any:
     """Return the value of a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is not such a text, it is nested too deeply, or it holds NaN, an infinity, a number that is out
-            of range or half of a surrogate pair.
+        ValueError: it is not JSON in UTF-8, is nested too deeply, or holds NaN, an infinity, a number that is out of
+            range or half of a surrogate pair.
     """
     return _parsed(text, _STRICT)
 
 
 def parse_record(text: bytes) -> Any:
-    """Return the value of a JSON text as `parse_json` does, only faster: ranges of numbers are not checked.
+    """Return the value of a JSON text like `parse_json`, but faster, without checking the ranges of numbers.
 
     The fields of a record are checked afterwards, see `decode`.
     """
@@ -40,12 +40,12 @@ def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
         raise ValueError("it is nested too deeply") from None
     if b"\\ud" in text or b"\\uD" in text:
         json.dumps(value, ensure_ascii=False).encode()
-    if text.count(b"[") + text.count(b"{") > _DEEPEST:
+    if text.count(b"[") + text.count(b"{") > _MAX_DEPTH:
         _check_deep(value)
     return value
 
 
-def _whole(digits: str) -> int:
+def _integer(digits: str) -> int:
     value = int(digits)
     if not -LARGEST <= value < LARGEST:
         raise ValueError(f"{shown(digits)} does not fit into 64 bits")
@@ -60,14 +60,14 @@ def _finite(digits: str) -> float:
 
 
 def _check_deep(value: Any) -> None:
-    """Raise ValueError for a value with more than `_DEEPEST` levels of lists and objects."""
+    """Raise ValueError for a value with more than `_MAX_DEPTH` levels of lists and objects."""
     level = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
         level = [each for values in inner for each in values]
         if not level:
             return
-    raise ValueError(f"it has more than {_DEEPEST} levels of lists and objects")
+    raise ValueError(f"it has more than {_MAX_DEPTH} levels of lists and objects")
 
 
 def _check_constant(constant: str) -> NoReturn:
@@ -75,4 +75,4 @@ def _check_constant(constant: str) -> NoReturn:
 
 
 _QUICK = json.JSONDecoder(parse_constant=_check_constant)
-_STRICT = json.JSONDecoder(parse_constant=_check_constant, parse_int=_whole, parse_float=_finite)
+_STRICT = json.JSONDecoder(parse_constant=_check_constant, parse_int=_integer, parse_float=_finite)

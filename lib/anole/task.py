@@ -12,35 +12,35 @@ from anole.errors import shown
 from anole.keys import content_key
 
 Size = Annotated[int, Range(1, 2**31 - 1)]
-"""A size that is possible."""
+"""The extent of an axis."""
 
 Bits = Literal[4, 8]
-"""The sizes of whole numbers that weights are stored as."""
+"""The width of the integers that weights are stored as."""
 
 Padding = Annotated[int, Range(0, 2**31 - 1)]
-"""Zeros at one side of an image."""
+"""The padding at one side of an image."""
 
 _OTHER_WEIGHTS, _OTHER_SUMS = {"uint8": "int8"}, {"bfloat16": "float32", "uint8": "int32"}
 
 
 def weight_dtype(dtype: str) -> str:
-    """Return the type of the weights of data of a type."""
+    """Return the type of the weights for data of a type."""
     return _OTHER_WEIGHTS.get(dtype, dtype)
 
 
 def sum_dtype(dtype: str) -> str:
-    """Return the type in which the products of data of a type are added up."""
+    """Return the accumulator type for data of a type."""
     return _OTHER_SUMS.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
 class Conv2d:
-    """A two-dimensional convolution, NHWC data and HWIO weights.
+    """A two-dimensional convolution of NHWC data with HWIO weights.
 
     Attributes:
         padding: top, left, bottom, right.
-        exact: whether data and weights are whole numbers, small enough that sums of their products in `dtype` are
-            exact; then nothing else may be computed, such as Winograd's transforms.
+        exact: whether data and weights are integers that are small enough for exact sums of products in `dtype`, which
+            rules out algorithms that round, such as Winograd's.
     """
 
     operator: ClassVar[str] = "conv2d"
@@ -107,12 +107,12 @@ class Conv2d:
 
 @dataclass(frozen=True)
 class WeightScheme:
-    """How weights of float32 are stored: as whole numbers less a zero point, times a scale.
+    """The storage of float32 weights as unsigned integers: (integer - zero point) * scale.
 
     Attributes:
-        bits: of a whole number, which is not negative.
-        block: how many input features in a row share a scale, for each output feature.
-        zeros: whether they also have a zero point of their own; otherwise it is the middle of the numbers.
+        bits: bits of an integer.
+        block: number of consecutive input features that share a scale, for each output feature.
+        zeros: whether each block also has its own zero point; otherwise it is the midpoint of the integers' range.
     """
 
     bits: Bits
@@ -121,11 +121,11 @@ class WeightScheme:
 
     @property
     def numbers(self) -> int:
-        """How many whole numbers fill a word of 32 bits."""
+        """The number of integers packed into a 32-bit word."""
         return 32 // self.bits
 
     def divides(self, in_features: int) -> bool:
-        """Whether input features consist of whole blocks, and these of whole words."""
+        """Whether the input features divide into blocks, and the blocks into 32-bit words."""
         return in_features % self.block == 0 and self.block % self.numbers == 0
 
 
@@ -134,7 +134,7 @@ class Dense:
     """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
 
     Attributes:
-        weights: how the weights are stored; None if they are stored as they are multiplied.
+        weights: how the weights are stored; None if they are stored in `dtype`.
     """
 
     operator: ClassVar[str] = "dense"
@@ -172,7 +172,7 @@ class BatchMatmul:
 
     Attributes:
         transpose_right: whether the right operand is (batch, columns, inner) instead, like the keys in attention.
-        exact: whether both operands are whole numbers of 8 bits; only targets are asked about such a product.
+        exact: whether both operands are 8-bit integers; such workloads are only passed to targets, never stored.
     """
 
     operator: ClassVar[str] = "batch_matmul"
@@ -205,25 +205,25 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 
 def weight_scheme(workload: Workload) -> WeightScheme | None:
-    """Return how a workload's weights are stored; None if they are stored as they are multiplied."""
+    """Return the storage scheme of a workload's weights; None if they are stored in its dtype."""
     return workload.weights if isinstance(workload, Dense) else None
 
 
 def with_plain_weights(workload: Workload) -> Workload:
-    """Return a workload with its weights stored as they are multiplied."""
+    """Return a workload with its weights stored in its dtype."""
     return replace(workload, weights=None) if isinstance(workload, Dense) else workload
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Return the plain form of a workload, its operator first."""
     plain = dict(sorted(encode(workload).items()))
-    # The keys of all other tasks are older than these fields.
+    # These fields were added later: leaving out their defaults keeps the keys of older tasks.
     kept = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
     return {"operator": workload.operator, **kept}
 
 
 def workload_from_json(plain: object) -> Workload:
-    """Return the workload of a plain form that `workload_to_json` made; raises ValueError with the field at fault."""
+    """Return the workload of a plain form; raise ValueError that names the offending field."""
     if not isinstance(plain, Mapping):
         raise ValueError(f"the workload is {shown(plain)}, not an object")
     operator = plain.get("operator")
@@ -232,17 +232,17 @@ def workload_from_json(plain: object) -> Workload:
     given = {name: value for name, value in plain.items() if name != "operator"}
     workload = decode(WORKLOADS[operator], given, strict=True)
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
-        raise ValueError(f"a {workload.out_height}x{workload.out_width} output of {workload.label} is not possible")
+        raise ValueError(f"{workload.label}: the output would have {workload.out_height}x{workload.out_width} elements")
     if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
-        raise ValueError(f"the input features do not fill whole blocks, or these no whole words: {workload.label}")
+        raise ValueError(f"{workload.label}: in_features must be a multiple of the block, and the block of a word")
     if not 0 < workload.flop < 2**63:
-        raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are possible")
+        raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are allowed")
     return workload
 
 
 @dataclass(frozen=True)
 class Task:
-    """The unit of tuning: a workload on a target, with a version of the target's template."""
+    """The unit of tuning: a workload on a target, with the version of the target's template."""
 
     workload: Workload
     target: Mapping[str, Any] = field(hash=False)
@@ -264,12 +264,12 @@ class Task:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the task of a plain form that `to_json` made; raises ValueError with the field at fault."""
+        """Return the task of a plain form; raise ValueError that names the offending field."""
         workload, target, version = (plain.get(name) for name in ("workload", "target", "template_version"))
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")
         if type(version) is not int or version < 0:
-            raise ValueError(f"the template_version is {shown(version)}, not a whole number")
+            raise ValueError(f"the template_version is {shown(version)}, not an integer")
         return cls(workload_from_json(workload), target, version)
 
     def _identity(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Numbers, lists and kernels as people read them: three significant digits, units that suit, the first of many."""
+"""Format numbers, lists and names of kernels for people: significant digits, suitable units, abbreviated lists."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from math import isfinite
 
 NONE = "-"
-"""What stands for a figure that does not exist."""
+"""The text of a missing value."""
 
 _NUMBER = re.compile(r"\d+(?=_|$)")
-"""What the compiler adds to a name that another kernel has, too: `add1`, `conv2d17`; the `2d` in `conv2d` is none."""
+"""The suffix that the compiler adds to make a kernel's name unique: `add1`, `conv2d17`; not the `2d` in `conv2d`."""
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """Return a number with so many significant digits, and no exponent unless it is very large or small."""
+    """Format a number with some significant digits, without an exponent unless it is very large or small."""
     if value is None or not isfinite(value):
         return NONE
     if value == 0:
@@ -26,48 +26,48 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Return seconds as milliseconds, without the unit."""
+    """Format seconds as milliseconds, without the unit."""
     return significant(None if seconds is None else 1e3 * seconds)
 
 
 def duration(seconds: float) -> str:
-    """Return seconds with the unit that suits them, such as 7.76 ms."""
+    """Format seconds with a suitable unit, such as 7.76 ms."""
     factor, unit = next(((f, u) for f, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if seconds * f >= 1), (1e9, "ns"))
     return f"{significant(factor * seconds)} {unit}"
 
 
 def times(ratio: float | None) -> str:
-    """Return a ratio such as 1.25x."""
+    """Format a ratio, such as 1.25x."""
     return NONE if ratio is None else f"{ratio:.2f}x"
 
 
 def percent(share: float | None) -> str:
-    """Return a share of 1 as a percentage."""
+    """Format a fraction as a percentage."""
     return NONE if share is None else f"{100 * share:.1f} %"
 
 
 def megabytes(size_bytes: float | None) -> str:
-    """Return bytes as MB, without the unit."""
+    """Format bytes as MB, without the unit."""
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
 def shown_of(shown: int, all_: int) -> str:
-    """Return a remark on a picture that does not show all; nothing if it does."""
+    """Return a remark on a picture that omits some items; an empty text if it shows all."""
     return "" if shown >= all_ else f" The picture has {shown} of {all_}."
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number and a noun in the plural, unless the number is 1."""
+    """Format a number with its noun, pluralized unless the number is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
 
 
 def named_few(names: Sequence[str], most: int = 3) -> str:
-    """Return the first of many names, and how many more there are."""
+    """Format the first few names, and the number of further ones."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def kernel_words(kernel: str, layers: Sequence[str]) -> str:
-    """Return a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
+    """Format a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
     return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))

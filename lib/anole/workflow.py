@@ -1,4 +1,4 @@
-"""Where the workflow lies: in the checkout, or within the installed package."""
+"""The location of the Snakemake workflow: in the checkout, or in the installed package."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs as a target."""
+"""The ``cuda`` target: NVIDIA GPUs."""

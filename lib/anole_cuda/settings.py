@@ -21,7 +21,7 @@ _KEYS = ("arch", "model", "space")
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Return the settings of an entry of ``targets``, whose candidates are measured on this machine or elsewhere.
+    """Read an entry of ``targets``, whose candidates are measured on this machine or another one.
 
     Raises:
         SpecError: a value is not allowed, or `arch` is missing for a remote GPU, which cannot be detected.
@@ -32,19 +32,19 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
             entry[name].text()
     read_space(entry)
     if remote is not None and "arch" not in entry:
-        raise node.error("has no `arch`; what is measured elsewhere (`measure`) cannot be detected")
+        raise node.error("has no `arch`; a GPU measured elsewhere (`measure`) cannot be detected")
     return plain_values(node, _KEYS)
 
 
 def describe_cuda(arch: object = None, model: object = None, space: str = CONSTRAINED) -> dict[str, Any]:
-    """Return the whole description of a GPU as a target, which enters the keys of tasks.
+    """Return the full description of a GPU as a target; it is part of the keys of tasks.
 
-    GPUs of one architecture differ in speed, so that what is measured on one is kept apart by its model's name.
+    GPUs of one architecture differ in speed, so the model's name separates their measurements.
 
     Args:
-        arch: such as ``sm_90``; that of the first GPU of this machine when None.
-        model: such as ``NVIDIA H200``; when None, that of the same GPU or, where `arch` is given, any.
-        space: ``constrained``, or ``open`` for spaces without constraints; described only if it is not the default.
+        arch: such as ``sm_90``; None for the architecture of this machine's first GPU.
+        model: such as ``NVIDIA H200``; None for the model of the same GPU or, if `arch` is given, any model.
+        space: ``constrained``, or ``open`` for spaces without constraints; part of the description if not the default.
 
     Raises:
         TargetError: the architecture is unknown, or none was given and there is no GPU.
@@ -56,7 +56,7 @@ def describe_cuda(arch: object = None, model: object = None, space: str = CONSTR
             raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
         arch, model = gpu.architecture, gpu.name
     if arch not in ARCHITECTURES:
-        raise TargetError(f"arch: found {arch!r}; allowed are {', '.join(ARCHITECTURES)}")
+        raise TargetError(f"arch: unknown value {arch!r}; use one of {', '.join(ARCHITECTURES)}")
     named = {} if model is None else {"model": model}
     return {"kind": "cuda", "arch": arch, **named, "limits": asdict(BlockLimits()), **described_space(space)}
 
@@ -71,7 +71,7 @@ def _inventory() -> Inventory:
     gpus = present_gpus()
     facts = {
         "CUDA compilers": compilers(),
-        "GPU": ", ".join(map(str, gpus)) or "none; CUDA can be compiled for, not measured",
+        "GPU": ", ".join(map(str, gpus)) or "none; CUDA kernels can be compiled, but not measured",
     }
     architectures = sorted({gpu.architecture for gpu in gpus} & set(ARCHITECTURES))
     return Inventory(facts, {f"GPU {arch}": describe_cuda(arch) for arch in architectures})

@@ -1,4 +1,4 @@
-"""The NVIDIA GPU target; everything except running works without a GPU."""
+"""The NVIDIA GPU target; everything except running candidates works without a GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CudaTarget:
     """GPUs of one architecture.
 
     Args:
-        description: the description, with ``arch``, such as ``sm_90``, and ``limits``; ``space`` only if it is open.
+        description: has ``arch``, such as ``sm_90``, and ``limits``; ``space`` only if it is open.
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
@@ -41,7 +41,7 @@ class CudaTarget:
     dtypes: tuple[str, ...] = ("float32",)
     max_relative_error = MAX_RELATIVE_ERROR
     template_versions: Mapping[str, int] = {"batch_matmul": 1, "conv2d": 2, "dense": 2}
-    # Parts with fixed shapes are recorded once as a CUDA graph and then launched by a single call.
+    # Parts with static shapes are captured once as a CUDA graph and then launched by a single call.
     compiler_options: Mapping[str, Any] = {"relax.backend.use_cuda_graph": True}
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -53,44 +53,44 @@ class CudaTarget:
             self.template_versions = {**self.template_versions, "open": algorithms.OPEN_VERSION}
 
     def absence(self) -> str | None:
-        """Return why candidates cannot run here: there is no GPU, or none of this architecture and model."""
-        found = self._look()
+        """Return why candidates cannot run here: there is no GPU, or none with this architecture and model."""
+        found = self._matching_gpus()
         return found if isinstance(found, str) else None
 
-    def _look(self) -> list[Gpu] | str:
+    def _matching_gpus(self) -> list[Gpu] | str:
         """Return the GPUs of this machine that match the description, or why there are none."""
         present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
             return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        alike = [gpu for gpu in present if gpu.architecture == wanted]
-        if not alike:
+        same_architecture = [gpu for gpu in present if gpu.architecture == wanted]
+        if not same_architecture:
             found = present[0].architecture
             return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
-        name = alike[0].name
-        return [gpu for gpu in alike if model in (None, gpu.name)] or (
+        name = same_architecture[0].name
+        return [gpu for gpu in same_architecture if model in (None, gpu.name)] or (
             f"cuda {wanted}: this machine's GPU is a {name}, not a {model}; give its `model` to run on it"
         )
 
     def template_version(self, workload: Workload) -> int:
-        """Return the version of the templates of a workload's operator; raises TargetError without one."""
+        """Return the version of a workload's templates; raise TargetError if there are none."""
         version = version_of(workload, self.template_versions, "cuda")
         return version + (algorithms.OPEN_VERSION if self.open else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Return True: the GPU runs everything."""
+        """Return True: the GPU runs every operator."""
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Return the workload with its weights as they are multiplied."""
+        """Return the workload with plain float32 weights."""
         return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
-        """Return the knobs of a workload."""
+        """Return the space of a workload."""
         make = algorithms.open_space if self.open else algorithms.space_of
         return make(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Return a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
+        """Return a valid config with reasonable speed, without tuning; open spaces contain it, too."""
         if self.open:
             return algorithms.direct_space(self.limits, self.gpu, workload).best_sampled
         return algorithms.default_config(self.limits, self.gpu, workload)
@@ -100,7 +100,7 @@ class CudaTarget:
         return algorithms.template_of(workload, direct=self.open)
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Return a function without an anchor, scheduled by TVM's own rules for GPUs."""
+        """Schedule a function without an anchor by TVM's own rules for GPUs (dlight)."""
         from anole.targets.shared.recurrence import recurrence_of
         from anole_cuda.default.recurrence import schedule_recurrence
         from anole_cuda.default.schedule import schedule_default
@@ -110,7 +110,7 @@ class CudaTarget:
         return schedule_default(func, self.compiler_target())
 
     def compiler_target(self) -> tvm.target.Target:
-        """Return TVM's target; from here on, this process compiles for it to binaries."""
+        """Return TVM's target, and prepare this process to compile CUDA to binaries."""
         from anole_cuda.device.builder import cuda_target, prepare_to_compile
 
         check_architecture(self.description["arch"])
@@ -118,20 +118,20 @@ class CudaTarget:
         return cuda_target(self.description)
 
     def compiler_pipeline(self) -> str:
-        """Return TVM's name of its own pipeline."""
+        """Return the name of TVM's default pipeline."""
         return "default"
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Return nothing: the host's part has no parallel loops worth threads of their own."""
+        """Return nothing: the host code has no parallel loops that need Anole's thread pool."""
         return ()
 
     def environment(self) -> Mapping[str, str]:
-        """Return the paths of the CUDA compiler's headers, and one thread for a host that only launches kernels."""
+        """Return the paths of CUDA's headers, and a thread count of 1 for the host, which only launches kernels."""
         threads = str(self.threads)
         return {"TVM_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, **compiler_environment()}
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        """Build a candidate without a GPU; raises ConfigError if a block exceeds a limit, as in AutoTVM's builder."""
+        """Build a candidate without a GPU; raise ConfigError if a block exceeds a limit, as in AutoTVM's builder."""
         from anole_cuda.device.builder import build
 
         if self.open:
@@ -141,8 +141,8 @@ class CudaTarget:
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[LocalDevice]:
-        """Return the GPUs of this machine that have the architecture."""
-        if isinstance(found := self._look(), str):
+        """Return the GPUs of this machine with the target's architecture and model."""
+        if isinstance(found := self._matching_gpus(), str):
             raise TargetError(found)
         return [LocalDevice(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
 
@@ -163,7 +163,7 @@ class CudaTarget:
         return cuda_runner(self.template(workload), workload, self.description["arch"], session)
 
     def peak_gflops(self, dtype: str = "float32") -> float:
-        """Measures, in this process, the multiply-add rate of all multiprocessors on registers."""
+        """Measure, in this process, the multiply-add rate of all multiprocessors on registers."""
         self.units()
         from anole_cuda.device.peak import peak_gflops
 

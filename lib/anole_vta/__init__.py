@@ -1,1 +1,1 @@
-"""The VTA++ accelerator as a target: its instructions, its simulators, and programs for it."""
+"""The VTA++ accelerator as a target: instruction set, simulators, and lowering of convolutions to programs."""

@@ -1,4 +1,4 @@
-"""`anole vta`: programs for the accelerator."""
+"""`anole vta`: inspect programs for the accelerator."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 
 @vta.command(name="report")
 @click.option("--schedules", type=PATH, help="Rows of shape, workload and schedule, as JSON.")
-@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Row to report, with --schedules.")
+@click.option("--row", type=click.IntRange(0), default=0, show_default=True, help="Index of the row, with --schedules.")
 @click.option(
-    "--build", type=PATH, shell_complete=candidates.build_folders, help="Folder of a build, instead of --schedules."
+    "--build", type=PATH, shell_complete=candidates.build_folders, help="Folder of a build; excludes --schedules."
 )
-@click.option("--step", help="Name of the layer to report, with --build.")
-@click.option("--picture", type=PATH, help="Where the timeline of all modules is written, as SVG.")
-@click.option("--until", type=click.IntRange(1), help="The last cycle of the picture.")
+@click.option("--step", help="Name of the layer, with --build.")
+@click.option("--picture", type=PATH, help="Write the timeline of all modules to this SVG file.")
+@click.option("--until", type=click.IntRange(1), help="Last cycle in the picture.  [default: the end]")
 def report_(
     schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
 ) -> None:

@@ -1,4 +1,4 @@
-"""The file that describes an accelerator to VTA: vta_config.json."""
+"""VTA's own description of an accelerator: vta_config.json."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from anole_vta.geometry import Geometry
 
 
 def vta_config(geometry: Geometry) -> dict[str, Any]:
-    """Return the content of the file; sizes are binary logarithms of bytes, and widths of bits.
+    """Return the content of the file, with binary logarithms of sizes in bytes and of widths in bits.
 
-    VTA has one block for input and output channels (``LOG_BLOCK``), VTA++ one for each, and its memory bus's width. The
-    queues, and VTA's own bus, are no part of this file.
+    VTA has one block size for input and output channels (``LOG_BLOCK``); VTA++ has one for each, and the width of its
+    memory bus. The queues, and the bus of VTA, are not part of this file.
     """
     blocks = {"LOG_BLOCK_IN": _log2(geometry.block_in), "LOG_BLOCK_OUT": _log2(geometry.block_out)}
     if geometry.variant == "vta" and geometry.block_in == geometry.block_out:

@@ -1,4 +1,4 @@
-"""Evaluates a build for a simulated target: exact against an integer reference, then against the network itself."""
+"""Evaluate a build on the simulated accelerator: bit-exact against integer NumPy, then against the float network."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from anole_vta.target import VtaTarget
 _log = logging.getLogger(__name__)
 
 _MAX_ERROR = 0.5
-"""The largest error that 8 bits explain: in deep networks without calibration samples it reaches 0.3, and with two
-swapped inputs it is about 1."""
+"""The maximum relative error attributed to 8-bit quantization. Deep networks without calibration samples reach 0.3, and
+two swapped inputs cause about 1."""
 
 
 class SimulatedRunner:
-    """Runs builds on the simulated accelerator that each describes; see `NetworkRunner`."""
+    """A runner of builds on the simulated accelerator that each build describes; see `NetworkRunner`."""
 
     threads = 1
     is_exact = True
@@ -40,16 +40,16 @@ class SimulatedRunner:
         pass
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Return one comparison; nothing is timed, so the pace is ignored.
+        """Compare the latency with the untuned network, and the outputs with the network in floating point.
 
-        The latency is beside that of the untuned network, the outputs beside those of the network in floating point.
+        The latency is simulated, so the pace is ignored.
         """
         accelerator, inputs = accelerator_of(folder, build), draw_inputs(build)
         outputs = _exact_outputs(folder, inputs)
         with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
             precise = reference.compute()
         if [each.shape for each in precise] != [each.shape for each in outputs]:
-            raise BuildError(f"{folder}: its outputs are not those of the present model; compile it again")
+            raise BuildError(f"{folder}: its outputs have other shapes than the model's; compile it again")
         error = _relative_error(outputs, precise)
         if error > _MAX_ERROR:
             raise BuildError(
@@ -85,7 +85,7 @@ class SimulatedRunner:
         ]
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        """Return the outputs of a build, in order."""
+        """Run a build and return its outputs, in order."""
         accelerator = accelerator_of(folder, build)
         built = BuiltNetwork.load(folder)
         found = built.outputs(built.run(inputs))
@@ -95,7 +95,7 @@ class SimulatedRunner:
 
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-    """Return the accelerator's outputs; raise BuildError if a value differs from the integer reference in NumPy."""
+    """Run a build on the simulated accelerator; raise BuildError if a value differs from the integer reference."""
     built = BuiltNetwork.load(folder)
     found, expected = built.run(inputs), built.run(inputs, IntegerReference())
     for name, value in expected.items():

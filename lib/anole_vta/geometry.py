@@ -1,4 +1,4 @@
-"""The geometry of an accelerator: its GEMM block, its buffers and its bus, and all sizes that follow from them."""
+"""The geometry of an accelerator: GEMM block, buffers and bus, and the sizes that follow from them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from anole.errors import TargetError
 INSTRUCTION_BYTES = 16
 
 _MAX_ELEMENT_BYTES = 4096
-"""The runtime's page size, which no element may exceed."""
+"""The page size of VTA's runtime; no element may be larger."""
 
 _MAX_LOG2 = 62
-"""The largest binary logarithm of a buffer's bytes that is looked at; no instruction reaches so far."""
+"""Limit on the binary logarithm of a buffer's bytes in a name; no instruction can address such a buffer."""
 
 _WORD_BITS = 64
 
@@ -33,7 +33,7 @@ _NAME = re.compile(
     r"_(?P<uop>\d+)_(?P<inp>\d+)_(?P<wgt>\d+)_(?P<acc>\d+)"
     r"(?:_bus(?P<bus>\d+))?(?:_burst(?P<burst>\d+))?(?:_queue(?P<queue>\d+))?(?P<variant>_vta\+\+)?"
 )
-"""VTA's name of a configuration, and what it lacks where that is not as in VTA."""
+"""VTA's name of a configuration, followed by the settings that VTA's names do not cover, where they differ from VTA."""
 
 
 class Memory(IntEnum):
@@ -48,7 +48,7 @@ class Memory(IntEnum):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of an accelerator; the defaults are those of VTA.
+    """The shape of an accelerator, by default that of VTA.
 
     Attributes:
         batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
@@ -86,14 +86,14 @@ class Geometry:
                 )
         for memory in Memory:
             if self.depth(memory) < 1:
-                raise TargetError(f"geometry: the {memory.name} buffer holds no single element")
+                raise TargetError(f"geometry: the {memory.name} buffer cannot hold a single element")
         if not 8 <= self.bus_bytes <= 64:
             raise TargetError(f"geometry.bus_bytes: found {self.bus_bytes}; allowed are 8, 16, 32 and 64")
         if not self._indices_fit():
             raise TargetError("geometry: the buffers are too deep for the fields of an instruction")
 
     def _indices_fit(self) -> bool:
-        """Whether an instruction's fields fit its two words, and a micro-operation's fields fit its word."""
+        """Whether the fields of an instruction fit two words, and those of a micro-operation one."""
         uop, acc, inp, wgt = (self.index_bits(memory) for memory in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
         alu_source = inp if self.variant == "vta++" else acc
         words = (_NEST_BITS + 2 * uop + 1, 2 * (acc + inp + wgt), 2 * (acc + alu_source) + _ALU_BITS)
@@ -101,7 +101,7 @@ class Geometry:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the geometry that a mapping describes; missing fields have VTA's values. Raises TargetError."""
+        """Return the geometry that a mapping describes, by default VTA's values; raise TargetError if it is invalid."""
         allowed = [field.name for field in fields(cls)]
         for name in plain:
             if name not in allowed:
@@ -109,12 +109,12 @@ class Geometry:
         return cls(**plain)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
+        """Return the fields as a mapping for `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Return the geometry that has a name; raises TargetError if none has."""
+        """Return the geometry with a name; raise TargetError if the name is invalid."""
         found = _NAME.fullmatch(name)
         if found is None:
             raise TargetError(f"geometry: found {name!r}; a name is such as {DEFAULT.name}")
@@ -126,14 +126,13 @@ class Geometry:
 
     @property
     def name(self) -> str:
-        """The name of VTA's configuration, such as 1x16x16_i8w8a32_15_15_18_17: its block, and logarithms of bytes.
+        """VTA's name of the configuration, such as 1x16x16_i8w8a32_15_15_18_17: the block, and logarithms of bytes.
 
-        VTA's names say nothing of the bus in bits, its bursts, the queues and the variant; these follow where they are
-        not as in VTA.
+        VTA's names do not cover the bus in bits, bursts, queues and variant; these follow where they differ from VTA.
         """
         logs = (size.bit_length() - 1 for size in (self.uop_bytes, self.inp_bytes, self.wgt_bytes, self.acc_bytes))
         others = (("bus", 8 * self.bus_bytes, 64), ("burst", self.burst_beats, 16), ("queue", self.queue_entries, 512))
-        added = "".join(f"_{name}{own}" for name, own, usual in others if own != usual)
+        added = "".join(f"_{name}{own}" for name, own, default in others if own != default)
         block, buffers = "x".join(map(str, self.block)), "_".join(map(str, logs))
         return f"{block}_i8w8a32_{buffers}{added}" + ("_vta++" if self.variant == "vta++" else "")
 
@@ -147,7 +146,7 @@ class Geometry:
         return self._element_bytes[memory]
 
     def depth(self, memory: Memory) -> int:
-        """Return how many elements a memory holds."""
+        """Return the number of elements in a memory."""
         return self._depths[memory]
 
     @cached_property
@@ -171,7 +170,7 @@ class Geometry:
 
     @property
     def sram_bits(self) -> int:
-        """All on-chip memory, the instruction queues included."""
+        """The bits of all on-chip memory, including the instruction queues."""
         buffers = self.uop_bytes + self.inp_bytes + self.wgt_bytes + self.acc_bytes + self.acc_bytes // 4
         return 8 * (buffers + 3 * self.queue_entries * INSTRUCTION_BYTES)
 

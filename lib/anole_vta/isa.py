@@ -17,11 +17,11 @@ _WORD_BITS = 64
 
 
 class StreamError(AnoleError):
-    """A program is malformed or deadlocks; the message names the instruction."""
+    """An error for a malformed program or a deadlock; the message names the instruction."""
 
 
 class AluOpcode(IntEnum):
-    """The operation of an ALU instruction; VTA knows the first five and calls the last of them MUL."""
+    """The operation of an ALU instruction; VTA has the first five, and its fifth, CLP here, is MUL."""
 
     MIN = 0
     MAX = 1
@@ -42,18 +42,18 @@ class Dependence(NamedTuple):
 
 
 FREE = Dependence()
-"""Pops and pushes no token."""
+"""The dependence of an instruction that pops and pushes no token."""
 
 
 class Load(NamedTuple):
-    """Copies a tile from DRAM, with a border around it; a width of 0 only moves tokens.
+    """An instruction that copies a tile from DRAM and pads it; with a width of 0, it only moves tokens.
 
     Attributes:
         memory: the memory that is written.
-        sram_base, dram_base: where the tile begins, in elements of that memory.
+        sram_base, dram_base: offsets of the tile, in elements of that memory.
         x_stride: the distance of rows in DRAM.
         y_pad_0, y_pad_1, x_pad_0, x_pad_1: border rows and columns before and after the tile.
-        pad_min: whether the border holds the least value instead of 0 (VTA++).
+        pad_min: whether to pad with the minimum of the type instead of 0 (VTA++).
     """
 
     memory: Memory
@@ -81,7 +81,7 @@ class Load(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Copies a tile from OUT to DRAM; a width of 0 only moves tokens."""
+    """An instruction that copies a tile from OUT to DRAM; with a width of 0, it only moves tokens."""
 
     sram_base: int = 0
     dram_base: int = 0
@@ -92,7 +92,7 @@ class Store(NamedTuple):
 
 
 class Gemm(NamedTuple):
-    """Multiplies and accumulates, or sets to zero: two loops around a range of micro-operations.
+    """An instruction that multiplies and accumulates, or zeroes: two loops around a range of micro-operations.
 
     Each step of a loop increments the indices of destination, source and weight.
     """
@@ -112,7 +112,7 @@ class Gemm(NamedTuple):
 
 
 class Alu(NamedTuple):
-    """Computes on accumulators with another accumulator or an immediate, in loops like those of `Gemm`."""
+    """An instruction on accumulators and other accumulators or an immediate, in two loops as in `Gemm`."""
 
     opcode: AluOpcode
     uop_begin: int
@@ -130,7 +130,7 @@ class Alu(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """Ends a program."""
+    """The instruction that ends a program."""
 
     dependence: Dependence = FREE
 
@@ -150,14 +150,14 @@ Word = TypeVar("Word", int, NDArray[np.int64])
 """A word of bits, or an array of words."""
 
 _KINDS: tuple[type[Instruction], ...] = (Load, Store, Gemm, Finish, Alu)
-"""The instructions by their opcodes, the lowest three bits."""
+"""The instructions by opcode, the lowest three bits."""
 
 _MEANINGS = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
-"""What the bits of a field stand for, if they are no whole number."""
+"""The types of the fields that are not integers."""
 
 
 def encode(instruction: Instruction, geometry: Geometry) -> int:
-    """Return the 128 bits of an instruction; raise StreamError where a field is too narrow for its value."""
+    """Encode an instruction in 128 bits; raise StreamError if a value does not fit its field."""
     values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
     values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
     kind = type(instruction)
@@ -175,7 +175,7 @@ def encode(instruction: Instruction, geometry: Geometry) -> int:
 
 
 def decode(word: int, geometry: Geometry) -> Instruction:
-    """Return the instruction that 128 bits encode; raises StreamError if there is none."""
+    """Decode an instruction from 128 bits; raise StreamError if they are invalid."""
     if not 0 <= word < 1 << 2 * _WORD_BITS:
         raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
     opcode = word & 7
@@ -198,18 +198,18 @@ def decode(word: int, geometry: Geometry) -> Instruction:
 
 
 def encode_stream(program: Sequence[Instruction], geometry: Geometry) -> bytes:
-    """Return a program's instructions as they lie in memory: one after the other, lowest byte first."""
+    """Encode a program as in memory: one instruction after the other, little-endian."""
     return b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in program)
 
 
 def decode_stream(stream: bytes, geometry: Geometry) -> tuple[Instruction, ...]:
-    """Return the program that `encode_stream` encoded; raises StreamError where there is no instruction."""
+    """Decode a program from `encode_stream`; raise StreamError if an instruction is invalid."""
     words = (stream[at : at + INSTRUCTION_BYTES] for at in range(0, len(stream), INSTRUCTION_BYTES))
     return tuple(decode(int.from_bytes(word, "little"), geometry) for word in words)
 
 
 def check(instruction: Instruction, geometry: Geometry) -> None:
-    """Checks that an instruction's own address ranges lie within the buffers; raises StreamError otherwise."""
+    """Raise StreamError if an address range in the fields of an instruction exceeds its buffer."""
     match instruction:
         case Load(x_size=size) if size:
             tile = instruction.rows * instruction.columns
@@ -224,11 +224,11 @@ def check(instruction: Instruction, geometry: Geometry) -> None:
 def _check_range(memory: Memory, begin: int, end: int, geometry: Geometry) -> None:
     depth = geometry.depth(memory)
     if not 0 <= begin <= end <= depth:
-        raise StreamError(f"{memory.name} holds {depth} elements; {begin} to {end} are asked for")
+        raise StreamError(f"{memory.name} holds {depth} elements; {begin} to {end} are accessed")
 
 
 def encode_uop(uop: Uop, geometry: Geometry) -> int:
-    """Return the 32 bits of a micro-operation; raise StreamError where a field is too narrow for its value."""
+    """Encode a micro-operation in 32 bits; raise StreamError if a value does not fit its field."""
     word = offset = 0
     for value, memory in zip(uop, (Memory.ACC, Memory.INP, Memory.WGT), strict=True):
         bits = geometry.index_bits(memory)
@@ -240,19 +240,19 @@ def encode_uop(uop: Uop, geometry: Geometry) -> int:
 
 
 def decode_uop(word: Word, geometry: Geometry) -> tuple[Word, Word, Word]:
-    """Return dst, src and wgt of an encoded micro-operation, or of many in an array."""
+    """Decode dst, src and wgt from a micro-operation, or from an array of them."""
     acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
     return word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1
 
 
 def alu_uop(dst: int, src: int, geometry: Geometry) -> Uop:
-    """Return an ALU's micro-operation; the index of its source accumulator extends into the weight's bits."""
+    """Return an ALU micro-operation; the index of its source accumulator extends into the bits for the weight."""
     bits = geometry.index_bits(Memory.INP)
     return Uop(dst, src & (1 << bits) - 1, src >> bits)
 
 
 def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
-    """Return the source accumulator of an ALU's micro-operation, or of many in arrays."""
+    """Return the source accumulator of an ALU micro-operation, or of arrays of them."""
     joined = src | wgt << geometry.index_bits(Memory.INP)
     return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
 
@@ -263,7 +263,7 @@ def _memory_mask(geometry: Geometry) -> int:
 
 @cache
 def _layout(opcode: int, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
-    """Return name, offset and width of every field of an instruction."""
+    """Return the name, offset and width in bits of every field of an instruction."""
     kind, extended = _KINDS[opcode], geometry.variant == "vta++"
     uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
     first = [("op", 3), *((name, 1) for name in Dependence._fields)]

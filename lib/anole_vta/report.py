@@ -1,4 +1,4 @@
-"""Reports how well a program uses the accelerator: busy modules, the roofline, and a timeline picture."""
+"""How well a program uses the accelerator: busy modules, roofline, and a timeline as SVG."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from anole_vta.templates.program import Program
 
 @dataclass(frozen=True)
 class Utilization:
-    """The work of a program, the cycles it takes, and the roofline above it.
+    """The work of a program, its cycles, and its roofline.
 
     Attributes:
-        busy: busy cycles of each module, by its name.
+        busy: busy cycles by the name of the module.
         operations: GEMM operations, each a (batch, block_in) by (block_in, block_out) product.
         read_bytes, write_bytes: bytes over the memory bus, including instructions.
     """
@@ -38,27 +38,27 @@ class Utilization:
 
     @property
     def peak(self) -> int:
-        """The multiply-adds of the matrix unit in a cycle."""
+        """The peak multiply-adds per cycle of the matrix unit."""
         return prod(self.geometry.block)
 
     @property
     def reached(self) -> float:
-        """The multiply-adds of the program in a cycle."""
+        """The multiply-adds per cycle of the program."""
         return self.operations * self.peak / self.cycles
 
     @property
     def intensity(self) -> float:
-        """The multiply-adds for each byte over the bus."""
+        """The multiply-adds per byte over the bus."""
         return self.operations * self.peak / (self.read_bytes + self.write_bytes)
 
     @property
     def attainable(self) -> float:
-        """The part of the peak that the bus allows."""
+        """The multiply-adds per cycle that the roofline allows."""
         return min(self.peak, self.intensity * self.geometry.bus_bytes)
 
 
 def utilization(program: Program, timeline: Timeline) -> Utilization:
-    """Return the work of a program and the cycles it takes."""
+    """Return the utilization of the accelerator by a program."""
     g = program.geometry
     busy = {module.name.lower(): 0 for module in Module}
     for instruction, start, end in zip(program.instructions, timeline.start, timeline.end, strict=True):
@@ -73,11 +73,11 @@ def utilization(program: Program, timeline: Timeline) -> Utilization:
 
 
 def summarize(program: Program) -> tuple[str, Timeline]:
-    """Return a report for people, and the timeline of the program."""
+    """Return a readable report on a program, and its timeline."""
     timeline = simulate(program.instructions, program.geometry)
     used = utilization(program, timeline)
     bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
-    # A pooling does not use the matrix unit.
+    # Pooling does not use the matrix unit.
     share = used.reached / used.attainable if used.operations else 0.0
     lines = [
         f"instructions  {len(program.instructions):12}",
@@ -93,12 +93,12 @@ def summarize(program: Program) -> tuple[str, Timeline]:
     return "\n".join(lines), timeline
 
 
-_COLOURS = {"load": "#4477aa", "gemm": "#228833", "alu": "#ccbb44", "read": "#66ccee", "store": "#ee6677"}
+_COLORS = {"load": "#4477aa", "gemm": "#228833", "alu": "#ccbb44", "read": "#66ccee", "store": "#ee6677"}
 _WIDTH, _ROW, _LEFT, _TOP = 1000, 28, 70, 24
 
 
 def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int | None = None) -> str:
-    """Return a picture (SVG) of the instructions that each module runs over time, to its end or until a cycle."""
+    """Draw the instructions that each module runs over time as SVG, up to a cycle or to the end."""
     end = min(until or timeline.cycles, timeline.cycles)
     scale = (_WIDTH - _LEFT - 10) / end
     parts = [
@@ -115,13 +115,13 @@ def draw_timeline(program: Sequence[Instruction], timeline: Timeline, until: int
                 kind = _kind(instruction)
                 parts.append(
                     f'<rect x="{_LEFT + start * scale:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 8}" '
-                    f'fill="{_COLOURS[kind]}"><title>{escape(f"{number}: {kind}, {start} to {stop}")}</title></rect>'
+                    f'fill="{_COLORS[kind]}"><title>{escape(f"{number}: {kind}, {start} to {stop}")}</title></rect>'
                 )
     axis = _TOP + 3 * _ROW
     for tick in range(5):
         cycle = end * tick // 4
         parts.append(f'<text x="{_LEFT + cycle * scale:.0f}" y="{axis + 10}" text-anchor="middle">{cycle}</text>')
-    for position, (kind, color) in enumerate(_COLOURS.items()):
+    for position, (kind, color) in enumerate(_COLORS.items()):
         x = _LEFT + 90 * position
         parts.append(f'<rect x="{x}" y="{axis + 20}" width="10" height="10" fill="{color}"/>')
         parts.append(f'<text x="{x + 14}" y="{axis + 29}">{kind}</text>')

@@ -1,4 +1,4 @@
-"""The section of build.json on the simulated accelerator that a network runs on."""
+"""The accelerator section of build.json: geometry, steps, cycles and considered candidates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.errors import BuildError
 
 @dataclass(frozen=True)
 class AcceleratorStep:
-    """A layer that the accelerator runs; the value is the name of its result in the network."""
+    """A step that the accelerator runs; `value` is the name of its result in the network."""
 
     name: str
     value: str
@@ -28,8 +28,8 @@ class AcceleratorCandidate:
 
     Attributes:
         block: the matrix unit's batch, input channels and output channels.
-        area, memory: relative to VTA's own.
-        latency_s: seconds of all layers.
+        area, memory: relative to VTA.
+        latency_s: total of all layers.
     """
 
     block: tuple[int, ...]
@@ -40,16 +40,16 @@ class AcceleratorCandidate:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """What is known of the simulated accelerator that a network runs on.
+    """The simulated accelerator that a network runs on.
 
     Attributes:
         geometry: the fields of `anole_vta.geometry.Geometry`.
-        area, memory: relative to VTA's own.
+        area, memory: relative to VTA.
         cycles, latency_s: of one run of all steps.
-        untuned_latency_s: seconds of the same network with default configs.
-        snr_db: signal to noise of each result, in decibel; None where it is exact.
+        untuned_latency_s: of the same network with default configs.
+        snr_db: signal-to-noise ratio of each result; None where it is exact.
         candidates: the geometries that were considered; None where the hardware is fixed.
-        per_layer_latency_s: seconds if every layer had the geometry that is best for itself; likewise.
+        per_layer_latency_s: latency if each layer had its own best geometry; None where the hardware is fixed.
     """
 
     geometry: Mapping[str, Any] = field(hash=False)
@@ -67,7 +67,7 @@ class Accelerator:
 
 
 def accelerator_of(folder: Path, build: Build) -> Accelerator:
-    """Return the accelerator of a build; raises BuildError without one, DocumentError if it is broken."""
+    """Return the accelerator of a build; raise BuildError without one, DocumentError if it is broken."""
     if build.accelerator is None:
-        raise BuildError(f"{folder}: {FILE} lacks the accelerator's description; compile it again")
+        raise BuildError(f"{folder}: {FILE} does not describe the accelerator; compile the build again")
     return document_of(dict(build.accelerator), Accelerator, folder / FILE, "compile")

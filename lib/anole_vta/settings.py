@@ -1,4 +1,4 @@
-"""The settings of an accelerator target in models.yaml, and the description made from them."""
+"""The settings of a VTA target in models.yaml, and the target description made from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK = re.compile(r"[1-9]\d*x[1-9]\d*x[1-9]\d*")
 _MIN_MHZ, _MAX_MHZ = 1e-3, 1e6
 
 TECHNOLOGIES_NM = (22, 32, 45, 65)
-"""The processes whose energies are known (`anole_vta.accelerator.energy`)."""
+"""The process technologies with known energies (`anole_vta.accelerator.energy`)."""
 
 _KEYS = ("geometry", "hardware", "frequency_mhz", "first_layer", "space", *BOUNDS)
 
@@ -39,19 +39,19 @@ def describe_vta(
     """Return the description of an accelerator.
 
     Args:
-        geometry: ``default``, the name of a `Geometry`, or its fields that differ from VTA's own.
-        hardware: ``fixed``, or ``search`` for another block of the matrix unit and other buffers.
-        frequency_mhz: the clock's frequency; cycles are exact, and seconds follow from it.
+        geometry: ``default``, the name of a `Geometry`, or the fields that differ from VTA.
+        hardware: ``fixed``, or ``search`` to also tune the block of the matrix unit and the buffers.
+        frequency_mhz: the clock, which converts exact cycles to seconds.
         first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
-        space: ``constrained``, or ``open`` for spaces that also hold what the accelerator cannot run; described only
-            if it is open.
-        bounds: the bounds of a search, see `Bounds`; the ``penalty_form`` is described only if it is not the default.
+        space: ``constrained``, or ``open`` to include configs that the accelerator cannot run; only the latter is in
+            the description.
+        bounds: the bounds of a search, see `Bounds`; the default ``penalty_form`` is not in the description.
 
     Raises:
         TargetError: a value is not allowed.
     """
     if bounds and hardware == "fixed":
-        raise TargetError(f"{next(iter(bounds))}: is for `hardware: search`; this hardware is fixed")
+        raise TargetError(f"{next(iter(bounds))}: is allowed only with `hardware: search`; this hardware is fixed")
     description = {
         "kind": "vta",
         "geometry": _geometry(geometry).to_json(),
@@ -104,7 +104,7 @@ def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[s
     ]
     for name, each in zip(described, common, strict=True):
         if each["hardware"] != "search" or "space" in each:
-            raise TargetError(f"target {name}: has no `hardware: search` in a constrained space, which is explored")
+            raise TargetError(f"target {name}: only `hardware: search` in a constrained space can be explored")
         if each != common[0]:
             raise TargetError(f"target {name}: differs from {next(iter(described))} in more than its geometry")
     found: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[s
         clocks = entry["frequency_mhz"].mapping()
         for block, node in clocks.items():
             if not _BLOCK.fullmatch(block):
-                raise node.error("is no block; its name is such as 1x16x16")
+                raise node.error("is no block; write it as in 1x16x16")
         found["frequency_mhz"] = {block: node.number(_MIN_MHZ, _MAX_MHZ) for block, node in clocks.items()}
     if "technology_nm" in entry:
         found["technology_nm"] = entry["technology_nm"].whole(least=1)
@@ -124,7 +124,7 @@ def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[s
 
 KIND = Kind(
     _KEYS,
-    lambda node, _: plain_values(node, _KEYS),  # which `describe_vta` checks
+    lambda node, _: plain_values(node, _KEYS),  # `describe_vta` checks them
     describe_vta,
     _target,
     commands={"vta": "anole_vta.commands:vta"},

@@ -1,4 +1,4 @@
-"""The target of the simulated accelerator; it is exact, so measuring needs no device and runs in parallel."""
+"""The target of the simulated accelerator; measuring needs no device and runs in parallel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from anole_vta.templates.design import (
 
 
 class VtaTarget:
-    """An accelerator of given geometry, or one whose geometry is searched, as `describe_vta` describes it."""
+    """An accelerator with a fixed or searched geometry, from a description of `describe_vta`."""
 
     place: Final = Place.SIMULATOR
     networks = NetworkEntryPoints("anole_vta.compile.compiler:compile_for_vta", "anole_vta.evaluate:SimulatedRunner")
@@ -51,21 +51,21 @@ class VtaTarget:
         """Return None: a simulator is always present."""
 
     def template_version(self, workload: Workload) -> int:
-        """Return the version of the template of a workload's operator; raise TargetError if there is none."""
+        """Return the template version for a workload's operator; raise TargetError if there is no template."""
         return version_of(workload, self.template_versions, "vta")
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Whether an operator can run on the accelerator and is not meant for the host."""
+        """Whether an operator can run on the accelerator and is not assigned to the host."""
         if position == 0 and isinstance(workload, Conv2d) and self.description["first_layer"] == "host":
             return False
         return can_run(lambda: self.default_config(workload))
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Return the workload with its weights as they are multiplied."""
+        """Return the workload with plain weights, as the accelerator multiplies them."""
         return with_plain_weights(workload)
 
     def space(self, workload: Workload) -> Space:
-        """Return the knobs of a workload."""
+        """Return the search space of a workload."""
         opened = is_open(self.description)
         return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
 
@@ -74,11 +74,11 @@ class VtaTarget:
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Return the seconds of one run; raise the exceptions of `cycles`."""
+        """Return the seconds of one run; raise ConfigError as `cycles` does."""
         return self.cycles(workload, config) / self.frequency_hz
 
     def cycles(self, workload: Workload, config: Config) -> int:
-        """Return the cycles of one run with bias, shift and clip; raise ConfigError if it cannot be run."""
+        """Return the cycles of one run with bias, shift and clip; raise ConfigError if the config cannot run."""
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
         return _cycles(_Run(whole_blocks(convolution, design.geometry), design.program, design))
@@ -95,7 +95,7 @@ class VtaTarget:
 
 @dataclass(frozen=True)
 class _Run:
-    """A convolution and its program; the same for all designs that have this program."""
+    """A convolution and its program, equal for all designs with the same program."""
 
     workload: Conv2d
     program: tuple[object, ...]
@@ -104,24 +104,22 @@ class _Run:
 
 @lru_cache(maxsize=1 << 14)
 def _cycles(run: _Run) -> int:
-    """Return the cycles of a program; many configs of a searched accelerator have the same one."""
+    """Return the cycles of a program; many configs of a searched accelerator share one."""
     geometry = run.design.geometry
     program = lower_conv2d(run.workload, run.design.schedule, geometry, EPILOGUE)
     return cycles_of(program.instructions, geometry)
 
 
 def as_conv2d(workload: Workload) -> Conv2d:
-    """Return a workload as a convolution; a dense layer becomes a 1x1 convolution with one row of pixels for each row.
+    """Return a workload as a convolution; a dense layer becomes a 1x1 convolution with its rows as height.
 
     Raises:
-        ConfigError: the workload has no constant weight to load into the accelerator's memory ahead, or is exact.
+        ConfigError: the weight is not constant, or the workload is exact integer arithmetic.
     """
     if isinstance(workload, BatchMatmul):
         raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
     if workload.exact:
-        raise ConfigError(
-            f"{workload.label}: the accelerator would quantize whole numbers again; this runs on the host"
-        )
+        raise ConfigError(f"{workload.label}: the accelerator would quantize integers again; this runs on the host")
     if isinstance(workload, Dense):
         return Conv2d(1, workload.batch, 1, workload.in_features, workload.out_features, (1, 1), dtype=workload.dtype)
     return workload

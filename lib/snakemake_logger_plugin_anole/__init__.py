@@ -1,6 +1,6 @@
-"""Snakemake's logger plugin `anole`: passes the events of a run to Anole's screen.
+"""Snakemake's logger plugin `anole`, which passes the events of a run to Anole's progress view.
 
-Snakemake finds it by the name of this package, and imports it whenever it starts; so this imports nothing heavy.
+Snakemake finds it by the name of this package and imports it at every start, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _BOOKKEEPING = (
     "Updating checkpoint dependencies",
     "Using shell:",
 )
-"""How Snakemake's messages begin that tell a user of Anole nothing. Others are shown."""
+"""The prefixes of Snakemake's messages that are hidden because they are irrelevant to users of Anole."""
 
 
 _FAILED = re.compile(r"Command '.*' returned non-zero exit status 2\.$", re.DOTALL)
-"""How the exception ends of a command that gave its reason; the error of its job has its log."""
+"""The exception after a command that printed its error, which the error of the job shows with the log."""
 
 
 class LogHandler(LogHandlerBase):
-    """Shows a run by its layers and networks, unless Snakemake's own output is asked for."""
+    """A handler that shows a run by its layers and networks, unless Snakemake's own output is requested."""
 
     _screen: ProgressView | None = None
-    """None where Snakemake writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
+    """None if Snakemake writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
 
     def __post_init__(self) -> None:
         settings = self.common_settings
@@ -58,7 +58,7 @@ class LogHandler(LogHandlerBase):
             self.handleError(record)
 
     def close(self) -> None:
-        """End the screen. Snakemake is still in the project folder."""
+        """Close the progress view, while Snakemake is still in the project folder."""
         if self._screen is not None:
             self._screen.close()
             self._screen = None
@@ -66,27 +66,27 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """Whether this writes to the terminal, so that Snakemake does not."""
+        """Whether this writes to the terminal instead of Snakemake."""
         return self._screen is not None
 
     @property
     def writes_to_file(self) -> bool:
-        """Whether this writes a file."""
+        """False: this writes no file."""
         return False
 
     @property
     def has_filter(self) -> bool:
-        """Whether Snakemake's filter is left out, which knows ``--quiet``."""
+        """False: use Snakemake's filter, which handles ``--quiet``."""
         return False
 
     @property
     def has_formatter(self) -> bool:
-        """Whether Snakemake's formatter is left out, which shows errors with the logs of failed jobs."""
+        """False: use Snakemake's formatter, which shows errors with the logs of failed jobs."""
         return False
 
     @property
     def needs_rulegraph(self) -> bool:
-        """Whether Snakemake is asked for the graph of the rules."""
+        """False: the graph of the rules is not needed."""
         return False
 
     def _show(self, record: logging.LogRecord, screen: ProgressView) -> None:

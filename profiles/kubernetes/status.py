@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints how a Job of Kubernetes is: running, success or failed."""
+"""Print the status of a Kubernetes Job: running, success or failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def status_of(answer: str) -> str:
-    """Return the status of the Job that kubectl tells of in JSON; a Job that is gone has failed."""
+    """Return the status of a Job from kubectl's JSON output; a Job that no longer exists has failed."""
     if not answer.strip():
         return "failed"
     conditions = json.loads(answer).get("status", {}).get("conditions", [])
@@ -19,10 +19,10 @@ def status_of(answer: str) -> str:
     return "failed" if "Failed" in holding else "running"
 
 
-def _tell(name: str) -> None:
+def _print_status(name: str) -> None:
     command = ["kubectl", "get", f"job/{name}", "--ignore-not-found", "--output", "json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    # An API server that does not answer says nothing of the job.
+    # If the API server does not answer, the status is unknown: assume that the job is running.
     status = status_of(done.stdout) if done.returncode == 0 else "running"
     if status == "failed":
         print(f"Kubernetes: {name} failed; see kubectl describe pods --selector job-name={name}", file=sys.stderr)
@@ -30,4 +30,4 @@ def _tell(name: str) -> None:
 
 
 if __name__ == "__main__":
-    _tell(sys.argv[1])
+    _print_status(sys.argv[1])

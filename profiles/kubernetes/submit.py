@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Submits a job of Snakemake to Kubernetes, and prints the name of its Job: job.yaml, with what the script asks for."""
+"""Submit a Snakemake job to Kubernetes as a Job made from job.yaml, and print the name of the Job."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any
 import yaml
 
 _MEASURES = "anole-measures"
-"""The label of every pod: ``yes`` for those that time a processor, ``no`` for others."""
+"""The label of all pods: ``yes`` if they measure on the CPU, otherwise ``no``."""
 
 _EXAMPLE = "registry.example.org/"
 _PROPERTIES = "# properties = "
 
 
 def properties_of(script: str) -> dict[str, Any]:
-    """Return what Snakemake says of a job in its script."""
+    """Return the properties of a job, which Snakemake writes into its script."""
     (line,) = [line for line in script.splitlines() if line.startswith(_PROPERTIES)]
     properties: dict[str, Any] = json.loads(line.removeprefix(_PROPERTIES))
     return properties
@@ -34,10 +34,10 @@ def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: P
 
     Args:
         template: the content of job.yaml; its first container runs the job.
-        properties: what Snakemake says of the job.
+        properties: the job's properties, see `properties_of`.
         script: Snakemake's script of the job.
-        folder: where it runs.
-        packages: ``PYTHONPATH`` of the caller; what he can import, the job can.
+        folder: its working directory.
+        packages: ``PYTHONPATH`` of the caller, which gives the job the same modules.
 
     Raises:
         ValueError: the image is still the example, or `node_selector` is not of the form ``label=value,label=value``.
@@ -47,7 +47,7 @@ def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: P
     labels = {"app.kubernetes.io/name": "anole", _MEASURES: "yes" if is_measuring else "no"}
     job: Any = copy.deepcopy(template)
     job["metadata"] = {**job.get("metadata", {}), "generateName": _begin_of_name(properties), "labels": labels}
-    # Snakemake tries a job again, with more memory.
+    # Snakemake itself retries jobs, with more memory.
     job["spec"]["backoffLimit"] = 0
     job["spec"]["template"]["metadata"] = {"labels": labels}
     pod = job["spec"]["template"]["spec"]
@@ -60,7 +60,7 @@ def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: P
         _keep_others_away(pod)
     container = pod["containers"][0]
     if container["image"].startswith(_EXAMPLE):
-        raise ValueError(f"job.yaml: the image is still {container['image']}; give one of your own")
+        raise ValueError(f"job.yaml: the image is still {container['image']}; replace it with your own")
     container.update(command=["/bin/sh", str(script)], workingDir=folder)
     if packages:
         container.setdefault("env", []).append({"name": "PYTHONPATH", "value": packages})
@@ -82,7 +82,7 @@ def _labels(selector: str) -> dict[str, str]:
 
 
 def _keep_others_away(pod: dict[str, Any]) -> None:
-    """Keep the pods of all other jobs off the node, in both directions and of all namespaces."""
+    """Keep pods of all other jobs, in any namespace, off the node, and this pod off theirs."""
     others = {
         "labelSelector": {"matchExpressions": [{"key": _MEASURES, "operator": "Exists"}]},
         "namespaceSelector": {},
@@ -93,9 +93,9 @@ def _keep_others_away(pod: dict[str, Any]) -> None:
 
 
 def _amounts(threads: int, asked: Mapping[str, Any], is_measuring: bool) -> dict[str, dict[str, str]]:
-    # Kubernetes keeps a part of a core of each node for itself: a job with as many threads as cores would fit nowhere.
+    # Kubernetes reserves part of a core on each node: a job that requests all cores would not fit anywhere.
     cores = max(1, threads - 1) if is_measuring else threads
-    # There is no limit of cores, because it would stop all threads for a part of each tenth of a second.
+    # No CPU limit, because it would throttle all threads within each period of 100 ms.
     requests, limits = {"cpu": str(cores)}, {}
     if "mem_mb" in asked:
         requests["memory"] = limits["memory"] = f"{asked['mem_mb']}M"

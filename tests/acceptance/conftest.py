@@ -1,4 +1,4 @@
-"""Projects that are used as users use them: by commands and files, in processes of their own, without the library."""
+"""Projects used like a user would: only by commands and files, in separate processes."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ for command in json.loads(sys.argv[1]):
 
 
 class User:
-    """Somebody with a project folder.
+    """A user with a project folder.
 
     Attributes:
-        library: the folder of another copy of the library to run, if not this checkout's.
+        library: the folder of a copy of the library to run instead of this checkout.
     """
 
     def __init__(self, folder: Path, library: Path | None = None) -> None:
@@ -51,7 +51,7 @@ class User:
         shutil.copy(HERE / "networks.py", folder / "networks.py")
 
     def ask_oracle(self, names: Iterable[str]) -> None:
-        """Store what networks compute, in a process without Anole."""
+        """Store the outputs of networks, computed in a process without Anole."""
         self._run("networks.py", *names)
 
     def write(self, names: Iterable[str], targets: dict[str, Any] | None = None, **entries: Case) -> None:
@@ -95,25 +95,25 @@ class User:
         return self.folder / f"oracle/{case}.inputs.npz"
 
     def outputs(self, case: str) -> dict[str, np.ndarray]:
-        """Return what a network computes, by the names of its outputs."""
+        """Return the outputs of a network, by name."""
         return dict(np.load(self.folder / f"oracle/{case}.outputs.npz"))
 
     def loaded(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
-        """Return the outputs of a build by its ``load.py``."""
+        """Return the outputs of a build, run by its ``load.py``."""
         return self.loaded_each({build: inputs})[build]
 
     def loaded_each(self, inputs: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
-        """Return the outputs of builds by their ``load.py``, in one process."""
+        """Return the outputs of builds, run by their ``load.py`` in one process."""
         calls = {name: (f"builds/{name}", str(given), f"{name}.npz") for name, given in inputs.items()}
         self._run("-c", LOADED, json.dumps(list(calls.values())))
         return {name: dict(np.load(self.folder / f"{name}.npz")) for name in calls}
 
     def ran(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
-        """Return the outputs of a build by `anole run`, with inputs by name."""
+        """Return the outputs of a build, run by `anole run` with inputs by name."""
         return self._written(inputs, lambda output: self._run_build(build, ["--input", str(inputs)], output))
 
     def ran_in_order(self, build: str, case: str) -> dict[str, np.ndarray]:
-        """Return the outputs of a build by `anole run`, with a file for each input in the order of models.yaml."""
+        """Return the outputs of a build, run by `anole run` with one file per input in the order of models.yaml."""
         arguments: list[str] = []
         for name, array in np.load(self.inputs(case)).items():
             np.save(self.folder / f"{name}.npy", array)
@@ -150,7 +150,7 @@ class User:
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> float:
-    """Return the largest relative L2 distance of any output; infinite for other names, types or special values."""
+    """Return the maximum relative L2 distance of the outputs; infinite if names, types or special values differ."""
     if list(found) != list(expected):
         return float("inf")
     distances = [0.0]
@@ -160,6 +160,6 @@ def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) ->
             return float("inf")
         if not np.array_equal(*(np.where(np.isfinite(array), 0, array) for array in (mine, theirs)), equal_nan=True):
             return float("inf")
-        mine, wide = (np.where(np.isfinite(theirs), array, 0).astype(np.float64) for array in (mine, theirs))
-        distances.append(float(np.linalg.norm(mine - wide) / max(float(np.linalg.norm(wide)), 1e-30)))
+        mine, theirs = (np.where(np.isfinite(theirs), array, 0).astype(np.float64) for array in (mine, theirs))
+        distances.append(float(np.linalg.norm(mine - theirs) / max(float(np.linalg.norm(theirs)), 1e-30)))
     return max(distances)

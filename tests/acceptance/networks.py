@@ -1,7 +1,7 @@
-"""Networks as users have them, and what these compute; plain torch, ONNX and NumPy, without Anole.
+"""Networks like those of users, and their outputs, in plain torch, ONNX and NumPy, without Anole.
 
-Tests copy this file into a project, where models.yaml names its factories. Run as a script, it calls each network by
-its own argument names and stores inputs and outputs by name in ``oracle/<case>.npz``.
+Tests copy this file into a project, where models.yaml names its factories. As a script, it calls each network with
+keyword arguments and stores inputs and outputs by name in ``oracle/<case>.npz``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OnlyByPosition(Weighted):
 
 
 class Passed(Weighted):
-    """A wrapper, whose arguments have no names."""
+    """A wrapper whose arguments have no names."""
 
     def forward(self, *arguments: torch.Tensor, **keywords: torch.Tensor) -> torch.Tensor:
         x, a = arguments
@@ -71,7 +71,7 @@ class Nested(Weighted):
 
 
 class Mixed(Weighted):
-    """Types, keyword-only parameters, a default in between, and nested outputs."""
+    """A network with several types, keyword-only parameters, a default in between, and nested outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Tied(Weighted):
 
 
 class Passing(Weighted):
-    """One output is an input, and one is delivered twice."""
+    """A network that returns an input as an output, and one output twice."""
 
     def forward(self, x: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, ...]:
         found = self.linear(x) - 2 * a
@@ -101,7 +101,7 @@ class Passing(Weighted):
 
 
 class Hidden(Weighted):
-    """Masked logits, their softmax with a fully masked first row, and the logarithm of zeros."""
+    """A network with masked logits, their softmax with a fully masked first row, and the logarithm of zeros."""
 
     def forward(self, mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = self.linear(x)
@@ -111,7 +111,7 @@ class Hidden(Weighted):
 
 
 class Images(Weighted):
-    """Two images, whose convolutions have other weights."""
+    """A network with two images and a convolution for each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ def other_weights() -> nn.Module:
 
 
 def write_onnx(path: Path) -> None:
-    """Write a file whose inputs are not in the order in which its nodes use them, nor its outputs in that of nodes."""
+    """Write an ONNX file whose inputs and outputs are in a different order than its nodes use and compute them."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -147,12 +147,12 @@ def write_onnx(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its inputs, as a user writes them into models.yaml.
+    """A network and its inputs in models.yaml.
 
     Attributes:
         network: the factory in this file; None for the ONNX file.
-        inputs: what models.yaml says of each input: a shape, or a shape and a type.
-        arguments: the names of the network's own parameters, in the order of `inputs`, if it has others.
+        inputs: the entry of each input in models.yaml: a shape, or a shape and a type.
+        arguments: the names of the network's parameters, in the order of `inputs`, if they differ.
     """
 
     network: Callable[[], nn.Module] | None
@@ -165,7 +165,7 @@ class Case:
 
 
 def of(*names: str, shape: tuple[int, ...] = SHAPE) -> dict[str, Any]:
-    """Return inputs of one shape."""
+    """Return inputs with the same shape."""
     return {name: list(shape) for name in names}
 
 
@@ -207,7 +207,7 @@ def random_inputs(case: Case, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected_outputs(case: Case, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a network's outputs by the names that a build gives them."""
+    """Return a network's outputs, by their names in a build."""
     if case.network is None:
         import onnxruntime
 
@@ -227,7 +227,7 @@ def expected_outputs(case: Case, inputs: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 def leaves(output: Any) -> Any:
-    """Yield the arrays of an output in the order in which they stand there."""
+    """Yield the arrays of a nested output in order."""
     if isinstance(output, torch.Tensor):
         yield output.numpy()
     else:

@@ -1,4 +1,4 @@
-"""Builds compute what their networks compute, in plain torch, ONNX Runtime and NumPy, by every way out."""
+"""Builds compute the same outputs as their networks in torch, ONNX Runtime and NumPy, however they are run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW, OTHERS = list(CASES)[:3], list(CASES)[3:]
 
 
 def built(folder: Path, names: list[str]) -> User:
-    """Compile some of the cases by the workflow."""
+    """Compile cases with the workflow."""
     user = User(folder)
     user.ask_oracle(names)
     user.write(names)
@@ -38,7 +38,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture(scope="module")
 def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """Return how far builds are off that commands made in one process, in a third of the time of the workflow."""
+    """Return the errors of builds made by commands in one process, in a third of the workflow's time."""
     user = User(tmp_path_factory.mktemp("others"))
     user.ask_oracle(OTHERS)
     user.write(OTHERS)
@@ -52,7 +52,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
 
 
 def differences(user: User, names: list[str]) -> dict[str, float]:
-    """Return how far each build is off."""
+    """Return the error of each build."""
     found = user.loaded_each({f"{name}-cpu-random": user.inputs(name) for name in names})
     return {name: difference(found[f"{name}-cpu-random"], user.outputs(name)) for name in names}
 
@@ -63,17 +63,17 @@ def test_builds_compute_their_networks(few: User) -> None:
 
 @pytest.mark.guard
 @pytest.mark.parametrize("case", OTHERS)
-def test_any_other_build_computes_its_network(others: dict[str, float], case: str) -> None:
+def test_other_builds_compute_their_networks(others: dict[str, float], case: str) -> None:
     assert others[case] < 1e-5
 
 
 @pytest.mark.slow
-def test_the_workflow_makes_any_other_build(tmp_path: Path) -> None:
+def test_the_workflow_makes_all_other_builds(tmp_path: Path) -> None:
     assert all(error < 1e-5 for error in differences(built(tmp_path, OTHERS), OTHERS).values())
 
 
 @pytest.mark.guard
-def test_the_workflow_finds_these_builds_right(few: User) -> None:
+def test_the_workflow_evaluates_these_builds_as_correct(few: User) -> None:
     assert "failed" not in few.snakemake()
 
 
@@ -117,9 +117,9 @@ def test_other_precisions_and_targets_compute_the_network(tmp_path: Path) -> Non
     user.write(["images"], targets)
     user.snakemake()
     turned = {"output": -user.outputs("images")["output"]}
-    for target, most in allowed.items():
+    for target, max_error in allowed.items():
         found = user.ran(f"images-{target}-random", user.inputs("images"))
-        assert difference(found, user.outputs("images")) < most < difference(found, turned), target
+        assert difference(found, user.outputs("images")) < max_error < difference(found, turned), target
         ordered = user.ran_in_order(f"images-{target}-random", "images")
         assert all(np.array_equal(ordered[name], found[name]) for name in found), target
 
@@ -138,7 +138,7 @@ def test_a_build_for_ranges_computes_the_network_at_every_size(tmp_path: Path) -
         assert difference(found, expected_outputs(case, inputs)) < 1e-5
 
 
-def test_names_of_which_some_are_parameters_are_refused(tmp_path: Path) -> None:
+def test_partly_matching_parameter_names_are_rejected(tmp_path: Path) -> None:
     user = User(tmp_path)
     user.write([], mixed=Case(Subtract, of("x", "b")))
     ran = user.anole("extract", "mixed", "--target", "cpu")
@@ -148,8 +148,8 @@ def test_names_of_which_some_are_parameters_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.guard
-def test_other_files_and_orders_are_built_again(tmp_path: Path) -> None:
-    """A module that changes, files that are replaced by older ones, and inputs that are listed in another order."""
+def test_changed_files_and_input_orders_are_built_again(tmp_path: Path) -> None:
+    """Change a module, replace files by older ones, and reorder the inputs in models.yaml."""
     user = User(tmp_path)
     names = ["turned", "file"]
     user.ask_oracle(names)

@@ -1,4 +1,4 @@
-"""Mistakes that were put into a copy of the library, each of which `anole evaluate` or the oracle must notice."""
+"""Mutants of the library, which `anole evaluate` or the oracle must detect."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Mutant:
     """A change of one file of the library.
 
     Attributes:
-        case: the network that shows it.
-        told: what the evaluation's message says.
+        case: the network that reveals it.
+        message: a part of the evaluation's error message.
     """
 
     file: str
     old: str
     new: str
     case: str = "turned"
-    told: str = "outputs differ from those of"
+    message: str = "outputs differ from those of"
 
 
 NETWORK = "    arguments, binding = example_inputs(model), bind(model, network)\n"
@@ -46,62 +46,62 @@ TORCH, FILE, BUILD, LOAD = (
     *("compile/build.py", "compile/snippets/load.py.in"),
 )
 NAMES, VALUES = "model turned has", "outputs differ from those of"
-FILE_NAMES, DEPLOYED = "model file has", "load.py returns other outputs than model.so computes"
+FILE_NAMES, DEPLOYED = "model file has", "load.py and model.so return different outputs"
 
 MUTANTS = {
     "extract swaps inputs": Mutant("extract/binding.py", "tuple(bound.args), tuple", "tuple(bound.args)[::-1], tuple"),
     "extract swaps parameters": Mutant(TORCH, PARAMS, PARAMS + "    params.reverse()\n"),
-    "extract sorts names": Mutant(TORCH, INFOS, SORTED, told=NAMES),
+    "extract sorts names": Mutant(TORCH, INFOS, SORTED, message=NAMES),
     "extract drops an input": Mutant(TORCH, NETWORK, f"{CALL}(x, 0 * a)\n{NETWORK}"),
     "extract transposes an input": Mutant(TORCH, NETWORK, f"{CALL}(x, a.T.reshape(a.shape))\n{NETWORK}"),
     "extract skips a layer": Mutant(TORCH, NETWORK, "    network.linear = torch.nn.Identity()\n" + NETWORK),
-    "extract turns outputs round": Mutant(FILE, READ, READ + "    proto.graph.output.reverse()\n", "file", FILE_NAMES),
+    "extract reverses outputs": Mutant(FILE, READ, READ + "    proto.graph.output.reverse()\n", "file", FILE_NAMES),
     "extract swaps a file's inputs": Mutant(FILE, IMPORTED, IMPORTED.replace("puts", "puts[::-1]"), "file", FILE_NAMES),
     "an entry is sorted": Mutant(
         "config/entries.py",
         "in inputs.items()]\n",
         "in sorted(inputs.items())]\n",
         "positions",
-        "another entry of model",
+        "that differs from models.yaml",
     ),
     "compile takes other weights": Mutant("extract/imported.py", ".view(info.dtype)", ".view(info.dtype)[::-1]"),
-    "compile turns outputs round": Mutant(
+    "compile reverses outputs": Mutant(
         BUILD, "outputs=imported.outputs", "outputs=imported.outputs[::-1]", "file", FILE_NAMES
     ),
-    "compile turns inputs round": Mutant(BUILD, "inputs=imported.inputs", "inputs=imported.inputs[::-1]", told=NAMES),
+    "compile reverses inputs": Mutant(BUILD, "inputs=imported.inputs", "inputs=imported.inputs[::-1]", message=NAMES),
     "evaluate swaps inputs": Mutant("evaluate/by_name.py", "(self._inputs, tensors", "(self._inputs, tensors[::-1]"),
-    "load swaps inputs": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[::-1]"), told=DEPLOYED),
-    "load drops an input": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[:1] * 2"), told=DEPLOYED),
+    "load swaps inputs": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[::-1]"), message=DEPLOYED),
+    "load drops an input": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[:1] * 2"), message=DEPLOYED),
     "load transposes an input": Mutant(
-        LOAD, RUN, RUN.replace("(array)", "(array.T).reshape(array.shape)"), told=DEPLOYED
+        LOAD, RUN, RUN.replace("(array)", "(array.T).reshape(array.shape)"), message=DEPLOYED
     ),
-    "load turns outputs round": Mutant(LOAD, RETURNED, RETURNED + "[::-1]", "file", DEPLOYED),
+    "load reverses outputs": Mutant(LOAD, RETURNED, RETURNED + "[::-1]", "file", DEPLOYED),
 }
 
 
 def mutated(mutant: Mutant, folder: Path) -> Path:
-    """Return a copy of the library with a mistake."""
+    """Return a mutated copy of the library."""
     for name in ("lib", "rules", "profiles"):
         shutil.copytree(ROOT / name, folder / name)
     for name in ("Snakefile", "environment.yml"):
         shutil.copy(ROOT / name, folder)
     file = folder / "lib/anole" / mutant.file
     text = file.read_text()
-    assert text.count(mutant.old) == 1, "the mistake has one place"
+    assert text.count(mutant.old) == 1, "the text to change occurs once"
     file.write_text(text.replace(mutant.old, mutant.new))
     return folder
 
 
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with what all cases of mutants compute."""
+    """Return a folder with the outputs of all mutants' cases."""
     user = User(tmp_path_factory.mktemp("oracle"))
     user.ask_oracle({mutant.case for mutant in MUTANTS.values()})
     return user.folder
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_evaluation_and_the_oracle_notice_a_mistake(name: str, oracle: Path, tmp_path: Path) -> None:
+def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_path: Path) -> None:
     mutant, project = MUTANTS[name], tmp_path / "project"
     shutil.copytree(oracle, project)
     user = User(project, mutated(mutant, tmp_path / "library"))
@@ -113,14 +113,14 @@ def test_the_evaluation_and_the_oracle_notice_a_mistake(name: str, oracle: Path,
         ["run", f"builds/{build}", "--input", str(inputs), "--output", "found.npz"],
         ["evaluate", f"builds/{build}", "--rounds", "1"],
     )
-    assert ran.returncode != 0 and mutant.told in ran.stderr, ran.stderr
+    assert ran.returncode != 0 and mutant.message in ran.stderr, ran.stderr
     found = user.loaded(build, inputs) if name.startswith("load") else dict(np.load(project / "found.npz"))
     # A build is made from the stored network, which no entry can change.
     if not name.startswith(("evaluate", "an entry")):
         assert difference(found, user.outputs(mutant.case)) > 1e-2
 
 
-def test_former_weights_are_noticed(tmp_path: Path) -> None:
+def test_outdated_weights_are_detected(tmp_path: Path) -> None:
     mutant = Mutant("project/content.py", "return content_key(found) if found else None", "return None")
     (tmp_path / "project").mkdir()
     user = User(tmp_path / "project", mutated(mutant, tmp_path / "library"))
@@ -132,7 +132,7 @@ def test_former_weights_are_noticed(tmp_path: Path) -> None:
     networks.write_text(networks.read_text().replace("seed: int = 0", "seed: int = 5"))
     os.utime(networks, (before - 9e4, before - 9e4))
     user.ask_oracle(["turned"])
-    assert "Nothing to do" in user.anole("plan").stdout, "the mistake is that nobody notices"
+    assert "Nothing to do" in user.anole("plan").stdout, "the mutant does not notice the change"
     ran = user.anole("evaluate", "builds/turned-cpu-random")
     assert ran.returncode != 0 and "outputs differ from those of torch" in ran.stderr
     assert difference(user.loaded("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) > 1e-2

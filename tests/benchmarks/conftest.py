@@ -1,4 +1,4 @@
-"""What tests of benchmarks share: how a benchmark is run."""
+"""A fixture that runs a benchmark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Benchmark = Callable[..., tuple[list[dict[str, str]], str]]
 
 @pytest.fixture(scope="session")
 def benchmark(tiny_project: Path) -> Benchmark:
-    """Run one of the benchmarks in the project of a tiny network; return its rows and what it says beside them."""
+    """Return a runner of benchmarks in the project of a tiny network, which returns their rows and standard error."""
 
     def run(name: str, *options: str) -> tuple[list[dict[str, str]], str]:
         made = run_python(tiny_project, "-m", f"benchmarks.{name}", *options, more=HOME)

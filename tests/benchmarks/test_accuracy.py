@@ -1,4 +1,4 @@
-"""Answers of networks with trained weights are compared as people read them."""
+"""Accuracy of networks with trained weights, by their decoded answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.networks.accuracy import loss, outputs_of
 from benchmarks.networks.trained import in_float, nearest, overlap, same, text
 
 
-def test_a_loss_is_that_of_the_worst_output() -> None:
+def test_loss_is_of_the_worst_output() -> None:
     expected = [[np.ones(4), np.array([3.0, 4.0])], [np.ones(4), np.array([3.0, 4.0])]]
     found = [[np.ones(4), np.array([3.0, 4.0])], [np.ones(4), np.array([4.0, 3.0])]]
     # The squares of the second output's errors are 2 of 50.
@@ -25,17 +25,17 @@ def test_a_loss_is_that_of_the_worst_output() -> None:
     assert loss(expected, expected)["sqnr_db"] > 100
 
 
-def test_letters_that_repeat_count_once_and_nothing_counts_not() -> None:
+def test_repeated_letters_count_once_and_blanks_are_dropped() -> None:
     assert text(np.eye(4)[[0, 2, 2, 0, 2, 3, 3, 0]]) == (2, 2, 3)
 
 
-def test_answers_are_compared_and_masks_overlap() -> None:
+def test_agreement_of_answers_and_overlap_of_masks() -> None:
     expected, found = [[np.array([1, 3])], [np.array([5, 4])]], [[np.array([0, 9])], [np.array([1, 2])]]
     assert same(lambda outputs: int(outputs[0].argmax()))(expected, found) == 0.5
     assert overlap(lambda outputs: outputs[0] > 2)(expected, found) == 0.5
 
 
-def test_the_nearest_sentence_is_another_one() -> None:
+def test_the_nearest_sentence_is_not_the_sentence_itself() -> None:
     vectors = [[np.array([each])] for each in ([1.0, 0.0], [0.9, 0.1], [0.0, 1.0])]
     moved = [vectors[0], [np.array([[0.1, 0.9]])], vectors[2]]
     assert nearest(vectors, vectors) == 1 and nearest(vectors, moved) == pytest.approx(2 / 3)
@@ -52,7 +52,7 @@ def test_a_state_is_carried_from_step_to_step() -> None:
     assert [each[0].item() for each in outputs] == [1, 3, 6] and [each[1].item() for each in given] == [0, 1, 3]
 
 
-def test_values_of_a_quantized_file_are_in_float32_again(tmp_path: Path) -> None:
+def test_activations_of_a_quantized_file_are_converted_to_float32(tmp_path: Path) -> None:
     numbers = {"scale": np.float32(0.5), "zero": np.uint8(0), "held": np.array([2, 4], np.int8), "none": np.int8(0)}
     pairs = [
         ("QuantizeLinear", ["x", "scale", "zero"], "q"),
@@ -73,7 +73,7 @@ def test_values_of_a_quantized_file_are_in_float32_again(tmp_path: Path) -> None
     np.testing.assert_allclose(onnxruntime_engine(Path(model.location), [x], 1).compute()[0], x * [1, 2])
 
 
-def test_pictures_and_texts_of_both_parts_differ() -> None:
+def test_images_and_texts_of_both_parts_differ() -> None:
     assert not set(inputs.sentences(0)) & set(inputs.sentences(1)) and len(inputs.sentences(1)) > 100
     one, other = (inputs.lines(part, 2, 48, 320, 18) for part in (0, 1))
     assert one[0][0].shape == (1, 3, 48, 320) and -1 <= one[0][0].min() < one[0][0].max() <= 1

@@ -1,4 +1,4 @@
-"""ONNX's backend suite: what passed once must pass again, and nothing may be wrong."""
+"""ONNX's backend suite: recorded passes must still pass, and no case may be wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parents[2] / "docs/results/data/conformance.csv"
 
 
 def names_by_outcome() -> dict[str, list[str]]:
-    """Return the names of all cases by the outcomes that are stored."""
+    """Return the names of all cases by recorded outcome."""
     found: dict[str, list[str]] = {"right": []}
     for row in read_rows(RESULTS):
         found.setdefault(row["outcome"], []).extend(row["cases"].split())
@@ -25,7 +25,7 @@ def names_by_outcome() -> dict[str, list[str]]:
 
 
 def check(names: Iterable[str]) -> None:
-    """Run cases; those that were right must be, and none may be wrong or crash."""
+    """Run cases; recorded right ones must be right, and none may be wrong or crash."""
     right = set(names_by_outcome()["right"])
     found = {case: outcome for _, case, outcome in run_all(names)}
     assert not {
@@ -53,7 +53,7 @@ def test_a_sample_of_the_suite() -> None:
     check(sorted(names["right"] + names["refused"])[::45])
 
 
-def test_cases_are_outside_for_a_reason() -> None:
+def test_cases_out_of_scope_have_a_reason() -> None:
     outside = {name: outside_why(suite()[name]) for name in ("test_nonzero_example", "test_adam", "test_abs")}
     assert outside == {
         "test_nonzero_example": "the shape of NonZero's output depends on data",

@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say, pairs are of one layer and seed, and corrections are Holm's."""
+"""Statistics of comparisons: coverage of intervals, pairing by layer and seed, equivalence, Holm's correction."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def test_a_ratio_is_paired_by_layer_and_seed():
     assert found.low == pytest.approx(2.0) == found.high == found.value
 
 
-def test_what_is_missing_or_never_reached_makes_no_pair():
+def test_missing_or_infinite_values_make_no_pair():
     values = {("a", "x", 0): "", ("b", "x", 0): 5, ("a", "x", 1): 10, ("b", "x", 1): 5}
     found = ratio(lines(values), "a", "b", "trials")
     assert found is not None and found.n == 1 and found.value == pytest.approx(2.0)
     assert ratio(lines(values), "a", "c", "trials") is None
 
 
-def test_an_interval_holds_the_truth_about_as_often_as_it_says():
-    """Layers differ by a normal effect, and seeds by another one; the truth is the mean over all layers there are."""
+def test_bootstrap_intervals_have_nominal_coverage():
+    """Layers and seeds have normal random effects; the true value is the mean over all layers."""
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(60):
@@ -46,14 +46,14 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says():
 
 
 def logs_of(rng, truth, n_places=8, n_seeds=3):
-    """Logarithms that differ between places, and less between seeds."""
+    """Return random logarithms with more variance between places than between seeds."""
     places = rng.normal(truth, 0.1, size=n_places)
     return {
         (str(at), str(seed)): value + rng.normal(0, 0.02) for at, value in enumerate(places) for seed in range(n_seeds)
     }
 
 
-def test_an_interval_holds_the_truth_and_p_is_small_by_chance_as_often_as_they_say():
+def test_student_intervals_and_p_values_have_nominal_rates():
     rng = np.random.default_rng(0)
     found = [effect(logs_of(rng, 0.2), claimed=np.exp(0.2)) for _ in range(400)]
     held = np.mean([each.low <= np.exp(0.2) <= each.high for each in found])
@@ -61,7 +61,7 @@ def test_an_interval_holds_the_truth_and_p_is_small_by_chance_as_often_as_they_s
     assert np.mean([each.p < 0.05 for each in found]) == pytest.approx(1 - held)
 
 
-def test_seeds_of_a_place_are_no_evidence_of_their_own():
+def test_more_seeds_of_a_place_do_not_narrow_the_interval():
     one = {(str(at), "0"): value for at, value in enumerate([0.1, 0.2, 0.0, 0.3, 0.1])}
     many = {(place, str(seed)): value for (place, _), value in one.items() for seed in range(50)}
     first, second = effect(one), effect(many)
@@ -72,12 +72,12 @@ def test_seeds_of_a_place_are_no_evidence_of_their_own():
 @pytest.mark.parametrize(
     ("n_places", "n_seeds", "settled"), [(1, 9, False), (2, 9, False), (4, 1, False), (5, 1, True)]
 )
-def test_few_places_or_pairs_settle_nothing(n_places, n_seeds, settled):
+def test_few_places_or_pairs_decide_nothing(n_places, n_seeds, settled):
     found = effect(logs_of(np.random.default_rng(1), 3.0, n_places, n_seeds))
     assert (found.low is not None) == settled == (found.p < 0.05)
 
 
-def test_what_cannot_vary_is_no_evidence():
+def test_constant_values_have_no_interval():
     found = effect({(str(at), "0"): np.log(4.0) for at in range(9)})
     assert (found.value, found.low, found.p) == (pytest.approx(4.0), None, 1.0)
     assert effect({}) is None
@@ -89,19 +89,19 @@ def test_p_values_are_corrected_for_their_number():
 
 
 @pytest.mark.parametrize(("truth", "spread", "equivalent"), [(0.0, 0.01, True), (0.0, 0.1, False), (0.05, 0.01, False)])
-def test_two_are_equivalent_only_if_they_are_surely_within_the_margin(truth, spread, equivalent):
+def test_equivalence_needs_an_interval_within_the_margin(truth, spread, equivalent):
     rng = np.random.default_rng(2)
     logs = {(str(place), "0"): truth + spread * rng.standard_normal() for place in range(11)}
     assert (effect(logs).p_apart < 0.05) == equivalent
 
 
-def test_what_is_equal_everywhere_is_equivalent_and_too_little_of_it_is_not():
+def test_equal_values_are_equivalent_if_there_are_enough():
     equal = {(str(place), "0"): 0.0 for place in range(8)}
     assert (effect(equal).p, effect(equal).p_apart) == (1.0, 0.0)
     assert effect({("a", "0"): 0.0, ("b", "0"): 0.0}).p_apart == 1.0
 
 
-def test_what_is_a_margin_apart_is_taken_for_equivalent_as_seldom_as_is_said():
+def test_equivalence_test_has_its_nominal_error_rate():
     rng = np.random.default_rng(0)
     apart = ({(str(at), "0"): np.log(1.02) + 0.01 * rng.standard_normal() for at in range(11)} for _ in range(600))
     assert 0.02 < np.mean([effect(logs).p_apart < 0.05 for logs in apart]) < 0.08

@@ -1,4 +1,4 @@
-"""Experiments are continued where they stopped, and lines of other versions are made again."""
+"""Experiments continue where they stopped, and rows of other versions are replaced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def found(path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.xz"])
-def test_each_job_adds_its_lines_once(tmp_path, suffix):
+def test_each_job_appends_its_rows_once(tmp_path, suffix):
     path = tmp_path / f"results/squares{suffix}"
     assert carry_out(of([1, 2, 2]), path, FOREVER, processes=2)
     assert found(path) == [("1", -1), ("1", 1), ("2", -4), ("2", 4)]
@@ -51,24 +51,24 @@ def test_each_job_adds_its_lines_once(tmp_path, suffix):
     assert path.read_bytes().startswith(before[:4]) and len(found(path)) == 6
 
 
-def test_lines_of_another_version_are_made_again_and_others_stay(tmp_path, caplog):
-    """Number 1 is no job any more, as the networks that were built on another machine."""
+def test_rows_of_another_version_are_replaced_and_others_stay(tmp_path, caplog):
+    """Number 1 is no longer a job, like networks that were built on another machine."""
     caplog.set_level("INFO")
     path = tmp_path / "squares.csv"
     carry_out(of([1, 2]), path, FOREVER)
     assert carry_out(of([2], version="2"), path, FOREVER)
     assert [(row["number"], row["version"]) for row in read_rows(path)] == [("1", "1")] * 2 + [("2", "2")] * 2
-    assert "2 lines are of other versions" in caplog.text
+    assert "2 rows are outdated" in caplog.text
 
 
-def test_lines_with_other_columns_are_made_again(tmp_path):
+def test_rows_with_other_columns_are_replaced(tmp_path):
     path = tmp_path / "squares.csv"
     path.write_text("number,cube\r\n1,1\r\n")
     assert carry_out(of([1]), path, FOREVER)
     assert found(path) == [("1", -1), ("1", 1)]
 
 
-def test_a_job_that_fails_is_told_and_keeps_no_other_from_running(tmp_path, caplog):
+def test_a_failed_job_is_logged_and_others_still_run(tmp_path, caplog):
     path = tmp_path / "squares.csv"
     assert not carry_out(of([1, 3, 4]), path, FOREVER)
     assert found(path) == [("1", -1), ("1", 1), ("4", -16), ("4", 16)]
@@ -84,13 +84,13 @@ def test_no_job_starts_when_the_time_is_up(tmp_path):
         assert next(csv.reader(file)) == ["number", "version", "square"]
 
 
-def test_what_takes_times_runs_alone(tmp_path):
+def test_timed_jobs_run_alone(tmp_path):
     began_s = time.monotonic()
     carry_out(of(range(3), run=slow, is_timed=True), tmp_path / "squares.csv", FOREVER, processes=3)
     assert time.monotonic() - began_s >= 0.9
 
 
-def test_only_jobs_with_the_given_keys_are_run_and_the_other_lines_stay(tmp_path):
+def test_only_jobs_with_given_keys_run_and_other_rows_stay(tmp_path):
     path = tmp_path / "squares.csv"
     carry_out(of([1, 2]), path, FOREVER)
     assert not carry_out(of([1, 2, 4, 5]), path, FOREVER, only=["4"])

@@ -40,20 +40,20 @@ ENTITY = [
 WHOLE = "benchmarks.cuda.whole"
 
 
-def test_every_template_takes_turns_with_valid_configs_of_fixed_and_random_layers() -> None:
-    drawn = list(draw(list(FIXED), 4, 0))
-    assert [kind for kind, _, _ in drawn] == 4 * list(FIXED)
-    for at, (kind, workload, config) in enumerate(drawn):
+def test_templates_alternate_with_valid_configs_of_fixed_and_random_layers() -> None:
+    sampled = list(draw(list(FIXED), 4, 0))
+    assert [kind for kind, _, _ in sampled] == 4 * list(FIXED)
+    for at, (kind, workload, config) in enumerate(sampled):
         assert TARGET.space(workload).rejection(config) is None
         assert kind != "winograd" or config[ALGORITHM] == "winograd"
         assert (workload == FIXED[kind]) == (at // len(FIXED) % 2 == 0)
-    assert drawn == list(draw(list(FIXED), 4, 0)) != list(draw(list(FIXED), 4, 1))
+    assert sampled == list(draw(list(FIXED), 4, 0)) != list(draw(list(FIXED), 4, 1))
 
 
-def test_layers_of_networks_take_the_place_of_all_others() -> None:
-    drawn = list(draw(list(LARGE), 2, 0, large=True))
-    assert [workload for _, workload, _ in drawn] == 2 * list(LARGE.values())
-    assert all(TARGET.space(workload).rejection(config) is None for _, workload, config in drawn)
+def test_large_layers_replace_all_others() -> None:
+    sampled = list(draw(list(LARGE), 2, 0, large=True))
+    assert [workload for _, workload, _ in sampled] == 2 * list(LARGE.values())
+    assert all(TARGET.space(workload).rejection(config) is None for _, workload, config in sampled)
 
 
 def test_every_config_is_a_row_and_is_counted(
@@ -73,7 +73,7 @@ def test_every_config_is_a_row_and_is_counted(
     ("message", "outcome"),
     [("race: of a write", "racy"), ("an access leaves an array", "invalid"), ("did not finish", "failed")],
 )
-def test_a_fault_is_told_by_its_message(message: str, outcome: str) -> None:
+def test_faults_are_classified_by_message(message: str, outcome: str) -> None:
     class Faulty:
         def call(self, *_: object) -> float:
             raise EmulationError(message)
@@ -82,7 +82,7 @@ def test_a_fault_is_told_by_its_message(message: str, outcome: str) -> None:
     assert (found, detail) == (outcome, message) and isnan(error)
 
 
-def test_nothing_begins_after_the_time_is_up(
+def test_no_config_starts_after_the_time_limit(
     emulated_gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(configs, "EmulatedGpu", lambda: nullcontext(emulated_gpu))
@@ -109,7 +109,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_has_the_configs_that_ran_with_what_is_staged_at_once(log: Path) -> None:
+def test_a_log_has_the_configs_that_ran_with_their_staged_parts(log: Path) -> None:
     ((layer, records),) = model.read_log(log).items()
     assert layer == LAYER
     assert [latency_s for _, latency_s in records] == [1e-4, 3e-4]
@@ -119,7 +119,7 @@ def test_a_log_has_the_configs_that_ran_with_what_is_staged_at_once(log: Path) -
     assert columns["auto_unroll_max_step"].tolist() == [512, 512]
 
 
-def test_the_other_layout_multiplies_as_often(log: Path) -> None:
+def test_the_nchw_kernel_has_the_same_multiplications(log: Path) -> None:
     ((layer, records),) = model.read_log(log).items()
     kernel = model.nchw_kernel(model.GPUS["V100"], layer, model.columns_of(layer, [config for config, _ in records]))
     assert (2 * kernel.blocks * kernel.threads * kernel.multiply_adds == layer.flop).all()

@@ -1,4 +1,4 @@
-"""The roofline: a line for every kernel of a build, and a picture of such lines."""
+"""The roofline: a row for every kernel of a build, and the plot of such rows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .conftest import Benchmark
         (BatchMatmul(8, 128, 64, 128), "", "batch_matmul"),
     ],
 )
-def test_a_kernel_is_of_the_kind_of_its_task(workload: Workload, algorithm: str, kind: str) -> None:
+def test_a_kernel_has_the_kind_of_its_task(workload: Workload, algorithm: str, kind: str) -> None:
     assert kind_of(workload.label, algorithm) == kind
     assert kind in KINDS
 
 
-def test_a_kernel_without_a_task_is_of_another_kind() -> None:
+def test_a_kernel_without_a_task_has_kind_other() -> None:
     assert kind_of("", "") == OTHER and OTHER not in KINDS
 
 
-def test_every_kernel_of_a_build_has_a_line(tiny_project: Path, benchmark: Benchmark) -> None:
+def test_every_kernel_of_a_build_has_a_row(tiny_project: Path, benchmark: Benchmark) -> None:
     rows, said = benchmark("kernels.roofline", "kernels", "net", "elsewhere", "--seconds", "0")
     build = read_build(tiny_project / "net")
     assert build.kernels is not None
@@ -69,18 +69,18 @@ LINES = [
 
 
 def texts(path: Path) -> list[str]:
-    """Return what a picture says, which the file tells beside the outlines of the letters."""
+    """Return the texts in an SVG plot, which are comments next to the outlines of their letters."""
     return re.findall(r"<!-- (.*?) -->", path.read_text())
 
 
-def test_a_picture_has_a_panel_for_each_batch_size(tmp_path: Path) -> None:
+def test_a_plot_has_a_panel_for_each_batch_size(tmp_path: Path) -> None:
     draw(LINES, tmp_path / "roofline.svg")
     titles = [text for text in texts(tmp_path / "roofline.svg") if text.startswith("batch ")]
     assert titles == ["batch 1: 500 GFLOP/s and 40.0 GB/s", "batch 8: 500 GFLOP/s and 40.0 GB/s"]
     assert set(KINDS) <= set(texts(tmp_path / "roofline.svg"))
 
 
-def test_equal_lines_make_equal_files_that_are_small(tmp_path: Path) -> None:
+def test_plots_are_reproducible_and_small(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         draw(LINES, tmp_path / folder / "roofline.svg")
@@ -89,12 +89,12 @@ def test_equal_lines_make_equal_files_that_are_small(tmp_path: Path) -> None:
     assert len(first) < 150_000
 
 
-def test_dots_are_as_large_as_their_share() -> None:
+def test_dot_areas_are_proportional_to_shares() -> None:
     assert dot_size(0.4) == pytest.approx(2 * dot_size(0.1), rel=1e-2)
     assert dot_size(0.1) ** 2 == pytest.approx(2 * dot_size(0.05) ** 2, rel=1e-2)
     assert dot_size(0.0) == dot_size(1e-3) > 0
 
 
-def test_without_kernels_there_is_nothing_to_draw(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"roofline.svg: no kernels to draw"):
+def test_a_plot_without_kernels_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"roofline.svg: no kernels to plot"):
         draw([LINES[2]], tmp_path / "roofline.svg")

@@ -1,4 +1,4 @@
-"""Networks beside other engines: the comparison on a tiny build, the report of known figures, and small networks."""
+"""Network benchmarks: a comparison with other engines on a tiny build, the report of known figures, small networks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CPU = {"kind": "cpu", "mcpu": "znver4", "threads": 2}
 
 
 def tune(shards: Path, task: Task, elapsed_s: Sequence[float]) -> Run:
-    """Write a run whose trials ended at these seconds."""
+    """Write a run whose trials ended after the given seconds."""
     run = Run(task.key, "autotvm", 0, 1, {}, 2, {"name": "here"}, {"python": "3.11"})
     measurement = Measurement(Status.OK, latency_s=1e-3, latency_std_s=0.0, cv=0.0, repeats=3, build_s=0.1, run_s=0.1)
     with Shard.open(shards, run, task) as shard:
@@ -51,7 +51,7 @@ def tune(shards: Path, task: Task, elapsed_s: Sequence[float]) -> Run:
     return run
 
 
-def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
+def test_tuning_time_is_the_sum_over_the_runs_of_a_build(tmp_path: Path) -> None:
     shards, database = tmp_path / "shards", tmp_path / "tuning.sqlite"
     first = tune(shards, Task(Dense(1, 512, 1000), CPU, 1), [0.5, 2.0])
     second = tune(shards, Task(Dense(1, 256, 10), CPU, 1), [1.0, 2.0, 4.25])
@@ -65,7 +65,7 @@ def test_tuning_took_what_the_runs_of_a_build_took(tmp_path: Path) -> None:
 
 
 def engines(network: str, batch: int, latency_ms: float, **speedups: float) -> list[dict[str, str]]:
-    """Return the rows of a network: its own, and those of rivals by their speedups."""
+    """Return the rows of a network: its own, and those of rivals with given speedups."""
     own = {"network": network, "batch": batch, "relative_error": 5e-7, "tuning_s": 136.6, "trials_measured": 768}
     return [
         {**dict.fromkeys(COLUMNS, ""), **{name: str(value) for name, value in {**own, **row}.items()}}
@@ -98,7 +98,7 @@ def test_the_report_of_networks() -> None:
     assert not any("OpenVINO" in line for line in lines)
 
 
-def test_the_picture_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_path: Path) -> None:
+def test_the_plot_shows_each_network_at_batch_1_and_each_rival_that_ran(tmp_path: Path) -> None:
     networks = networks_of([*ROWS, *engines("alexnet", 1, 6.0, **{"openvino.default": 0.7})])
     draw(networks, tmp_path / "networks.svg")
     shown = (tmp_path / "networks.svg").read_text()

@@ -1,4 +1,4 @@
-"""docs/results: figures are those of the files behind them, every file is described, and stale ones are called so."""
+"""Pages in docs/results: figures match their data files, every file is described, and stale ones are marked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = Mapping[str, str]
 
 
 def rows(name: str, **wanted: str) -> list[Row]:
-    """Return the lines of a file that have some values."""
+    """Return the rows of a file with given values."""
     return [row for row in read_rows(DATA / name) if wanted.items() <= row.items()]
 
 
@@ -126,7 +126,7 @@ ANSWERS: tuple[Callable[[], list[str]], ...] = (
     of_time_to_a_network,
     of_quantized_files,
 )
-"""What each question's line must say, from the files that it links to."""
+"""Functions that return the figures in each question's answer, from the files that it links to."""
 
 
 def questions() -> list[str]:
@@ -134,7 +134,7 @@ def questions() -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(len(ANSWERS)))
-def test_an_answer_is_what_its_file_says(number: int) -> None:
+def test_answers_match_their_files(number: int) -> None:
     line = questions()[number]
     answer, spread = cells(line)[2:4]
     said = f"{answer} {spread}"
@@ -151,7 +151,7 @@ def test_there_are_eleven_questions_with_a_page_and_a_file_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["networks", "networks_intel"])
-def test_tables_of_networks_are_those_of_the_report(name: str) -> None:
+def test_tables_of_networks_match_the_report(name: str) -> None:
     from benchmarks.networks.report import networks_of, report
 
     page = (RESULTS / "networks.md").read_text().splitlines()
@@ -159,7 +159,7 @@ def test_tables_of_networks_are_those_of_the_report(name: str) -> None:
     assert not missing
 
 
-def test_the_machines_are_compared_by_the_means_of_their_files() -> None:
+def test_means_of_machines_match_their_files() -> None:
     for machine, name, batches in (("Zen 3", "networks", "1"), ("Xeon", "networks_intel", "18")):
         for batch in batches:
             rivals = ("onnxruntime", "openvino", "torch", "torch.compile", "untuned")
@@ -167,7 +167,7 @@ def test_the_machines_are_compared_by_the_means_of_their_files() -> None:
             assert [machine, batch, *means] in lines_of("networks.md")
 
 
-def test_the_table_of_the_readme_is_that_of_its_file() -> None:
+def test_the_table_of_the_readme_matches_its_file() -> None:
     from benchmarks.networks.report import networks_of
 
     found = [cells(line) for line in (HOME / "README.md").read_text().splitlines() if line.startswith("|")]
@@ -180,7 +180,7 @@ def test_the_table_of_the_readme_is_that_of_its_file() -> None:
     assert ["geometric mean", "", "", *means] in found
 
 
-def test_the_page_of_the_zoo_is_its_report() -> None:
+def test_the_page_of_the_zoo_matches_its_report() -> None:
     from benchmarks.zoo.report import by_group, far, not_done, seconds, slowest
 
     page = (RESULTS / "zoo.md").read_text().splitlines()
@@ -192,14 +192,14 @@ def test_the_page_of_the_zoo_is_its_report() -> None:
     ]
 
 
-def test_the_page_of_precisions_is_its_report() -> None:
+def test_the_page_of_precisions_matches_its_report() -> None:
     from benchmarks.networks.precision import table
 
     page = (RESULTS / "precision.md").read_text().splitlines()
     assert not [line for line in table(rows("precision.csv")) if line not in page]
 
 
-def test_what_is_said_of_a_processor_without_avx512_is_what_its_files_say() -> None:
+def test_figures_without_avx512_match_their_files() -> None:
     precision, zoo, networks = (
         " ".join((RESULTS / f"{name}.md").read_text().split()) for name in ("precision", "zoo", "networks")
     )
@@ -223,14 +223,14 @@ def test_the_page_of_precisions_has_the_table_of_answers() -> None:
     assert len(rows("accuracy.csv")) > 2 and not [line for line in table(rows("accuracy.csv")) if line not in page]
 
 
-def test_the_page_of_shared_machines_is_its_report() -> None:
+def test_the_page_of_shared_machines_matches_its_report() -> None:
     from benchmarks.shared.report import TABLES
 
     page = (RESULTS / "shared.md").read_text().splitlines()
     assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
-def test_the_page_of_records_is_its_report() -> None:
+def test_the_page_of_records_matches_its_report() -> None:
     from benchmarks.store.report import merges, pages, views
 
     page = (RESULTS / "records.md").read_text().splitlines()
@@ -242,7 +242,7 @@ def test_the_page_of_records_is_its_report() -> None:
 @pytest.mark.parametrize(
     "page", [HOME / "README.md", RESULTS / "README.md", RESULTS / "shared.md"], ids=lambda page: page.parent.name
 )
-def test_means_beside_neighbours_are_those_of_their_file(page: Path) -> None:
+def test_means_under_background_load_match_their_file(page: Path) -> None:
     one, two, four = (
         times(
             statistics.geometric_mean(
@@ -255,11 +255,11 @@ def test_means_beside_neighbours_are_those_of_their_file(page: Path) -> None:
 
 
 def lines_of(page: str) -> list[list[str]]:
-    """Return the cells of every line of a page's tables."""
+    """Return the cells of every row in the tables of a page."""
     return [cells(line) for line in (RESULTS / page).read_text().splitlines() if line.startswith("|")]
 
 
-def test_the_table_of_replayed_searches_is_that_of_its_file() -> None:
+def test_the_table_of_replayed_searches_matches_its_file() -> None:
     found = rows("tuners_replayed.csv")
     for variant in {row["variant"] for row in found}:
         own, line = [row for row in found if row["variant"] == variant], [variant]
@@ -269,7 +269,7 @@ def test_the_table_of_replayed_searches_is_that_of_its_file() -> None:
         assert [*line, str(sum(bool(row["trials_to_98%"]) for row in own))] in lines_of("search.md")
 
 
-def test_the_table_of_tuners_is_that_of_its_files() -> None:
+def test_the_table_of_tuners_matches_its_files() -> None:
     tuned = {row["tuner"]: row for row in rows("search/networks_tuned.csv", network="resnet18")}
     for row in rows("search/networks_timed.csv", network="resnet18"):
         own = tuned.get(row["engine"])
@@ -278,7 +278,7 @@ def test_the_table_of_tuners_is_that_of_its_files() -> None:
         assert ["resnet18", row["engine"], *effort, *figures] in lines_of("claims.md")
 
 
-def test_what_a_user_pays_is_what_the_files_say() -> None:
+def test_costs_for_users_match_their_files() -> None:
     lead = (RESULTS / "search.md").read_text().split("**What templates give")[0].replace(",", "")
     tuned = {row["tuner"]: float(row["seconds"]) for row in rows("search/networks_tuned.csv", network="resnet18")}
     timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
@@ -292,7 +292,7 @@ def test_what_a_user_pays_is_what_the_files_say() -> None:
         assert float(timed[tuner]["latency_ms"]) > 1.05 * float(untuned["latency_ms"])
 
 
-def test_what_templates_and_what_search_give_is_what_their_file_says() -> None:
+def test_gains_of_templates_and_of_search_match_their_file() -> None:
     said = (RESULTS / "search.md").read_text().partition("**What templates give")[2].partition("**Which method")[0]
     found = {row["engine"]: float(row["latency_ms"]) for row in rows("search/factorial.csv", network="resnet18")}
     with_winograd = ["constrained, with Winograd's method", "anole, no trials", "", "anole"]
@@ -309,7 +309,7 @@ def test_what_templates_and_what_search_give_is_what_their_file_says() -> None:
     assert min(found["onnxruntime"], found["openvino"]) < 1.05 * found["anole, direct"]
 
 
-def test_what_a_minute_gives_is_what_its_file_says() -> None:
+def test_results_of_a_minute_match_their_file() -> None:
     said = (RESULTS / "search.md").read_text().partition("**A budget of a minute.**")[2].partition("\n\n")[0]
     found = {row["engine"]: row for row in rows("search/factorial.csv", network="resnet18")}
     minute, whole, none = (found[name] for name in ("anole, 60 s", "anole", "anole, no trials"))
@@ -319,7 +319,7 @@ def test_what_a_minute_gives_is_what_its_file_says() -> None:
         assert re.search(rf"\b{float(row['seconds']):.0f} s\b", said), row
 
 
-def test_what_a_calibration_is_worth_is_what_its_files_say() -> None:
+def test_gains_of_a_calibration_match_their_files() -> None:
     said = (RESULTS / "search.md").read_text().partition("## Calibration")[2].partition("## ")[0]
     kinds: dict[str, list[dict[str, str]]] = {}
     for row in rows("search/calibration.csv"):
@@ -336,7 +336,7 @@ def test_what_a_calibration_is_worth_is_what_its_files_say() -> None:
         assert f"{after:.3g} ms instead of {without:.3g}; untuned {none:.3g}" in said
 
 
-def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
+def test_quoted_comparisons_match_their_file() -> None:
     from benchmarks.search.evidence import effect, log_ratios
     from benchmarks.search.report import cost_at
 
@@ -364,7 +364,7 @@ def test_what_is_said_of_the_evidence_is_what_the_file_says() -> None:
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 
 
-def test_what_is_said_of_anole_and_of_failures_on_tables_is_what_the_file_says() -> None:
+def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
 
     def runs(space: str, variant: str) -> list[Row]:
@@ -398,7 +398,7 @@ def test_what_is_said_of_anole_and_of_failures_on_tables_is_what_the_file_says()
     assert f"with {twice[0]:.0f} trials on average and Chameleon's {twice[1]:.0f}" in said
 
 
-def test_what_is_said_of_methods_that_depend_on_the_trials_or_the_space_is_what_the_files_say() -> None:
+def test_figures_that_depend_on_trials_or_spaces_match_their_files() -> None:
     from benchmarks.search.evidence import effect, log_ratios
     from benchmarks.search.report import cost_at
 
@@ -426,7 +426,7 @@ def test_what_is_said_of_methods_that_depend_on_the_trials_or_the_space_is_what_
         assert form.format(*found("open", "SA+greedy", "adatune", at)) in said
 
 
-def test_what_is_said_of_batches_and_of_live_layers_is_what_the_files_say() -> None:
+def test_figures_of_batches_and_live_layers_match_their_files() -> None:
     page = (RESULTS / "claims.md").read_text()
     for variant, form in {
         "SA+AS": "{} % of the batches are below 8 and {} % of 8,",
@@ -444,19 +444,19 @@ def test_what_is_said_of_batches_and_of_live_layers_is_what_the_files_say() -> N
     }
     fewer = sorted(int(row["trials"]) / int(ends["Chameleon"][at]["trials"]) for at, row in ends["AutoTVM"].items())
     said = " ".join((RESULTS / "search.md").read_text().split())
-    least, fourth, fifth, most = (f"{fewer[at]:.1f}" for at in (0, 3, 4, 5))
-    assert f"{least} to {fourth} times fewer trials than AutoTVM's on four, and {fifth} and {most} times" in said
-    assert f"{least}x to {most}x fewer" in page and f"make {least} to {most} times fewer trials" in said
+    low, fourth, fifth, high = (f"{fewer[at]:.1f}" for at in (0, 3, 4, 5))
+    assert f"{low} to {fourth} times fewer trials than AutoTVM's on four, and {fifth} and {high} times" in said
+    assert f"{low}x to {high}x fewer" in page and f"make {low} to {high} times fewer trials" in said
 
 
-def test_what_is_said_of_open_spaces_and_of_networks_is_what_the_page_of_claims_says() -> None:
+def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
-    table = (RESULTS / "claims.md").read_text().partition("## Beside `anole` after 256 trials")[2].partition("\n## ")[0]
+    table = (RESULTS / "claims.md").read_text().partition("with `anole` after 256 trials")[2].partition("\n## ")[0]
     open_ = {line[0]: line[2] for line in map(cells, table.splitlines()) if len(line) == 4}
     behind = {tuner for tuner, cell in open_.items() if "behind" in cell}
     assert behind >= {"SA+greedy", "SA+AS", "chameleon", "dcoc"} and not behind & {"adatune", "PPO+greedy"}
     early = re.match(r"1\.(\d\d) \(1\.(\d\d)-1\.(\d\d)\)", open_["anole cold, ends early"])
-    assert early and "early end costs {} % ({} to {}) beside 256".format(*early.groups()) in said
+    assert early and "early end costs {} % ({} to {}) vs. 256".format(*early.groups()) in said
     (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
     own, other = (round(float(mobile[at])) for at in (3, 4))
     assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
@@ -465,7 +465,7 @@ def test_what_is_said_of_open_spaces_and_of_networks_is_what_the_page_of_claims_
     assert f"the three tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
 
 
-def test_pages_count_the_claims_alike() -> None:
+def test_pages_agree_on_the_counts_of_claims() -> None:
     holds, gains, *_, open_ = re.findall(r"\d+", of_the_papers()[0])
     assert holds == "1" and f"the papers' {gains} claims on gains that were measured here, one holds" in (
         HOME / "README.md"
@@ -476,7 +476,7 @@ def test_pages_count_the_claims_alike() -> None:
     )
 
 
-def test_what_is_said_of_convergence_is_what_the_file_says() -> None:
+def test_figures_of_convergence_match_their_file() -> None:
     from benchmarks.search.evidence import effect
 
     said = " ".join((RESULTS / "search.md").read_text().split())
@@ -499,7 +499,7 @@ def test_a_calibration_makes_a_tuned_network_in_a_minute() -> None:
     assert float(row["ratio"]) < 1.02 and f"four trials a task take {float(row['seconds']):.0f} s" in said
 
 
-def test_what_tuners_have_after_as_many_seconds_is_what_the_file_says() -> None:
+def test_results_after_equal_seconds_match_their_file() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
     found = {(row["network"], row["engine"]): row for row in rows("search/minute_zen4.csv")}
 
@@ -532,7 +532,7 @@ def test_what_tuners_have_after_as_many_seconds_is_what_the_file_says() -> None:
     assert f"differed by up to {100 * max(max(each, 1 / each) - 1 for each in again):.0f} %" in said
 
 
-def test_what_small_spaces_give_is_what_the_file_says() -> None:
+def test_results_of_small_spaces_match_their_file() -> None:
     from benchmarks.search.layers import LIVE, space_of
 
     said = " ".join((RESULTS / "search.md").read_text().split())
@@ -550,7 +550,7 @@ def test_what_small_spaces_give_is_what_the_file_says() -> None:
     assert f"{min(sizes):,} to {max(sizes):,} configs for six layers" in said and len(layers) == 6
 
 
-def test_the_tables_of_ranges_are_those_of_their_file() -> None:
+def test_the_tables_of_ranges_match_their_file() -> None:
     found, engines = rows("sizes.csv"), ("fixed", "onnxruntime", "openvino")
     ratios = {(row["network"], row["size"], row["engine"]): float(row["ratio"]) for row in found}
     for row in rows("sizes.csv", engine="range"):
@@ -558,23 +558,23 @@ def test_the_tables_of_ranges_are_those_of_their_file() -> None:
         line = [row["network"], row["varies"], row["size"], f"{float(row['latency_ms']):.4g}", *own]
         assert line in lines_of("sizes.md"), line
     for network in {row["network"] for row in found}:
-        told = next(line for line in lines_of("sizes.md") if line[0] == network and len(line) == 8)
-        for engine, cell in zip(engines, told[1:], strict=False):
-            mean, least, most = mean_and_range([value for at, value in ratios.items() if at[::2] == (network, engine)])
-            assert cell == f"{mean} ({least} to {most})"
+        shown = next(line for line in lines_of("sizes.md") if line[0] == network and len(line) == 8)
+        for engine, cell in zip(engines, shown[1:], strict=False):
+            mean, low, high = mean_and_range([value for at, value in ratios.items() if at[::2] == (network, engine)])
+            assert cell == f"{mean} ({low} to {high})"
     lead = " ".join((RESULTS / "sizes.md").read_text().split("\n\n")[1].split())
     of = {engine: [value for at, value in ratios.items() if at[2] == engine] for engine in engines}
-    mean, least, most = mean_and_range([1 / value for value in of["fixed"]])
+    mean, low, high = mean_and_range([1 / value for value in of["fixed"]])
     close = sum(1 / 1.05 <= value <= 1.05 for value in of["fixed"])
     assert f"takes {mean[:-1]} times as long as builds of fixed sizes" in lead
-    assert f"(geometric mean of {len(of['fixed'])} sizes; {least[:-1]} to {most[:-1]} times), {close} of them" in lead
+    assert f"(geometric mean of {len(of['fixed'])} sizes; {low[:-1]} to {high[:-1]} times), {close} of them" in lead
     for name, engine in (("ONNX Runtime", "onnxruntime"), ("OpenVINO", "openvino")):
-        mean, least, most = mean_and_range(of[engine])
+        mean, low, high = mean_and_range(of[engine])
         below = sum(value < 1 for value in of[engine])
-        assert f"{mean} as fast as {name} ({least} to {most}, {below} " in lead
+        assert f"{mean} as fast as {name} ({low} to {high}, {below} " in lead
 
 
-def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
+def test_the_table_of_tuning_times_matches_its_files() -> None:
     tables = [rows(name, engine="anole", batch="1") for name in ("networks_intel.csv", "networks.csv")]
     xeon, zen = ({row["network"]: row for row in table} for table in tables)
 
@@ -586,7 +586,7 @@ def test_the_table_of_tuning_times_is_that_of_its_files() -> None:
     assert {tuple(line) for line in found if all(re.fullmatch(r"[\d,]+", cell) for cell in line)} == expected
 
 
-def test_the_table_of_executed_cuda_kernels_is_that_of_its_file() -> None:
+def test_the_table_of_executed_cuda_kernels_matches_its_file() -> None:
     found = {(row["template"], row["engine"]): row for row in rows("gpu_engines.csv")}
     totals = Counter[int]()
     for kind in {kind for kind, _ in found}:
@@ -600,7 +600,7 @@ def test_the_table_of_executed_cuda_kernels_is_that_of_its_file() -> None:
     assert totals[0] > 300 and totals[2] == totals[4] == totals[6] == 0
 
 
-def test_the_table_of_servers_is_that_of_its_file() -> None:
+def test_the_table_of_servers_matches_its_file() -> None:
     found = rows("servers.csv")
     for device in {row["device"] for row in found}:
         rates = {(row["servers"], row["pair"]): float(row["trials_per_s"]) for row in found if row["device"] == device}
@@ -611,7 +611,7 @@ def test_the_table_of_servers_is_that_of_its_file() -> None:
         assert len(pairs) >= 5 and line in lines_of("tuning-time.md"), line
 
 
-def test_the_table_of_the_report_is_that_of_its_file() -> None:
+def test_the_table_of_the_report_matches_its_file() -> None:
     found = rows("report_scale.csv")
     for row in found:
         seconds = [f"{float(row[name]):.1f} s" for name in ("make_s", "make_cpu_s", "open_s")]
@@ -622,7 +622,7 @@ def test_the_table_of_the_report_is_that_of_its_file() -> None:
     assert f"**{opened:.1f} s**" in (RESULTS / "tuning-time.md").read_text() and opened < 2
 
 
-def test_the_table_of_planning_is_that_of_its_file() -> None:
+def test_the_table_of_planning_matches_its_file() -> None:
     found = {(row["models"], row["command"]): row for row in rows("planning.csv")}
     for models in {models for models, _ in found}:
         both = [found[models, command] for command in ("snakemake -n", "anole plan")]
@@ -631,7 +631,7 @@ def test_the_table_of_planning_is_that_of_its_file() -> None:
 
 
 def described() -> dict[str, Row]:
-    """Return the row of provenance.csv on each file, by name."""
+    """Return the row of provenance.csv for each file, by name."""
     found = rows("provenance.csv")
     assert len({row["file"] for row in found}) == len(found)
     return {row["file"]: row for row in found}
@@ -653,7 +653,7 @@ def test_a_description_has_command_machine_commit_and_state() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_is_stale_is_called_so_where_it_is_quoted(page: Path) -> None:
+def test_stale_files_are_marked_where_quoted(page: Path) -> None:
     stale = {name for name, row in described().items() if row["state"].startswith("stale")}
     for passage in re.split(r"\n\n|\n(?=\||- )", page.read_text()):
         quoted = {name for name in re.findall(r"\(data/([^)]+)\)", passage) if name in stale}
@@ -666,7 +666,7 @@ def test_pages_quote_every_file() -> None:
     assert quoted - {"README.md", "provenance.csv"} == set(described())
 
 
-def test_the_tables_of_the_gpu_model_are_those_of_its_files() -> None:
+def test_the_tables_of_the_gpu_model_match_their_files() -> None:
     lines = lines_of("gpu-model.md")
     for row in rows("gpu_model_logs.csv"):
         figures = [row[f"{name}_spearman"] for name in ("model", "rules")]
@@ -685,7 +685,7 @@ def test_the_tables_of_the_gpu_model_are_those_of_its_files() -> None:
         ]
 
 
-def test_what_is_said_of_the_best_known_gpu_kernels_is_what_the_file_says() -> None:
+def test_figures_of_the_best_known_gpu_kernels_match_their_file() -> None:
     page = " ".join((RESULTS / "gpu-model.md").read_text().split())
     found = rows("gpu_model_tophub.csv")
     shares = [100 * statistics.median(float(row[f"better_by_{name}"]) for row in found) for name in ("model", "rules")]
@@ -706,7 +706,7 @@ def test_what_is_said_of_the_best_known_gpu_kernels_is_what_the_file_says() -> N
     )
 
 
-def test_the_accelerators_within_an_area_are_those_of_the_front() -> None:
+def test_accelerators_within_an_area_match_the_front() -> None:
     front = rows("accelerator_front.csv")
 
     def fastest(network: str, area: str) -> Row:
@@ -714,14 +714,14 @@ def test_the_accelerators_within_an_area_are_those_of_the_front() -> None:
         return min(within, key=lambda row: float(row["latency_ms"]))
 
     table = [line for line in lines_of("vta.md") if len(line) == 6 and "_i8w8a32_" in line[1]]
-    for area, *told in table:
+    for area, *shown in table:
         own, common = fastest("resnet18", area), fastest("all networks", area)
-        assert told[:3] == [
+        assert shown[:3] == [
             own["accelerator"],
             f"{float(own['latency_ms']):.1f} ms",
             f"{float(own['relative_energy']):.2f}x",
         ]
-        assert told[3:] == [common["accelerator"], f"{float(common['latency_ms']) / 1e3:.2f} s"]
+        assert shown[3:] == [common["accelerator"], f"{float(common['latency_ms']) / 1e3:.2f} s"]
     assert len(table) == 5
 
 
@@ -754,13 +754,13 @@ def test_cactis_memories_make_accelerators_larger_and_leave_most_on_the_front() 
     assert said in " ".join((HOME / "docs/vta/accelerators.md").read_text().split())
 
 
-def test_the_table_of_searches_for_a_front_is_that_of_its_file() -> None:
+def test_the_table_of_searches_for_a_front_matches_its_file() -> None:
     found = rows("accelerator_search.csv")
     shares = ("101", "201", "401", "1002", "2003")
     for method in {row["method"] for row in found}:
         (line,) = (line for line in lines_of("vta.md") if line[0] == method and len(line) == 6)
-        for share, told in zip(shares, line[1:], strict=True):
+        for share, shown in zip(shares, line[1:], strict=True):
             own = [float(row["hypervolume"]) for row in found if (row["method"], row["programs"]) == (method, share)]
             spread = f" ({min(own):.2f}-{max(own):.2f})" if len(own) > 1 else ""
-            assert told == (f"{statistics.median(own):.2f}{spread}" if own else "")
+            assert shown == (f"{statistics.median(own):.2f}{spread}" if own else "")
             assert len(own) in ((0, 1, 10) if method in ("estimated front", "anole, layer by layer") else (10,))

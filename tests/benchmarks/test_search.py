@@ -1,4 +1,4 @@
-"""The experiments on search methods: what they run, what they report, and the page of claims made from it."""
+"""The experiments on search methods: their jobs, their rows, and the page of claims."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_first_jobs_compare_all_variants_with_one_seed(experiment):
     assert len({job["variant"] for job in firsts}) == len({job["variant"] for job in jobs})
 
 
-def test_a_version_tells_tuners_layers_and_spaces_apart():
+def test_versions_differ_between_tuners_layers_and_spaces():
     for experiment in (exact.TABLES, layers.LIVE, networks.TUNING):
         seen = {}
         for job in experiment.jobs():
@@ -73,7 +73,7 @@ def test_a_warm_start_ranks_a_layer_by_what_others_agree_on(tmp_path):
         task = Task(Dense(1, features, features), target.description, 1)
         space, run = target.space(task.workload), record_project.run_of(task, "random")
         vectors = space.sample(40, np.random.default_rng(0))
-        # Invented, but one rule for all: the more merit, the slower.
+        # Artificial: for all layers, a higher merit is slower.
         latencies_s = 1e-6 * (10 + np.argsort(np.argsort(space.merit(space.columns(vectors)))))
         with Shard.open(tmp_path, run, task) as shard:
             for number, (vector, latency_s) in enumerate(zip(vectors, latencies_s.tolist(), strict=True)):
@@ -88,13 +88,13 @@ def test_a_warm_start_ranks_a_layer_by_what_others_agree_on(tmp_path):
         assert 1 <= ratios["warm_4"] <= ratios["warm_1"] < ratios["random"] < ratios["merit_4"] < ratios["merit_1"]
 
 
-def test_a_run_ends_at_the_optimum_which_it_then_has_at_every_later_checkpoint():
+def test_a_run_ends_at_the_optimum_which_counts_at_later_checkpoints():
     (row,) = exact.run((LAYER, "constrained", "by merit", "0", "any"))
     assert int(row["trials"]) < 256 and float(row["gap_at_end"]) == 0
     assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
 
 
-def test_a_gpus_space_of_others_has_failures_and_its_authors_optimum():
+def test_the_published_gpu_space_has_failures_and_its_published_optimum():
     table = measured_table("convolution_rtx_2080_ti")
     assert table.space.size == 16_896 and len(table.latencies_s) == 6_768
     assert np.isnan(table.latencies_s).sum() == 1_512 and table.best_s == pytest.approx(900.26e-6)
@@ -113,7 +113,7 @@ def test_searches_run_on_measured_spaces(variant, monkeypatch):
     assert int(row["trials"]) == 48 or float(row["gap_at_end"]) == 0
 
 
-def test_a_control_has_the_batches_of_the_run_beside_which_it_is(monkeypatch):
+def test_a_control_has_the_batch_sizes_of_its_run(monkeypatch):
     monkeypatch.setattr(exact, "TRIALS", 80)
     control = "SA+greedy sizes of AS"
     (own,), (other,) = (
@@ -137,18 +137,18 @@ def test_a_live_run_reports_its_columns(space):
 
 
 def run_of(variant, layer, seed, gap):
-    """Return a line of the experiment on tables: a run of one batch of 16 and of 48 trials."""
+    """Return a row of the experiment on tables: a run of 48 trials in batches of 16."""
     found = {"variant": variant, "layer": layer, "seed": str(seed), "trials": "48", "gap_at_256": str(gap)}
     return dict.fromkeys(exact.TABLES.columns, "") | found | {"batches": "16 16 16"}
 
 
 def cells_of(text, words):
-    """Return the cells of the one row of a table that has these words."""
+    """Return the cells of the only row of a table that contains a text."""
     (row,) = [line for line in text.splitlines() if line.startswith("|") and words in line]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
+def test_the_page_of_claims_lists_measured_and_missing_claims():
     assert "Of 0 measured claims" in page({}) and all(claim.claim in page({}) for claim in CLAIMS)
     rng = np.random.default_rng(0)
     lines = [
@@ -162,20 +162,20 @@ def test_the_page_of_claims_tells_what_is_measured_and_what_is_not():
         for layer in "ab"
         for variant, steps in (("SA+greedy", "40"), ("PPO+greedy", "10"))
     ]
-    told = page({"tables/constrained": lines, "convergence": few})
+    text = page({"tables/constrained": lines, "convergence": few})
     counted = (
-        "2 are about the gain of a method: 1 hold, 0 do not hold, in 0 both methods are equivalent, and 1 cannot be"
+        "2 are about the gain of a method: 1 hold, 0 do not hold, in 0 both methods are equivalent, and 1 are undecided"
     )
-    assert counted in " ".join(told.split())
-    *_, here, setting, p, verdict = cells_of(told, "faster code than AutoTVM's diversity, with annealing")
+    assert counted in " ".join(text.split())
+    *_, here, setting, p, verdict = cells_of(text, "faster code than AutoTVM's diversity, with annealing")
     assert "12/6)" in here and setting.endswith("256 trials") and float(p.split(",")[0].strip("< ")) < 0.05
     assert verdict == "holds"
-    assert cells_of(told, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
-    *_, here, _, _, verdict = cells_of(told, "PPO converges in fewer steps")
-    assert (here, verdict) == ("3.73x (2/2)", "cannot be told")
+    assert cells_of(text, "in 16 iterations, with annealing")[-2:] == ["", CLAIMS[3].flaw]
+    *_, here, _, _, verdict = cells_of(text, "PPO converges in fewer steps")
+    assert (here, verdict) == ("3.73x (2/2)", "undecided")
 
 
-def test_the_more_claims_there_are_the_more_evidence_one_needs():
+def test_more_claims_need_more_evidence():
     rng = np.random.default_rng(3)
     names = ("SA+AS", "autotvm", "chameleon", "PPO+diverse", "dcoc", "MAPPO+greedy")
     lines = [
@@ -195,14 +195,14 @@ def test_the_page_of_claims_is_made_from_the_files():
 
 
 def table_run(variant, layer, seed, *, gap, trials_to_1="", search_s="2.0"):
-    """Return a line of the experiment on tables."""
+    """Return a row of the experiment on tables."""
     plain = {f"gap_at_{n}": str(gap) for n in (*CHECKPOINTS, "end")}
     reached = {"trials": "200", "trials_to_1%": trials_to_1, "search_s_to_1%": "1.0" if trials_to_1 else ""}
     named = {"variant": variant, "layer": layer, "seed": str(seed)}
     return dict.fromkeys(exact.TABLES.columns, "") | plain | reached | named | {"search_s": search_s}
 
 
-def test_nothing_measured_gives_no_section():
+def test_without_rows_there_is_no_section():
     assert sections({}) == []
 
 
@@ -214,13 +214,13 @@ def test_variants_are_compared_only_where_all_have_runs():
     assert cells_of(section, "| random |")[2].startswith("2.000")
 
 
-def test_a_search_in_which_nothing_works_counts_and_has_no_median():
+def test_a_search_without_a_success_counts_and_has_no_median():
     (section,) = sections({"tables/open": [table_run("random", "a", 0, gap="inf")]})
     assert cells_of(section, "| random |")[2].startswith("100.000")
     assert cells_of(section, "| random |")[4:6] == ["0%", ""]
 
 
-def test_tuners_in_several_kinds_of_spaces_are_told_beside_anole_after_64_trials():
+def test_tuners_in_several_kinds_of_spaces_are_compared_with_anole_after_64_trials():
     rng = np.random.default_rng(0)
     gaps = {"anole cold": 0.0, "descent": 0.001, "dcoc": 0.5, "random": 1.0}
     lines = [
@@ -231,7 +231,7 @@ def test_tuners_in_several_kinds_of_spaces_are_told_beside_anole_after_64_trials
     ]
     measured = [each for each in lines if each["variant"] != "dcoc"]
     found = sections({"tables/constrained": lines, "tables/measured": measured})
-    section, _ = [each for each in found if "Beside `anole`" in each]
+    section, _ = [each for each in found if "Compared with `anole`" in each]
     assert "corrected for all 4 comparisons" in " ".join(section.split()) and "dcoc" not in section
     for variant, begin, verdict in (("random", "2.00 (", ") behind"), ("descent", "1.00 (", ") equivalent")):
         own, nothing, same = cells_of(section, f"| {variant} |")[1:]
@@ -253,7 +253,7 @@ def test_the_price_of_a_trial_decides_between_few_trials_and_a_fast_search():
     assert ratios == sorted(ratios, reverse=True) and ratios[0] > 10 and ratios[-1] < 0.4
 
 
-def test_networks_are_listed_with_what_was_only_timed():
+def test_networks_are_listed_with_engines_that_were_only_timed():
     tuned = [{"network": "x", "tuner": "anole", "seconds": "90.2", "trials": "500"}]
     timed = [
         {"network": "x", "engine": name, "latency_ms": ms, "ratio": ratio}
@@ -264,7 +264,7 @@ def test_networks_are_listed_with_what_was_only_timed():
     assert "| x | onnxruntime |  |  | 17.60 | 1.87 |" in section
 
 
-def test_live_layers_are_told_by_space_with_their_failures():
+def test_live_layers_are_listed_by_space_with_their_failures():
     plain = {
         "variant": "adatune",
         "layer": "L8",
@@ -279,7 +279,7 @@ def test_live_layers_are_told_by_space_with_their_failures():
     assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section
 
 
-def test_a_curve_is_a_mean_over_the_same_runs_everywhere(tmp_path):
+def test_every_point_of_a_curve_is_a_mean_over_the_same_runs(tmp_path):
     gaps = [{16: "3", 64: "1"}, {16: "", 64: "0"}]
     runs = [{f"gap_at_{n}": row.get(n, "") for n in CHECKPOINTS} | {"space": "open", "variant": "dcoc"} for row in gaps]
     assert mean_ratios(runs) == [(64, pytest.approx(2**0.5))]

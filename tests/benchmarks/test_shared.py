@@ -1,4 +1,4 @@
-"""Builds on shared machines: each benchmark on a tiny build, for a moment, and the report of known figures."""
+"""Benchmarks of builds on shared machines: a short run of each on a tiny build, and the report of known figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import Benchmark
 
 
 @pytest.mark.slow
-def test_builds_and_rivals_are_timed_beside_neighbours(benchmark: Benchmark) -> None:
+def test_builds_and_rivals_are_timed_under_background_load(benchmark: Benchmark) -> None:
     short = ("--rounds", "1", "--turn", "0", "--rivals", "onnxruntime")
     rows, said = benchmark("shared.neighbours", "net", "elsewhere", "--neighbours", "0,1", *short)
     assert tuple(rows[0]) == neighbours.COLUMNS
@@ -27,7 +27,7 @@ def test_builds_and_rivals_are_timed_beside_neighbours(benchmark: Benchmark) -> 
 
 
 @pytest.mark.slow
-def test_builds_are_compared_with_the_same_on_tvms_threads(benchmark: Benchmark) -> None:
+def test_builds_are_compared_with_tvms_thread_pool(benchmark: Benchmark) -> None:
     (row,), said = benchmark("shared.pools", "net", "elsewhere", "--processes", "1", "--rounds", "1")
     assert tuple(row) == pools.COLUMNS
     assert (row["network"], row["threads"], row["processes"], row["rounds"]) == ("net", "1", "1", "1")
@@ -75,7 +75,7 @@ def test_a_build_is_compared_with_its_copy_and_a_slower_one(benchmark: Benchmark
     assert slower > same and all(int(row["rounds"]) > 0 for row in rows)
 
 
-def test_what_is_planted_is_busy_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_slowdown_is_busy_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[float] = []
     monkeypatch.setattr(power, "start_deployed", lambda folder: Engine("build", lambda: "found", list))
     monkeypatch.setattr(power, "_fastest_s", lambda run: 2.0)
@@ -137,7 +137,7 @@ def test_small_networks_are_compared_as_library_and_as_build() -> None:
     assert list(small([row]))[2:] == ["| lstm | 35 µs | 70 µs | 2.00x | 1.75x |"]
 
 
-def test_what_comparisons_found_is_counted_by_what_was_planted() -> None:
+def test_verdicts_are_counted_by_planted_slowdown() -> None:
     said = [("0", "equal", "4"), ("2", "slower", "6"), ("0", "open", "60"), ("2", "slower", "8"), ("0", "equal", "5")]
     rows = [
         {"build": "net", "planted_percent": planted, "verdict": verdict, "seconds": seconds}

@@ -1,4 +1,4 @@
-"""Torch's own samples of its operators: nearly all are right, none is wrong, and others are outside for a reason."""
+"""Torch's samples of its operators: nearly all are right, none is wrong, and cases out of scope have a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variants: that all are tuners, that controls differ in their samplers alone, and the Gaussian process."""
+"""The compared variants are valid, controls differ only in their samplers, and the Gaussian process works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_is_a_tuner_that_can_be_asked_for(variant: str) -> None:
+def test_every_variant_is_a_valid_tuner(variant: str) -> None:
     settings = tuner_of(variant)
     assert settings.preset == VARIANTS[variant]["preset"]
 
@@ -58,7 +58,7 @@ def history_of(vectors):
     return history
 
 
-def test_the_gaussian_process_prefers_what_is_near_the_best_and_doubts_what_is_far_from_all():
+def test_the_gaussian_process_scores_near_the_best_high_and_is_uncertain_far_away():
     corner = np.array([[a, b] for a in range(10, 30, 2) for b in range(0, 15, 2)])
     surrogate = GaussianProcess().start(SPACE)
     surrogate.fit(history_of(corner))
@@ -75,7 +75,7 @@ def test_without_a_success_the_gaussian_process_is_not_fitted():
     assert not surrogate.fitted and not surrogate.score(SPACE.vectors([1, 2, 3])).any()
 
 
-def test_a_perfect_explorer_proposes_what_the_surrogate_likes_best_of_all() -> None:
+def test_a_perfect_explorer_proposes_the_highest_scores_of_the_space() -> None:
     history = history_of(np.array([[a, b] for a in range(0, 30, 3) for b in range(0, 30, 3)]))
     surrogate = GaussianProcess().start(SPACE)
     surrogate.fit(history)

@@ -1,4 +1,4 @@
-"""Exact tables of the accelerator: a line for each program, every valid config's latency, and whole networks."""
+"""Exact tables of the accelerator: a row for each program, the latency of every valid config, and entire networks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
 TARGET = VtaTarget(tables.DESCRIPTION)
 
 
-class Here:
-    """A pool of processes that runs everything in this one."""
+class InProcessPool:
+    """A process pool that runs everything in this process."""
 
     map = staticmethod(map)
 
@@ -35,7 +35,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(tables, "LAYERS", (TINY,))
     monkeypatch.setattr(tables, "BUFFER_TABLES", tmp_path)
     path = tables.buffer_table_path(TINY)
-    path.write_bytes(tables._programs(TINY, Here()))
+    path.write_bytes(tables._programs(TINY, InProcessPool()))
     tables.buffer_table.cache_clear()
     yield path
     tables.buffer_table.cache_clear()
@@ -52,7 +52,7 @@ def test_every_valid_config_has_the_cycles_of_its_program(tiny):
             assert measured.latency_s == TARGET.simulate(TINY, config)
         except ConfigError:
             assert measured.status is Status.RUN_ERROR
-    # Each is simulated once: that is what makes so many configs affordable.
+    # Each is simulated once, which makes so many configs affordable.
     programs, indices, of_each = tables.distinct_programs(TINY, space)
     assert len(indices) == len(programs) < len(of_each) / 10
     assert sorted(set(of_each.tolist())) == list(range(len(programs)))
@@ -72,7 +72,7 @@ def test_a_table_of_other_programs_is_refused(tiny, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", tables.buffer_tables())
-def test_what_was_simulated_is_still_of_its_space(name):
+def test_simulated_configs_are_still_in_their_space(name):
     table = tables.buffer_table(name)
     layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
     assert len(table.latencies_s) >= 100_000
@@ -136,11 +136,11 @@ def test_the_joint_space_has_the_fastest_programs(problem):
             assert joules == pytest.approx(unit_energies(geometry).of(found.accesses, latency_s), rel=0.2)
 
 
-def test_searches_are_scored_by_what_they_simulated(problem, monkeypatch):
+def test_searches_are_scored_by_their_simulated_programs(problem, monkeypatch):
     space, _ = problem
     assert space.score([np.ones(len(layer.cycles), dtype=bool) for layer in space.layers]) == pytest.approx(1)
     assert space.score([np.zeros(len(layer.cycles), dtype=bool) for layer in space.layers]) == 0
-    monkeypatch.delitem(joint.METHODS, "NSGA-II")  # which needs a package for benchmarks
+    monkeypatch.delitem(joint.METHODS, "NSGA-II")  # needs a package for benchmarks
     rows = list(joint.measure(space, "net", seeds=1))
     for method in ("random", "dcoc, layer by layer", "estimated front"):
         scores = [float(row["hypervolume"]) for row in rows if row["method"] == method]

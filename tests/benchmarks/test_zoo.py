@@ -1,4 +1,4 @@
-"""The zoo's bookkeeping: what is continued, and one network that goes all the way."""
+"""The zoo: resuming a sweep, one network through all stages, and the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
     return {"network": network, "stage": stage, **others}
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_rows_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "results/zoo.csv"
     assert read(path) == []
     write(path, [line("one", speedup="1.235", reason='says "no, no"'), line("two", "extract")])
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert (rows[0]["speedup"], rows[0]["reason"], tuple(rows[0])) == ("1.235", 'says "no, no"', COLUMNS)
 
 
-def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+def test_a_truncated_line_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "zoo.csv"
     write(path, [line("one"), line("two")])
     whole = path.read_bytes()
@@ -43,7 +43,7 @@ def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
         assert [row["network"] for row in read(path)] == ["one"]
 
 
-def test_names_begin_with_a_word() -> None:
+def test_networks_are_chosen_by_prefix() -> None:
     assert chosen(["unet", "timm_a", "timm_b"], "timm_") == ["timm_a", "timm_b"]
     assert chosen(["unet", "timm_a"], "") == ["unet", "timm_a"]
     with pytest.raises(SystemExit, match="no network begins with vnet"):
@@ -86,7 +86,7 @@ def test_the_zoo_has_the_kinds_that_need_no_other_package() -> None:
 
 
 @pytest.mark.slow
-def test_a_network_goes_all_the_way(tmp_path: Path, benchmark: Benchmark) -> None:
+def test_a_network_completes_all_stages(tmp_path: Path, benchmark: Benchmark) -> None:
     path = tmp_path / "zoo.csv"
     benchmark("zoo.sweep", str(path), "--networks", "wavenet", "--rounds", "3", "--mutate")
     (row,) = read(path)
@@ -105,7 +105,7 @@ ROWS = [
 ]
 
 
-def test_the_report_counts_and_names(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS)
     writer.writeheader()

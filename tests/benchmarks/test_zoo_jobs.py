@@ -1,4 +1,4 @@
-"""Jobs of the zoo: what limits end, what is reported, and what a signal ends."""
+"""Jobs of the zoo: limits, reports and signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def python(text: str) -> list[str]:
 
 
 def starting(path: Path) -> str:
-    """Return what starts a process in a group of its own, whose number it writes into a file, and waits for it."""
+    """Return Python code that starts a process in a new group, writes its PID to a file, and waits for it."""
     start = f"process = subprocess.Popen({python(SLEEP)}, start_new_session=True)"
     return f"import subprocess; {start}; open({str(path)!r}, 'w').write(str(process.pid)); process.wait()"
 
@@ -54,7 +54,7 @@ def test_a_reason_fits_a_line() -> None:
     assert len(shown("word " * 1000)) == 300
 
 
-def test_what_was_reported_before_the_end_is_kept() -> None:
+def test_the_last_report_before_the_end_is_kept() -> None:
     report = "import pathlib, sys; pathlib.Path('report.json').write_text('{%s}');"
     found = outcome(report % '"stage": "compile", "extracted": 1' + "sys.exit('the last words')")
     assert found == {"stage": "compile", "extracted": 1, "reason": "the last words"}
@@ -63,12 +63,12 @@ def test_what_was_reported_before_the_end_is_kept() -> None:
     assert outcome("") == {"stage": "start", "reason": "it ended without a reason"}
 
 
-def test_a_limit_of_time_ends_all_processes(tmp_path: Path) -> None:
+def test_a_time_limit_kills_all_processes(tmp_path: Path) -> None:
     assert outcome(starting(tmp_path / "pid"), seconds=1.5)["reason"] == "it took more than 1.5 s"
     wait_for(lambda: is_gone(int((tmp_path / "pid").read_text())))
 
 
-def test_a_limit_of_memory_and_a_crash_are_named() -> None:
+def test_a_memory_limit_and_a_crash_are_reported() -> None:
     text = "import time; kept = bytearray(300_000_000); kept[::4096] = b'x' * len(kept[::4096]); time.sleep(600)"
     assert outcome(text, gigabytes=0.2)["reason"] == "it took more than 0.2 GB of memory"
     assert outcome("import os; os.abort()")["reason"] == "it was ended by SIGABRT"
@@ -76,7 +76,7 @@ def test_a_limit_of_memory_and_a_crash_are_named() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_job_of_a_sweep(tmp_path: Path, number: signal.Signals) -> None:
-    # A shell that starts the tests in the background has them ignore SIGINT.
+    # A shell that starts the tests in the background makes them ignore SIGINT.
     heard = f"import signal, sys\nsignal.signal({number:d}, signal.default_int_handler)"
     working = f"from benchmarks.zoo import sweep\nrun = sweep.run_job\nwork = {python(starting(tmp_path / 'pid'))}"
     sweep = f"{heard}\n{working}\nsweep.run_job = lambda _, limits: run(work, limits)\nsweep.main()"

@@ -1,4 +1,4 @@
-"""The shell completes commands and the project's names, quickly and without a word about anything else."""
+"""Shell completion of commands and the project's names: it is quick and prints no errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ builds:
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with a models.yaml that is wrong in places, and two compiled builds."""
+    """A project with mistakes in models.yaml, and two compiled builds."""
     (tmp_path / "models.yaml").write_text(MODELS)
     for folder in ("builds/mine", "builds/net-cpu-random", "builds/unfinished", "old/mine"):
         (tmp_path / folder).mkdir(parents=True)
@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def completed(line: str) -> list[str]:
-    """Return what completes the last word of a line; empty for a new word."""
+    """Return the completions of the last word of a line, which is empty after a space."""
     *words, last = line.split(" ")
     return [item.value for item in ShellComplete(main, {}, "anole", "_ANOLE_COMPLETE").get_completions(words, last)]
 
@@ -73,7 +73,7 @@ def test_an_argument_is_completed(line: str, expected: list[str]) -> None:
     assert sorted(completed(line)) == sorted(expected)
 
 
-def test_another_project_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
+def test_spec_option_selects_the_project(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/models.yaml").write_text(MODELS.replace("mine", "theirs"))
     assert completed("compile --spec there/models.yaml t") == ["theirs"]
@@ -82,17 +82,17 @@ def test_another_project_is_looked_at_where_it_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", [None, "{", "7", "builds: 7", "builds: [{name: [1]}]", "models: [1]", "tuning: 3\nbuilds: [{}]"]
 )
-def test_a_broken_project_completes_nothing_and_says_nothing(project: Path, text: str | None) -> None:
+def test_a_broken_project_has_no_completions_and_no_errors(project: Path, text: str | None) -> None:
     (project / "models.yaml").unlink() if text is None else (project / "models.yaml").write_text(text)
     for line in ("compile n", "extract n", "extract x --target c", "lock n"):
         assert completed(line) == []
 
 
-def test_the_names_of_presets_are_those_that_there_are() -> None:
+def test_preset_names_match_the_presets() -> None:
     assert set(PRESET_NAMES) == set(PRESETS)
 
 
-def test_a_shell_imports_nothing_heavy_and_gets_no_errors() -> None:
+def test_completion_imports_nothing_heavy_and_prints_no_errors() -> None:
     check = (
         "import atexit; atexit.register(lambda: print(sorted({'numpy', 'rich', 'tvm', 'torch'} & set(sys.modules))))"
     )

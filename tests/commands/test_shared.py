@@ -1,4 +1,4 @@
-"""Tables are as wide as a terminal, and whole where nobody sees a terminal."""
+"""Tables fit the width of a terminal, and are complete in files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1]),
 
 
 @pytest.mark.parametrize("terminal", [{}, {"FORCE_COLOR": "1", "TERM": "xterm"}, {"FORCE_COLOR": "1", "TERM": "dumb"}])
-def test_in_a_file_no_name_is_cut(terminal: dict[str, str]) -> None:
+def test_names_are_complete_in_a_file(terminal: dict[str, str]) -> None:
     environment = {**ENVIRONMENT, **terminal}
     shown = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).splitlines()
@@ -36,12 +36,12 @@ def test_in_a_file_no_name_is_cut(terminal: dict[str, str]) -> None:
     ]
 
 
-def test_on_a_terminal_a_name_is_cut_so_that_numbers_stay_whole() -> None:
+def test_names_are_truncated_on_a_terminal_and_numbers_are_not() -> None:
     master, slave = pty.openpty()
     subprocess.run([sys.executable, "-c", SHOW], stdout=slave, env={**ENVIRONMENT, "TERM": "xterm"}, check=True)
     os.close(slave)
-    drawn = os.read(master, 1 << 16).decode()
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn).splitlines()
+    output = os.read(master, 1 << 16).decode()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output).splitlines()
     os.close(master)
     assert max(map(len, lines)) == 60
     task, layers, time, calls = re.split(r"\s{2,}", lines[1])

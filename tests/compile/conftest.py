@@ -47,18 +47,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def by_default(target: Any, workload: Workload) -> Choice:
-    """The program of a workload's default config."""
+    """Return the program of a workload's default config."""
     return Choice(target.template(workload), target.default_config(workload))
 
 
 def drawn(seed: int, target: Any, workload: Workload) -> Choice:
-    """A program of a random config."""
+    """Return the program of a random config."""
     space = target.space(workload)
     return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(seed))[0]))
 
 
 def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice] = by_default) -> tvm.IRModule:
-    """Lower a network with a config for each task, all of which can be scheduled."""
+    """Lower a network with a config for each task; all of them must be schedulable."""
     workloads = dict.fromkeys(layer.workload for layer in find_layers(imported))
     chosen = {workload: choose(target, workload) for workload in workloads}
     module, failures = lower(imported.module, chosen, target.schedule_default)
@@ -67,20 +67,20 @@ def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice
 
 
 def called(module: tvm.IRModule) -> list[ir.Call]:
-    """The calls of functions in a lowered network, in order."""
+    """Return the calls of functions in a lowered network, in order."""
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
     return [value for value in values if isinstance(value, ir.Call) and "call_tir" in value.op.name]
 
 
 def functions(module: tvm.IRModule) -> dict[str, tirx.PrimFunc]:
-    """The functions of a lowered network by their names."""
+    """Return the functions of a lowered network by name."""
     found = module.functions_items()
     return {str(variable.name_hint): func for variable, func in found if isinstance(func, tirx.PrimFunc)}
 
 
 @dataclass(frozen=True)
 class Network:
-    """A tiny network, its module in normal form, and what it computes."""
+    """A tiny network, its module in normal form, and its expected outputs."""
 
     model: ModelSpec
     imported: Any
@@ -98,14 +98,14 @@ class Network:
         }
 
     def check(self, outputs: list[Any], rtol: float = 1e-3) -> None:
-        """Asserts that outputs are what the network computes."""
+        """Assert that outputs match the expected ones."""
         for found, expected in zip(outputs, self.expected, strict=True):
             np.testing.assert_allclose(found, expected, rtol=rtol, atol=1e-4)
 
 
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Network]:
-    """Make a tiny network by its name, from torch, or from its ONNX export if the name ends in ``.onnx``."""
+    """A factory of tiny networks by name: from torch, or from an ONNX export if the name ends in ``.onnx``."""
     folder = tmp_path_factory.mktemp("networks")
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
 

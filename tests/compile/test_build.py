@@ -1,4 +1,4 @@
-"""A build is a folder that stands by itself, appears whole or not at all, and says what it is."""
+"""A build is a self-contained folder that describes itself, and is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiled(name: str, shape: tuple[int, ...], folder: Path) -> Build:
     return compile_build(model, manifest, SETTINGS, {tasks[0].key: tuned}, folder)
 
 
-def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) -> None:
+def test_a_build_describes_itself_and_runs_without_anole(project: Path) -> None:
     folder = project / "builds" / "net-cpu"
     folder.mkdir(parents=True)
     (folder / "old").write_text("of an earlier build")
@@ -42,8 +42,8 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     assert sorted(path.name for path in folder.iterdir()) == ["build.json", "load.cc", "load.py", "model.so"]
     assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
     assert read_build(folder) == build
-    said = json.loads((folder / "build.json").read_text())
-    assert {key: said[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
+    output = json.loads((folder / "build.json").read_text())
+    assert {key: output[key] for key in ("schema", "name", "model", "target", "preset", "trials", "seed")} == {
         "schema": 1, "name": "net-cpu", "model": "varied", "target": "cpu", "preset": "autotvm", "trials": 64,
         "seed": 7,
     }  # fmt: skip
@@ -57,10 +57,10 @@ def test_the_folder_says_what_it_is_and_runs_without_the_library(project: Path) 
     moved = project / "elsewhere"
     shutil.move(folder, moved)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-I", moved / "load.py"], check=True, capture_output=True, text=True, env=environment
     )
-    assert "output_0 (1, 7, 5, 12)" in said.stdout and "output_1 (1, 60, 5)" in said.stdout
+    assert "output_0 (1, 7, 5, 12)" in output.stdout and "output_1 (1, 60, 5)" in output.stdout
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
@@ -75,6 +75,6 @@ def test_the_cpp_loader_compiles_and_runs(project: Path, name: str, shape: tuple
     command += ["-Wl,--no-as-needed", "-ltvm_runtime", "-ltvm_ffi", "-o", "load"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, libraries))}
-    said = subprocess.run(["./load"], cwd=folder, check=True, capture_output=True, text=True, env=environment)
+    output = subprocess.run(["./load"], cwd=folder, check=True, capture_output=True, text=True, env=environment)
     first = build.outputs[0]
-    assert said.stdout == f"{first.name} of {len(first.shape)} dimensions\n"
+    assert output.stdout == f"{first.name} of {len(first.shape)} dimensions\n"

@@ -1,4 +1,4 @@
-"""What a compiled network is said to be: its kernels, their layers and traffic, and the memory that it takes."""
+"""The description of a compiled network: its kernels, their layers and traffic, and its memory."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ def test_every_layer_is_in_the_kernel_of_its_task(network: Callable[[str], Any])
     assert pool.size_bytes == 4 * 16 * (16 * 16 + 8 * 8)
 
 
-def test_a_kernel_that_is_called_twice_stands_for_both_layers(network: Callable[[str], Any]) -> None:
+def test_a_kernel_called_twice_lists_both_layers(network: Callable[[str], Any]) -> None:
     kernels = kernels_of(network("twins"))
     assert [(kernel.calls, kernel.layers) for kernel in kernels if kernel.layers] == [(2, ("0", "2"))]
 
 
-def test_a_kernel_has_the_type_of_the_numbers_that_it_multiplies(network: Callable[[str], Any]) -> None:
+def test_a_kernel_has_the_dtype_that_it_multiplies(network: Callable[[str], Any]) -> None:
     net = network("residual")
     target = get_target(describe_cpu(mcpu="znver4", model="elsewhere", threads=2, precision="bf16"))
     kernels = kernels_of(replace(net, target=target, imported=for_low_precision(net.imported, target)))
     dtypes = {name: kernel.dtype for kernel in kernels for name in kernel.layers or (kernel.name,)}
-    # The three channels of the first layer fill no words.
+    # The three channels of the first layer do not fill pairs of bf16 values.
     assert dtypes["stem.0"] is None and dtypes["head"] == "bfloat16"
     assert {kernel.dtype for kernel in kernels if not kernel.flop} == {None}
 
 
-def test_who_writes_a_slice_moves_no_more_than_that(network: Callable[[str], Any]) -> None:
+def test_a_kernel_that_writes_a_slice_counts_only_its_bytes(network: Callable[[str], Any]) -> None:
     kernels = kernels_of(network("branches"))
     copies = {kernel.size_bytes for kernel in kernels if kernel.name.startswith("copy_slice")}
-    # Each copies a whole operand: 3, 8 or 40 channels of 12 times 12 pixels.
+    # Each copies an entire operand: 3, 8 or 40 channels of 12 times 12 pixels.
     assert copies == {2 * 4 * channels * 12 * 12 for channels in (3, 8, 40)}
 
 
-def test_memory_is_that_of_all_constants_and_of_shared_storage(network: Callable[[str], Any]) -> None:
+def test_memory_covers_all_constants_and_shared_storage(network: Callable[[str], Any]) -> None:
     net, plan = network("residual"), MemoryPlan()
     target, module = net.target, lowered(net.imported, net.target)
     with target.compiler_target() as compiler_target, tvm.transform.PassContext(instruments=[plan]):
@@ -70,7 +70,7 @@ def test_memory_is_that_of_all_constants_and_of_shared_storage(network: Callable
     workloads = [layer.workload for layer in find_layers(net.imported)]
     choices = {workload: by_default(target, workload) for workload in workloads}
     packed = [choices[workload].template.packed_shape(workload, choices[workload].config) for workload in workloads]
-    # A bias of fewer channels than a register has lanes is filled up with zeros.
+    # A bias with fewer channels than a register has lanes is padded with zeros.
     biases = [max(16, out_shape(workload)[-1]) for workload in workloads]
     assert plan.weight_bytes == 4 * (sum(map(prod, packed)) + sum(biases))
     outputs = [4 * prod(out_shape(workload)) for workload in workloads]

@@ -1,4 +1,4 @@
-"""The folder of a build is whole, or as it was."""
+"""A build's folder is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anole.compile.folder import embed_imports, new_folder, write_library
 from anole.errors import BuildError, MachineError
 
 
-def test_a_new_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+def test_a_new_folder_replaces_the_old_one(tmp_path: Path) -> None:
     for text in ("old", "new"):
         with new_folder(tmp_path / "build") as made:
             (made / text).write_text(text)
@@ -24,7 +24,7 @@ def test_a_new_folder_takes_the_place_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("no config"), KeyboardInterrupt()])
-def test_what_goes_wrong_leaves_it_as_it_was(tmp_path: Path, error: BaseException) -> None:
+def test_an_error_leaves_the_folder_unchanged(tmp_path: Path, error: BaseException) -> None:
     with new_folder(tmp_path / "build") as made:
         (made / "old").touch()
     with pytest.raises(type(error)), new_folder(tmp_path / "build") as made:
@@ -34,7 +34,7 @@ def test_what_goes_wrong_leaves_it_as_it_was(tmp_path: Path, error: BaseExceptio
     assert (tmp_path / "build/old").exists()
 
 
-def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_is_not(tmp_path: Path) -> None:
+def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".build.killed/new").mkdir(parents=True)
     (tmp_path / ".other.12345678").mkdir()
     with new_folder(tmp_path / "build") as mine, new_folder(tmp_path / "build") as theirs:
@@ -42,13 +42,13 @@ def test_what_a_killed_process_left_is_removed_and_that_of_a_live_one_is_not(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.12345678", "build"]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BuildError, match="file/build: cannot be written"), new_folder(tmp_path / "file/build"):
         pass
 
 
-def test_a_full_disk_is_no_missing_compiler(tmp_path: Path) -> None:
+def test_a_full_disk_is_not_reported_as_a_missing_compiler(tmp_path: Path) -> None:
     class Full:
         def export_library(self, path: str, **settings: Any) -> Any:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -62,7 +62,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def executable() -> relax.VMExecutable:
-    """A network that adds a weight."""
+    """A compiled network that adds a weight."""
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType(WEIGHT.shape, "float32"))
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.add(x, relax.const(WEIGHT))))
@@ -78,9 +78,9 @@ def test_a_loaded_library_has_its_weights(executable: relax.VMExecutable, tmp_pa
     np.testing.assert_array_equal(found.numpy(), WEIGHT + 1)
 
 
-def test_the_object_holds_them_as_they_are(executable: relax.VMExecutable, tmp_path: Path) -> None:
-    made = Path(embed_imports(executable.mod, False, "", str(tmp_path)))
-    assert WEIGHT.tobytes() in made.read_bytes()
+def test_the_object_file_contains_the_weights(executable: relax.VMExecutable, tmp_path: Path) -> None:
+    object_file = Path(embed_imports(executable.mod, False, "", str(tmp_path)))
+    assert WEIGHT.tobytes() in object_file.read_bytes()
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".o", ".s"]
 
 
@@ -91,7 +91,7 @@ def test_the_object_holds_them_as_they_are(executable: relax.VMExecutable, tmp_p
         ("PATH", "/nowhere", MachineError, "a C compiler is needed"),
     ],
 )
-def test_a_compiler_that_is_missing_is_said(
+def test_a_missing_compiler_is_reported(
     executable: relax.VMExecutable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     name: str, value: str, error: type[Exception], message: str,
 ) -> None:  # fmt: skip

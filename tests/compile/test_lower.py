@@ -1,4 +1,4 @@
-"""A lowered network computes what the model computes, whatever the configs, and leaves nothing unscheduled."""
+"""A lowered network computes the model's results with any configs, and leaves nothing unscheduled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .conftest import by_default, called, drawn, functions, lowered
 
 
 def by_winograd(size: int, target: Any, workload: Workload) -> Choice:
-    """Winograd wherever it can be."""
+    """Return a Winograd program if the workload allows it, and the default otherwise."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(target, workload)
     space = target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
@@ -39,7 +39,7 @@ def run(network: Any, module: tvm.IRModule) -> list[np.ndarray]:
     executable = tvm.compile(module, target.compiler_target(), tir_pipeline=target.compiler_pipeline())
     main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     tensors = [tvm.runtime.tensor(array) for array in network.inputs]
-    # Twice, as memory of the first run is used again by the second.
+    # Run twice, as the second run reuses memory of the first.
     for _ in range(2):
         found = main(*tensors)
     return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
@@ -56,7 +56,7 @@ def is_anchor(func: tirx.PrimFunc) -> bool:
 
 
 def is_parallel(func: tirx.PrimFunc) -> bool:
-    """Whether nothing in a function is outside of parallel loops."""
+    """Whether all code of a function is in parallel loops."""
     body = func.body.block.body
     loops = list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
     return all(isinstance(loop, tirx.For) and loop.kind == tirx.ForKind.PARALLEL for loop in loops)
@@ -90,7 +90,7 @@ def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, 
         *(pytest.param(name, marks=pytest.mark.guard) for name in ("norm_first", "norm_last.onnx", "norm_first.onnx")),
     ],
 )
-def test_all_products_of_a_transformers_layer_are_anchors(network: Callable[[str], Any], name: str) -> None:
+def test_all_products_of_a_transformer_layer_are_anchors(network: Callable[[str], Any], name: str) -> None:
     net = network(name)
     assert [layer.workload for layer in find_layers(net.imported)] == [
         Dense(32, 32, 96),
@@ -115,14 +115,14 @@ def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, si
 @pytest.mark.parametrize(
     ("name", "order"),
     [
-        # To channels last, four anchors with bias, residual and relu behind them, a pool and a mean.
+        # To channels last, four anchors fused with bias, residual and relu, a pool and a mean.
         ("residual", [False, True, False, True, True, False, True]),
-        # To channels last; what enlarges, and its pixels to their places; what mixes; to channels first, a mean, and
-        # back; what is along; a pool; what shortens; to channels first.
+        # To channels last; `enlarge` and moving its pixels; `mix`; to channels first, a mean, and back; `along`; a
+        # pool; `shorten`; to channels first.
         ("enlarged", [False, True, False, True, False, False, False, True, False, True, False]),
     ],
 )
-def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any], name: str, order: list[bool]) -> None:
+def test_epilogues_are_fused_into_their_anchor(network: Callable[[str], Any], name: str, order: list[bool]) -> None:
     net = network(name)
     module = lowered(net.imported, net.target)
     assert [is_anchor(module[call.args[0]]) for call in called(module)] == order
@@ -131,25 +131,25 @@ def test_epilogues_are_fused_behind_their_anchor(network: Callable[[str], Any], 
 def test_a_gate_is_not_multiplied_in_the_loops_that_compute_it(network: Callable[[str], Any]) -> None:
     net = network("gated")
     module = lowered(net.imported, net.target)
-    made = [prod(map(int, call.ty.shape)) for call in called(module) if is_anchor(module[call.args[0]])]
-    assert made == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
+    sizes = [prod(map(int, call.ty.shape)) for call in called(module) if is_anchor(module[call.args[0]])]
+    assert sizes == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
 
 
-def test_a_concatenation_is_written_by_what_computes_it(network: Callable[[str], Any]) -> None:
+def test_operands_are_written_directly_into_their_concatenation(network: Callable[[str], Any]) -> None:
     net = network("branches")
     module = lowered(net.imported, net.target)
     assert not [name for name in functions(module) if name.startswith("concat")]
     in_place = [call for call in called(module) if call.op.name == "relax.call_tir_inplace"]
     assert len(in_place) == sum(operands - 1 for operands in (2, 3, 2, 3))
-    # What others read too is copied, and what is itself a concatenation: all of `dense` and of `twice`.
+    # Operands with other readers and nested concatenations are copied: all of `dense` and of `twice`.
     copies = [call for call in called(module) if call.args[0].name_hint.startswith("copy_slice")]
     assert len(copies) == 3 + 2
 
 
-def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str], Any]) -> None:
+def test_workloads_that_a_template_cannot_schedule_get_the_default(network: Callable[[str], Any]) -> None:
     net = network("residual")
 
-    class Stubborn:
+    class Failing:
         def __init__(self, template: Any) -> None:
             self.packed_shape, self.pack_weight = template.packed_shape, template.pack_weight
             self.compute = template.compute
@@ -158,13 +158,13 @@ def test_what_a_template_cannot_schedule_gets_the_default(network: Callable[[str
             raise ValueError("not with this epilogue")
 
     choices = {workload: by_default(net.target, workload) for workload in net.tasks}
-    stubborn = {workload: Choice(Stubborn(choice.template), choice.config) for workload, choice in choices.items()}
-    module, failures = lower(net.imported.module, stubborn, net.target.schedule_default)
+    failing = {workload: Choice(Failing(choice.template), choice.config) for workload, choice in choices.items()}
+    module, failures = lower(net.imported.module, failing, net.target.schedule_default)
     assert failures == dict.fromkeys(net.tasks, "ValueError: not with this epilogue")
     net.check(run(net, module))
 
 
-def test_a_second_lowering_packs_no_weight_again_and_schedules_only_what_it_should(
+def test_a_second_lowering_reuses_packed_weights_and_schedules_only_given_workloads(
     network: Callable[[str], Any],
 ) -> None:
     net = network("residual")
@@ -177,15 +177,15 @@ def test_a_second_lowering_packs_no_weight_again_and_schedules_only_what_it_shou
     assert {anchored(func) for func in functions(module).values()} == {None, one}
 
 
-def test_narrow_numbers_are_rounded_where_they_are_computed(network: Callable[[str], Any]) -> None:
+def test_low_precision_results_are_rounded_in_their_kernel(network: Callable[[str], Any]) -> None:
     plain = network("residual")
     target = get_target({**plain.target.description, "precision": "bf16"})
-    narrow = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
-    module, other = lowered(narrow.imported, target), lowered(plain.imported, plain.target)
+    rounded = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
+    module, other = lowered(rounded.imported, target), lowered(plain.imported, plain.target)
     kinds = [workload.dtype for func in functions(module).values() if (workload := anchored(func))]
     assert "bfloat16" in kinds and "float32" in kinds
     assert len(functions(module)) == len(functions(other)), "a rounding has a kernel of its own"
-    (found,), (exact,) = run(narrow, module), plain.expected
+    (found,), (exact,) = run(rounded, module), plain.expected
     assert 1e-5 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-2
 
 

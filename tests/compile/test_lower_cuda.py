@@ -1,4 +1,4 @@
-"""A network lowered for CUDA computes what the model computes, on an emulated GPU, and leaves nothing to the host."""
+"""A network lowered for CUDA computes the model's results on an emulated GPU, and leaves nothing to the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TARGET = CudaTarget(describe_cuda("sm_90"))
 
 
 def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
-    """Winograd wherever it can be."""
+    """Return a Winograd program if the workload allows it, and the default otherwise."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(target, workload)
     space = winograd_space(target.limits, target.gpu, workload)
@@ -33,7 +33,7 @@ def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
 
 
 def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
-    """Asserts that the module, all of which is on the GPU, computes what the network computes."""
+    """Assert that the module runs entirely on the GPU, and computes the network's outputs."""
     assert all("threadIdx.x" in func.script() for func in functions(module).values())
     net.check(gpu.call(network_results, tvm.ir.save_json(module), TARGET.description, net.inputs))
 
@@ -79,8 +79,8 @@ def test_winograd_computes_the_same(
 def test_a_network_is_compiled_to_binaries_without_a_gpu(
     network: Callable[[str], Any], name: str, choose: Callable[[Any, Workload], Choice], tmp_path: Path
 ) -> None:
-    recorded = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
-    with TARGET.compiler_target() as target, recorded:
+    options = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
+    with TARGET.compiler_target() as target, options:
         executable = tvm.compile(lowered(network(name).imported, TARGET, choose), target)
     executable.export_library(str(tmp_path / "network.so"))
     library = (tmp_path / "network.so").read_bytes()

@@ -1,4 +1,4 @@
-"""Which config a task is compiled with, and what is said of those that are not tuned."""
+"""The config that each task is compiled with, and the reason if it was not tuned."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def receipt(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     return {task.key: replace(Receipt(task.key, "c" * 64, 64, config, 1e-3), **changes)}
 
 
-def test_receipts_decide(net: Any) -> None:
+def test_receipts_determine_configs(net: Any) -> None:
     receipts = receipt(net, 1)
     matches = match_tasks(manifest(net), net.tasks, receipts, net.target)
     built = [match.built for match in matches]
@@ -51,7 +51,7 @@ def test_receipts_decide(net: Any) -> None:
     assert coverage(matches) == Coverage(2 * flops[1], total, pytest.approx(2 * flops[1] / total))
 
 
-MISFITS = [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}]
+MISFITS = [{"tile_f": [1, 1, 7]}, {"unknown_knob": 1}]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ MISFITS = [{"tile_f": [1, 1, 7]}, {"unheard_of": 1}]
         ({"run_key": ""}, "its config was not tuned", False),
     ],
 )
-def test_what_no_run_has_found_is_not_called_tuned(
+def test_configs_that_no_run_found_do_not_count_as_tuned(
     net: Any, changes: dict[str, Any], reason: str, is_default: bool
 ) -> None:
     default = net.target.default_config(next(iter(net.tasks)))
@@ -86,12 +86,12 @@ def test_untuned_layers_are_named_with_their_share(net: Any, caplog: pytest.LogC
     assert "dense 16->10" in second
 
 
-def test_another_network_than_the_manifests_is_refused(net: Any, network: Callable[[str], Any]) -> None:
+def test_a_network_that_differs_from_its_manifest_is_rejected(net: Any, network: Callable[[str], Any]) -> None:
     with pytest.raises(BuildError, match=r"model residual has changed since it was extracted: .*extract it again"):
         match_tasks(manifest(net), network("branches").tasks, {}, net.target)
 
 
-def test_without_any_anchor_all_is_covered() -> None:
+def test_coverage_without_anchors_is_complete() -> None:
     assert coverage([]) == Coverage(0, 0, 1.0)
 
 
@@ -101,7 +101,7 @@ def locked(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     return {tuned.task_key: LockedReceipt(*fields, place="anole.lock.json: builds.net.tasks.k (layer)")}
 
 
-def test_layers_of_float32_in_a_quantized_network_are_named_with_their_share_and_why(
+def test_float32_layers_in_a_quantized_network_are_logged_with_share_and_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     dense = Dense(1, 64, 64)
@@ -124,7 +124,7 @@ def test_layers_of_float32_in_a_quantized_network_are_named_with_their_share_and
     assert "25.0 % of the work: float" in caplog.text
 
 
-def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
+def test_locked_configs_are_marked_as_tuned_or_not(net: Any) -> None:
     receipts = {**locked(net, 0), **locked(net, 1, run_key="", latency_s=None), **receipt(net, 2)}
     built = [match.built for match in match_tasks(manifest(net), net.tasks, receipts, net.target)]
     assert [task.locked for task in built] == [True, True, None]
@@ -134,7 +134,7 @@ def test_locked_configs_are_told_tuned_or_not(net: Any) -> None:
     assert built[1].reason == "it is locked to a config that was not tuned"
 
 
-def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
+def test_a_locked_config_has_its_knobs_in_the_order_of_the_space(net: Any) -> None:
     ((key, tuned),) = receipt(net, 0).items()
     backwards = dict(reversed(tuned.config.items()))
     (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0, config=backwards), net.target)
@@ -142,7 +142,7 @@ def test_a_locked_config_has_the_order_of_its_space(net: Any) -> None:
 
 
 @pytest.mark.parametrize("change", MISFITS)
-def test_a_locked_config_of_another_space_is_refused(net: Any, change: dict[str, Any]) -> None:
+def test_a_locked_config_outside_its_space_is_rejected(net: Any, change: dict[str, Any]) -> None:
     config = {**net.target.default_config(next(iter(net.tasks))), **change}
     with pytest.raises(BuildError) as caught:
         match_tasks(manifest(net), net.tasks, locked(net, 0, config=config), net.target)
@@ -150,7 +150,7 @@ def test_a_locked_config_of_another_space_is_refused(net: Any, change: dict[str,
     assert "or delete the task's entry" in str(caught.value)
 
 
-def test_a_config_that_cannot_be_scheduled_is_not_forgotten(net: Any) -> None:
+def test_a_config_that_cannot_be_scheduled_is_recorded(net: Any) -> None:
     (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0), net.target)
     built = match.unscheduled_for("there is no room").built
     assert (built.config, built.unscheduled, built.reason) == (None, match.config, "there is no room")

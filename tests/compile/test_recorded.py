@@ -1,4 +1,4 @@
-"""What a build's description says of its compilation."""
+"""The manifest and receipts that a build's description records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_task_is_listed_and_has_the_config_that_was_compiled() -> None:
     assert {key: receipt.config for key, receipt in receipts.items()} == {task.key: task.config for task in build.tasks}
 
 
-def test_a_task_that_could_not_be_scheduled_has_a_receipt_where_its_config_is_known() -> None:
+def test_an_unscheduled_task_has_a_receipt_if_its_config_is_known() -> None:
     build = read_build(min(path.parent for path in BUILDS.glob("*/build.json")))
     first, *others = build.tasks
     without = replace(build, tasks=(replace(first, config=None), *others))

@@ -1,4 +1,4 @@
-"""Two compilations of the same records give the same bytes, whatever their folder, process and history."""
+"""Two compilations of the same records give the same bytes in any folder, process and order."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ for name in sys.argv[1:]:
 
 BUILDS = ("varied-cpu", "residual-vta")
 TIMES = {"created_at", "crc"}
-"""What differs between two descriptions: the time of compiling, and so the checksum of all."""
+"""Fields that differ between two descriptions: the time of compiling, and thus the checksum."""
 
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two folders with the same builds, compiled in opposite orders, each with hash seed and temporary folder."""
+    """Two folders with the same builds, compiled in opposite orders, each with its hash seed and temporary folder."""
     folders = [tmp_path_factory.mktemp(name) for name in ("one", "another-of-a-longer-name")]
     for folder, builds in zip(folders, (BUILDS, BUILDS[::-1]), strict=True):
         shutil.copy(HOME / "tests/tiny_networks.py", folder / "tiny.py")
@@ -48,7 +48,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def files_of(folder: Path) -> dict[str, Any]:
-    """Return the content of each file of a build; of its description without times."""
+    """Return the content of each file of a build, without the times in its description."""
     found: dict[str, Any] = {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }

@@ -1,4 +1,4 @@
-"""A network that rounds too much is compiled again without large Winograd tiles, unless they are locked."""
+"""An inaccurate build is compiled again without large Winograd tiles, unless they are locked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anole.task import Task
 
 @dataclass(frozen=True)
 class Net:
-    """A network of one task, whose config is large tiles, and the configs of other sizes."""
+    """A network with one task, whose config has large tiles, and configs with other tile sizes."""
 
     model: ModelSpec
     manifest: Manifest
@@ -35,18 +35,18 @@ class Net:
         measured = (MeasuredConfig(config, 1e-6 * at) for at, config in enumerate((self.tiles[6], *rivals), 1))
         return Receipt(self.task.key, "a" * 64, 4, self.tiles[6], 1e-6, rivals=tuple(measured))
 
-    def compile(self, receipt: Receipt, too_much: bool) -> tuple[Build, list[Any]]:
-        """Return the build and the config of each one that was run."""
-        ran: list[Any] = []
+    def compile(self, receipt: Receipt, inaccurate: bool) -> tuple[Build, list[Any]]:
+        """Return the build and the config of each build that was checked."""
+        checked: list[Any] = []
 
         def rounds_too_much(folder: Path) -> bool:
-            ran.append(read_build(folder).tasks[0].config)
-            return too_much
+            checked.append(read_build(folder).tasks[0].config)
+            return inaccurate
 
         receipts, settings = {self.task.key: receipt}, BuildSettings("net", "random", 4, False, 0)
         return compile_build(
             self.model, self.manifest, settings, receipts, Path("net"), rounds_too_much=rounds_too_much
-        ), ran
+        ), checked
 
 
 @pytest.fixture
@@ -59,33 +59,33 @@ def net(project: Path) -> Net:
     return Net(model, manifest, task, {size: part.best_sampled for size, part in restricted.items()})
 
 
-def told(task: BuiltTask) -> tuple[Any, ...]:
+def summary(task: BuiltTask) -> tuple[Any, ...]:
     return task.config, task.matched, task.latency_s, task.reason
 
 
-def test_the_fastest_rival_with_smaller_tiles_takes_the_place_of_large_ones(net: Net) -> None:
+def test_the_fastest_rival_with_smaller_tiles_replaces_large_tiles(net: Net) -> None:
     other = {**net.tiles[6], "data_at": {"root": "parallel", "parallel": "root"}[net.tiles[6]["data_at"]]}
-    build, ran = net.compile(net.receipt(other, net.tiles[2], net.tiles[4]), too_much=True)
-    assert ran == [net.tiles[6]]
-    assert told(build.tasks[0]) == (net.tiles[2], "tuned", pytest.approx(3e-6), None)
+    build, checked_configs = net.compile(net.receipt(other, net.tiles[2], net.tiles[4]), inaccurate=True)
+    assert checked_configs == [net.tiles[6]]
+    assert summary(build.tasks[0]) == (net.tiles[2], "tuned", pytest.approx(3e-6), None)
     assert read_build(Path("net")) == build
 
 
 @pytest.mark.examples(1)
-@pytest.mark.parametrize(("run_key", "reason"), [("a" * 64, "its tuned config rounds more than the network bears"),
+@pytest.mark.parametrize(("run_key", "reason"), [("a" * 64, "its tuned config is too inaccurate for this network"),
                                                  ("", "its config was not tuned")])  # fmt: skip
-def test_without_a_rival_it_is_a_default(net: Net, run_key: str, reason: str) -> None:
-    build, _ = net.compile(replace(net.receipt(), run_key=run_key), too_much=True)
-    assert told(build.tasks[0]) == (net.tiles[4], "default", None, reason)
+def test_without_a_rival_the_default_is_used(net: Net, run_key: str, reason: str) -> None:
+    build, _ = net.compile(replace(net.receipt(), run_key=run_key), inaccurate=True)
+    assert summary(build.tasks[0]) == (net.tiles[4], "default", None, reason)
 
 
-def test_what_rounds_little_stays_as_it_is(net: Net) -> None:
-    build, ran = net.compile(net.receipt(net.tiles[4]), too_much=False)
-    assert ran == [net.tiles[6]] == [build.tasks[0].config]
+def test_an_accurate_build_is_kept(net: Net) -> None:
+    build, checked_configs = net.compile(net.receipt(net.tiles[4]), inaccurate=False)
+    assert checked_configs == [net.tiles[6]] == [build.tasks[0].config]
 
 
-def test_locked_configs_and_small_tiles_are_not_even_run(net: Net) -> None:
+def test_locked_configs_and_small_tiles_are_not_checked(net: Net) -> None:
     locked = LockedReceipt(net.task.key, "a" * 64, 4, net.tiles[6], 1e-6, place="anole.lock.json")
     for receipt in (locked, replace(net.receipt(), config=net.tiles[4])):
-        build, ran = net.compile(receipt, too_much=True)
-        assert not ran and build.tasks[0].config == receipt.config
+        build, checked_configs = net.compile(receipt, inaccurate=True)
+        assert not checked_configs and build.tasks[0].config == receipt.config

@@ -1,4 +1,4 @@
-"""No function of a real network runs serial or scalar on the CPU, whether it holds an anchor or not."""
+"""Every large function of a real network is parallel and vectorized on the CPU, with or without an anchor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TARGET = get_device({**describe_cpu(), "threads": 2})
 
 
 def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
-    """The loops around each store of a function, outermost first."""
+    """Return the loops around each store of a function, outermost first."""
     found: list[list[tirx.For]] = []
 
     def visit(statement: tirx.Stmt, around: list[tirx.For]) -> None:
@@ -43,7 +43,7 @@ def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
 @pytest.mark.parametrize(
     ("name", "size"), [pytest.param("squeezenet1_1", 96, marks=pytest.mark.slow), ("mobilenet_v2", 96)]
 )
-def test_what_is_large_is_parallel_and_vectorized(name: str, size: int) -> None:
+def test_large_loop_nests_are_parallel_and_vectorized(name: str, size: int) -> None:
     imported, large = load_model(ModelSpec(name, f"torchvision:{name}", {"x": (1, 3, size, size)})), 0
     for kernel, func in functions(lowered(imported, TARGET)).items():
         for loops in nests(func):
@@ -52,7 +52,7 @@ def test_what_is_large_is_parallel_and_vectorized(name: str, size: int) -> None:
             large += 1
             kinds = {int(loop.kind) for loop in loops}
             assert tirx.ForKind.PARALLEL in kinds, kernel
-            # The few channels of an image are interleaved by LLVM.
+            # LLVM interleaves the few channels of an image.
             assert tirx.ForKind.VECTORIZED in kinds or int(loops[-1].extent) == 3, kernel
     assert large > 10
 
@@ -68,6 +68,6 @@ def test_a_large_encoder_layer_is_fused_parallel_and_vectorized(project: Path) -
     scripts = {name: func.script() for name, func in functions(lowered(imported, TARGET)).items()}
     serial = [name for name, text in scripts.items() if "T.parallel(" not in text or "T.vectorized(" not in text]
     assert not serial
-    # Scale and activation belong to the products.
+    # Scale and activation are fused into the products.
     epilogues = sorted(name for name in scripts if "gelu" in name or "multiply" in name)
     assert [name.split("_")[1] for name in epilogues] == ["batch", "dense2"]

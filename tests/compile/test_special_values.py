@@ -1,4 +1,4 @@
-"""Operators at zeros, subnormals, bounds of polynomials, infinities and NaN are what torch computes eagerly."""
+"""Operators match eager torch at zeros, subnormals, bounds of polynomials, infinities and NaN."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ ALONG_ROWS: Mapping[str, Function] = {
     "sort": lambda x: torch.sort(x, dim=-1, stable=True),
     "descending": lambda x: x.sort(-1, descending=True).values,
     "topk": lambda x: x.topk(3, -1).values,
-    "least": lambda x: x.topk(2, -1, largest=False).values,
+    "smallest": lambda x: x.topk(2, -1, largest=False).values,
     "max": lambda x: x.max(-1),
     "cummax": lambda x: x.cummax(-1).values,
 }
 
 
 class Net(torch.nn.Module):
-    """Computes many functions of the same inputs."""
+    """A network that computes many functions of the same inputs."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ def assert_same_as_torch(functions: Mapping[str, Function], *inputs: torch.Tenso
     for name, one, other in zip(names, found, expected, strict=True):
         wanted = other.numpy()
         assert one.dtype == wanted.dtype, name
-        # torch's gelu cancels, and its tangents of large numbers are as inexact as these.
+        # torch's gelu suffers from cancellation, and its tangents of large values are as inexact as the values.
         rtol, atol = (1e-4, 3e-7) if "gelu" in name else (3e-5, 1e-41)
         np.testing.assert_allclose(one, wanted, rtol=rtol, atol=atol, equal_nan=True, err_msg=name)
 
@@ -155,7 +155,7 @@ def _outputs(found: Any) -> tuple[torch.Tensor, ...]:
         pytest.param(ALONG_ROWS, (ROWS,), id="rows"),
     ],
 )
-def test_special_values_are_what_torch_computes(functions: Mapping[str, Function], inputs: tuple[Any, ...]) -> None:
+def test_special_values_match_torch(functions: Mapping[str, Function], inputs: tuple[Any, ...]) -> None:
     assert_same_as_torch(functions, *inputs)
 
 

@@ -1,4 +1,4 @@
-"""The section `accelerators` of models.yaml, and one mistake of each kind in it."""
+"""The section `accelerators` of models.yaml, and each kind of mistake in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(**entry: Any) -> dict[str, Any]:
     }
 
 
-def test_it_needs_no_builds_and_is_searched_for_each_network_and_target() -> None:
+def test_accelerators_need_no_builds_and_search_each_network_and_target() -> None:
     spec = parse_spec(plain(models={"one": 2, "two": 0.5}, targets=["npu", "wide"], frequency_mhz={"1x64x64": 80}))
     (accelerator,) = spec.accelerators.values()
     assert spec.builds == {} and spec.tuned == accelerator.searches
@@ -42,37 +42,37 @@ def test_it_needs_no_builds_and_is_searched_for_each_network_and_target() -> Non
     }
 
 
-def test_networks_of_a_list_weigh_the_same() -> None:
+def test_listed_networks_have_equal_weights() -> None:
     assert parse_spec(plain(technology_nm=22)).accelerators["edge"].models == {"one": 1.0, "two": 1.0}
 
 
 MISTAKES = {
-    "unknown key": ({"area_max": 2}, ".area_max: is not known"),
+    "unknown key": ({"area_max": 2}, ".area_max: is unknown"),
     "unknown model": ({"models": ["three"]}, ".models[0]: found 'three', which is not one of the models"),
     "unknown weight": ({"models": {"three": 1}}, ".models: found 'three', which is not one of the models"),
     "no model": ({"models": {}}, ".models: is empty"),
-    "twice": ({"models": ["one", "one"]}, ".models[1]: found 'one' a second time"),
+    "twice": ({"models": ["one", "one"]}, ".models[1]: found 'one' twice"),
     "no weight": ({"models": {"one": 0}}, ".models.one: found 0; a number from"),
     "unknown target": ({"targets": ["gpu"]}, ".targets[0]: found 'gpu', which is not one of the targets"),
     "text": ({"targets": "npu"}, ".targets: found 'npu'; a list with at least one element"),
-    "processor": ({"targets": ["cpu"]}, ".targets: found targets of kind cpu; they must be of one kind whose hardware"),
-    "mixed": ({"targets": ["npu", "cpu"]}, ".targets: found targets of kind cpu, vta; they must be of one kind"),
-    "fixed hardware": ({"targets": ["fixed"]}, ".targets: target fixed: has no `hardware: search`"),
-    "open space": ({"targets": ["open"]}, ".targets: target open: has no `hardware: search` in a constrained space"),
+    "processor": ({"targets": ["cpu"]}, ".targets: found targets of kind cpu; all must be of one kind with searchable"),
+    "mixed": ({"targets": ["npu", "cpu"]}, ".targets: found targets of kind cpu, vta; all must be of one kind"),
+    "fixed hardware": ({"targets": ["fixed"]}, ".targets: target fixed: only `hardware: search`"),
+    "open space": ({"targets": ["open"]}, ".targets: target open: only `hardware: search` in a constrained space"),
     "other clock": ({"targets": ["npu", "fast"]}, ".targets: target fast: differs from npu in more than its geometry"),
-    "no block": ({"frequency_mhz": {"64x64": 80}}, ".frequency_mhz.64x64: is no block; its name is such as 1x16x16"),
+    "no block": ({"frequency_mhz": {"64x64": 80}}, ".frequency_mhz.64x64: is no block; write it as in 1x16x16"),
     "no clock": ({"frequency_mhz": {"1x64x64": 0}}, ".frequency_mhz.1x64x64: found 0; a number from"),
     "unknown process": ({"technology_nm": 7}, ".technology_nm: found 7; allowed are 22, 32, 45, 65"),
 }
 
 
 @pytest.mark.parametrize(("entry", "message"), MISTAKES.values(), ids=MISTAKES.keys())
-def test_a_mistake_is_named_with_its_place(entry: dict[str, Any], message: str) -> None:
+def test_mistakes_are_reported_with_their_path(entry: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match="^models.yaml: accelerators.edge" + re.escape(message)):
         parse_spec(plain(**entry))
 
 
-def test_something_must_be_asked_for() -> None:
+def test_builds_or_accelerators_are_required() -> None:
     asked = plain()
     del asked["accelerators"]
     with pytest.raises(SpecError, match="has no `builds`"):

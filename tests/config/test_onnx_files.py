@@ -1,4 +1,4 @@
-"""The files of an ONNX file's weights are found wherever a tensor may stand, and only in its folder; and its names."""
+"""External weights of an ONNX file are found in all tensors, and accepted only in its folder; and its names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anole.node import Node
 
 
 def outside(location: str, name: str = "w", **more: object) -> TensorProto:
-    """Return a tensor of 16 bytes in another file."""
+    """Return a tensor with 16 bytes of external data."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, **more}.items():
         tensor.external_data.add(key=key, value=str(value))
@@ -32,7 +32,7 @@ def graph_of(*initializers: TensorProto) -> GraphProto:
 
 
 def everywhere() -> ModelProto:
-    """Return a model with an external tensor at each place where the format allows one, in a file of its own."""
+    """Return a model with an external tensor, each in its own file, everywhere the format allows one."""
     inner = graph_of(outside("subgraph"))
     inner.node.add(op_type="Constant").attribute.append(helper.make_attribute("value", outside("subgraph_constant")))
     node = helper.make_node("If", ["x"], ["y"])
@@ -78,7 +78,7 @@ def damaged(data: st.DataObject, model: ModelProto) -> bytes:
     return bytes(content)
 
 
-def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> None:
+def test_tensors_are_found_everywhere_in_the_format(tmp_path: Path) -> None:
     path = saved(tmp_path, everywhere(), *EVERYWHERE)
     assert [str(file) for file in external_files(path, strict=True)] == EVERYWHERE
     (tmp_path / "net").mkdir()
@@ -91,16 +91,16 @@ def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (outside("../data"), "its weights are in '../data'; allowed is a file in the ONNX file's own folder"),
-        (outside("a/../../data"), "allowed is a file in the ONNX file's own folder"),
-        (outside("/etc/passwd"), "allowed is a file in the ONNX file's own folder"),
-        (outside(""), "allowed is a file in the ONNX file's own folder"),
-        (outside("missing"), "tensor 'w': its weights are in 'missing', and there is no such file"),
-        (outside("folder"), "in 'folder', and there is no such file"),
-        (outside("nul\0"), "in 'nul\\x00', and there is no such file"),
-        (outside("x" * 300), "and there is no such file"),
-        (outside("link"), "in 'link', a link out of the ONNX file's own folder"),
-        (outside("folder_link/data"), "a link out of the ONNX file's own folder"),
+        (outside("../data"), "its weights are in '../data'; it must be a file in the same folder"),
+        (outside("a/../../data"), "it must be a file in the same folder as the ONNX file"),
+        (outside("/etc/passwd"), "it must be a file in the same folder as the ONNX file"),
+        (outside(""), "it must be a file in the same folder as the ONNX file"),
+        (outside("missing"), "tensor 'w': its weights are in 'missing', but there is no such file"),
+        (outside("folder"), "in 'folder', but there is no such file"),
+        (outside("nul\0"), "in 'nul\\x00', but there is no such file"),
+        (outside("x" * 300), "but there is no such file"),
+        (outside("link"), "in 'link', a link to another folder; it must"),
+        (outside("folder_link/data"), "a link to another folder"),
         (outside("data", offset=8, length=9), "in 'data' up to byte 17; that file has 16 bytes"),
         (outside("data", offset=17), "in 'data' up to byte 17; that file has 16 bytes"),
         (outside("data", offset=-1), "in 'data' at '-1'; a number of bytes is expected"),
@@ -109,9 +109,7 @@ def test_a_tensor_is_found_wherever_the_format_allows_one(tmp_path: Path) -> Non
     ],
     ids=lambda value: None if isinstance(value, str) else value.external_data[0].value[:20].replace("\0", "0"),
 )
-def test_weights_elsewhere_than_in_a_file_of_the_folder_are_refused(
-    tmp_path: Path, tensor: TensorProto, message: str
-) -> None:
+def test_weights_outside_the_folder_are_rejected(tmp_path: Path, tensor: TensorProto, message: str) -> None:
     project = tmp_path / "project"
     (project / "folder").mkdir(parents=True)
     (tmp_path / "data").write_bytes(bytes(16))
@@ -131,7 +129,7 @@ def test_links_within_the_folder_are_followed(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_damaged_file_names_no_other_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder, content = tmp_path_factory.getbasetemp(), damaged(data, everywhere())
     path = saved(folder, ModelProto(), *EVERYWHERE)
     path.write_bytes(content[: data.draw(st.sampled_from([len(content), 100]))])
@@ -152,7 +150,7 @@ def test_a_damaged_file_tells_of_no_other_file(tmp_path_factory: pytest.TempPath
 
 
 def named() -> ModelProto:
-    """Return a model with names of every kind, also some that no entry may use."""
+    """Return a model with names of every kind, including some that an entry cannot use."""
     inner = helper.make_graph(
         [helper.make_node("Neg", ["a"], ["hidden"])], "g", [], [helper.make_tensor_value_info("hidden", 1, None)]
     )
@@ -186,7 +184,7 @@ def test_a_file_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_a_damaged_file_does_no_harm(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_damaged_file_causes_no_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.unlink(missing_ok=True)
     path.write_bytes(damaged(data, named()))

@@ -45,7 +45,7 @@ def plain() -> dict[str, Any]:
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The plain spec with one place set, or removed when the value is `...`."""
+    """Return the plain spec with one value set, or removed if it is `...`."""
     mapping = plain()
     *above, last = [int(step) if step.isdecimal() else step for step in path.split(".")]
     place: Any = mapping
@@ -59,7 +59,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 def pattern(message: str) -> str:
-    """The pattern of an error that begins with a message, in which `...` stands for anything."""
+    """Return the pattern of an error that begins with a message, where `...` matches anything."""
     return "^models.yaml: " + ".*".join(map(re.escape, message.split(" ... ")))
 
 
@@ -86,7 +86,7 @@ def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
     assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].budget.trials == 0
 
 
-def test_a_budget_is_for_each_task_or_for_all_together() -> None:
+def test_a_budget_is_per_task_or_shared() -> None:
     shared = {**plain(), "tuning": {"total_trials": 500}}
     shared["builds"][1]["trials"] = 9
     first, second = parse_spec(shared).builds.values()
@@ -99,7 +99,7 @@ def test_a_budget_is_for_each_task_or_for_all_together() -> None:
     assert parse_spec({**plain(), "tuning": {"total_seconds": 0}}).builds["one-cpu-anole"].budget.max_trials == 0
 
 
-def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
+def test_builds_can_override_refine() -> None:
     assert [build.refine for build in parse_spec(plain()).builds.values()] == [0, 0]
     own = {**plain(), "tuning": {"refine": 3}}
     own["builds"][1]["refine"] = 0
@@ -115,31 +115,31 @@ def test_a_build_is_refined_as_all_are_or_in_its_own_way() -> None:
         ({"kind": "vta"}, "of kind vta"),
         (
             {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": {"rpc": "tracker:9190", "key": "zen"}},
-            "elsewhere",
+            "remote",
         ),
     ],
 )
-def test_only_what_runs_on_this_machines_processor_is_refined(target: dict[str, Any], place: str) -> None:
+def test_refining_needs_this_machines_cpu(target: dict[str, Any], place: str) -> None:
     mapping = {**plain(), "targets": {"cpu": {"kind": "cpu"}, "other": target}, "tuning": {"refine": 2}}
     mapping["builds"][1]["target"] = "other"
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping)
     assert str(caught.value) == (
-        "models.yaml: builds[1]: found refine: 2, which is for this machine's processor; "
-        f"target other is {place}; give the build `refine: 0`"
+        "models.yaml: builds[1]: found refine: 2, which needs this machine's CPU; "
+        f"target other is {place}; set `refine: 0` for the build"
     )
     mapping["builds"][1]["refine"] = 0
     assert parse_spec(mapping).builds["two-other-anole"].refine == 0
 
 
 @pytest.mark.parametrize("trials", [2, "2"])
-def test_overrides_are_laid_over_the_file(tmp_path: Path, trials: object) -> None:
+def test_overrides_are_merged_into_the_file(tmp_path: Path, trials: object) -> None:
     file = tmp_path / "models.yaml"
     file.write_text(ISSUE)
     spec = load_spec(file, {"tuning": {"trials": trials}})
     assert spec.builds["resnet18-cpu-autotvm"].budget.trials == 2
     assert spec.builds["resnet18-cpu-autotvm"].tuning["preset"] == "autotvm"
-    with pytest.raises(SpecError, match="extra: is not known"):
+    with pytest.raises(SpecError, match="extra: is unknown"):
         load_spec(file, {"extra": {"trials": 1}})
 
 
@@ -157,7 +157,7 @@ REMOTE_CPU = {"kind": "cpu", "mcpu": "x86-64-v3", "threads": 8, "measure": REMOT
         ({"rpc": ["a:1", "[::1]:2", "a:3"]}, Remote("a", 1, others=(("[::1]", 2), ("a", 3)))),
     ],
 )
-def test_where_devices_are_says_nothing_of_what_they_are(measure: dict[str, Any], remote: Remote) -> None:
+def test_location_of_devices_is_not_part_of_the_description(measure: dict[str, Any], remote: Remote) -> None:
     assert Remote.from_json(remote.to_json()) == remote
     assert isinstance(measure["rpc"], list) or remote.to_json() == measure
     for one in ({**REMOTE_CPU, "model": "EPYC 9000"}, {"kind": "cuda", "arch": "sm_90"}):
@@ -167,7 +167,7 @@ def test_where_devices_are_says_nothing_of_what_they_are(measure: dict[str, Any]
     assert parse_spec(plain()).targets["cpu"].remote is None
 
 
-def test_a_processor_elsewhere_is_called_by_its_key_and_not_detected() -> None:
+def test_a_remote_cpu_is_named_by_its_key_and_not_detected() -> None:
     features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
     described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
     assert describe_target(parse_spec(changed("targets.cpu", REMOTE_CPU)).targets["cpu"]) == described
@@ -180,19 +180,19 @@ NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
 
 
 @pytest.mark.parametrize("given", [{}, {"threads": 8}, {"mcpu": "znver5", "threads": 8, "model": "EPYC 9755"}])
-def test_how_a_node_is_chosen_says_nothing_of_what_a_target_is(given: dict[str, Any]) -> None:
+def test_choice_of_nodes_is_not_part_of_the_settings(given: dict[str, Any]) -> None:
     target = parse_spec(changed("targets.cpu", {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
     assert (target.nodes, target.settings) == (NODES, given)
     assert parse_spec(plain()).targets["cpu"].nodes == {}
 
 
 @pytest.mark.parametrize("name", OWN_RESOURCES)
-def test_no_node_is_chosen_by_a_resource_of_anoles_own(name: str) -> None:
+def test_nodes_cannot_use_resources_that_anole_sets(name: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec(changed("targets.cpu.nodes", {**NODES, name: 1}))
     assert str(caught.value) == (
-        f"models.yaml: targets.cpu.nodes.{name}: is no resource that a node is chosen by; "
-        "`partition` and `node_selector` are some"
+        f"models.yaml: targets.cpu.nodes.{name}: is not a resource that chooses a node; "
+        "use for example `partition` or `node_selector`"
     )
 
 
@@ -206,43 +206,43 @@ MISTAKES = [
     (
         "targets.cpu.measure",
         {"rpc": ["a:1", "b:1"], "key": "zen"},
-        ".rpc: found a list beside a key ... the one address of a tracker",
+        ".rpc: found a list and a key; a key needs the one address of a tracker",
     ),
     ("targets.cpu.measure", {"rpc": "a:1", "servers": 2}, ".servers: found without a key"),
     ("targets.cpu.measure", {**REMOTE, "servers": 0}, ".servers: found 0 ... least 1"),
     ("targets.cpu.measure", {**REMOTE, "key": ""}, ".key: found '' ... a text"),
-    ("targets.cpu.measure", {**REMOTE, "port": 1}, ".port: is not ... rpc"),
+    ("targets.cpu.measure", {**REMOTE, "port": 1}, ".port: is unknown ... rpc"),
     ("targets.cpu.measure", "zen:1", ": found 'zen:1'; a mapping"),
     ("targets.cpu.measure", REMOTE, "targets.cpu: has no `mcpu` ... cannot be detected"),
     (
         "targets.cpu",
         {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
-        ": has no `threads`; what is measured elsewhere",
+        ": has no `threads`; a processor measured elsewhere",
     ),
     ("targets.cpu", {**REMOTE_CPU, "measure": {"rpc": "zen:1"}}, ": has no `model` ... without a `key`"),
     ("targets.cpu", {"kind": "cuda", "measure": REMOTE}, ": has no `arch`"),
-    ("targets.cpu.model", "zen", ": is the name of a ... `measure`"),
+    ("targets.cpu.model", "zen", ": is the name of another machine's ... `measure`"),
     (
         "targets.cpu",
         {**REMOTE_CPU, "nodes": {"partition": "amd"}},
-        ".nodes: the target is measured elsewhere (`measure`) ... leave one of them out",
+        ".nodes: cannot be combined with `measure` ... remove one of them",
     ),
     ("targets.cpu.nodes", {}, ": is empty ... `nodes: {partition: amd}`"),
     ("targets.cpu.nodes", "amd", ": found 'amd'; a mapping"),
     (
         "targets.cpu.nodes",
         {"kubernetes.io/arch": "amd64"},
-        ".kubernetes.io/arch: is no resource that a node is chosen by ... `partition`",
+        ".kubernetes.io/arch: is not a resource that chooses a node ... `partition`",
     ),
-    ("targets.cpu.nodes", {"qos": 1.5}, ".qos: found 1.5 ... whole"),
-    ("targets.cpu.nodes", {"qos": True}, ".qos: found True ... whole"),
+    ("targets.cpu.nodes", {"qos": 1.5}, ".qos: found 1.5 ... integer"),
+    ("targets.cpu.nodes", {"qos": True}, ".qos: found True ... integer"),
     ("targets.cpu.nodes", {"qos": ""}, ".qos: found '' ... a text"),
-    ("modles", {}, ": is not known ... did you mean 'models'?"),
+    ("modles", {}, ": is unknown ... did you mean 'models'?"),
     ("models", ..., "has no `models`"),
     ("models", {}, ": is empty"),
     ("models", [1], ": found [1]; a mapping is expected"),
     ("models.one", "resnet18", ": found 'resnet18' ... a mapping"),
-    ("models.one.sauce", "x", ": is not known ... 'source'"),
+    ("models.one.sauce", "x", ": is unknown ... 'source'"),
     ("models.one.source", ..., "models.one: has no `source`"),
     ("models.one.source", 3, ": found 3; a text"),
     ("models.one.source", "keras:x", ": found 'keras:x' ... onnx:<path>"),
@@ -256,9 +256,9 @@ MISTAKES = [
     ("models.one.inputs", ..., "models.one: has no `inputs` ... x: [1, 3, 224, 224]"),
     ("models.one.inputs", [1, 3], ": found [1, 3]; a mapping"),
     ("models.one.inputs.x", [], ": found []; a list"),
-    ("models.one.inputs.x", [1, -1], "[1]: found -1; a whole ... 0"),
-    ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... whole"),
-    ("models.one.inputs.x", [True], "[0]: found True ... whole"),
+    ("models.one.inputs.x", [1, -1], "[1]: found -1; an integer ... 0"),
+    ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... integer"),
+    ("models.one.inputs.x", [True], "[0]: found True ... integer"),
     (
         "models.one.inputs.x",
         {"shape": [1, 3], "dtype": "int46"},
@@ -269,8 +269,8 @@ MISTAKES = [
     ("models", {5: {}}, ": found the key 5 ... quote it"),
     ("targets.cpu", {}, ": has no `kind`"),
     ("targets.cpu.kind", "gpu", ": found 'gpu' ... allowed: cpu"),
-    ("targets.cpu.thread", 2, ": is not known ... 'threads'"),
-    ("targets.cpu.threads", 0, ": found 0; a whole number ... at least 1"),
+    ("targets.cpu.thread", 2, ": is unknown ... 'threads'"),
+    ("targets.cpu.threads", 0, ": found 0; an integer ... at least 1"),
     ("targets.cpu.required", "no", ": found 'no'; true or false is expected"),
     ("targets.cpu.max_relative_error", 0, ": found 0; a number from 1e-05 to 0.01"),
     ("targets.cpu.max_relative_error", 0.1, ": found 0.1 ... to 0.01"),
@@ -282,34 +282,34 @@ MISTAKES = [
     ("targets.cpu.precision", 16, ": found 16 ... text"),
     ("targets.cpu.space", "opne", ": found 'opne', which is not a kind of space ... open"),
     ("targets.cpu.space", True, ": found True ... text"),
-    ("targets.cpu.threads", "all", ": found 'all' ... whole"),
+    ("targets.cpu.threads", "all", ": found 'all' ... integer"),
     ("targets.cpu.mcpu", "znver9", ": found 'znver9' ... 'znver"),
-    ("tuning.trials", -1, ": found -1; a whole number of at least 0"),
-    ("tuning.total_trials", 9, ": found beside trials ... `trials` for each task"),
-    ("tuning.total_seconds", 9, ": found beside trials ... `total_seconds` for all together"),
-    ("builds.0.total_seconds", 1.5, ": found 1.5 ... whole"),
-    ("tuning.trials", 1.5, ": found 1.5 ... whole"),
-    ("tuning.seed", -3, ": found -3 ... whole"),
-    ("tuning.refine", "all", ": found 'all'; a whole number of at least 0"),
-    ("builds.1.refine", -1, ": found -1; a whole number ... at least 0"),
+    ("tuning.trials", -1, ": found -1; an integer of at least 0"),
+    ("tuning.total_trials", 9, ": found together with trials ... `trials` for each task"),
+    ("tuning.total_seconds", 9, ": found together with trials ... `total_seconds` for all tasks"),
+    ("builds.0.total_seconds", 1.5, ": found 1.5 ... integer"),
+    ("tuning.trials", 1.5, ": found 1.5 ... integer"),
+    ("tuning.seed", -3, ": found -3 ... integer"),
+    ("tuning.refine", "all", ": found 'all'; an integer of at least 0"),
+    ("builds.1.refine", -1, ": found -1; an integer ... at least 0"),
     ("tuning", [], ": found []; a mapping is expected"),
     ("builds", {}, ": found {}; a list"),
     ("builds", [], ": found []; a list with at least one"),
     ("builds.1.model", ..., "builds[1]: has no `model`; it has target"),
     ("builds.1.model", "tow", ": found 'tow', which is not one of the models ... 'two'"),
     ("builds.0.target", "cuda", ": found 'cuda' ... allowed: cpu"),
-    ("builds.0.trials", "many", ": found 'many' ... whole"),
+    ("builds.0.trials", "many", ": found 'many' ... integer"),
     ("builds.0.name", "../x", ": found '../x'; a name"),
     ("builds.1.model", "one", "builds[1]: found a second build named 'one-cpu-autotvm' ... builds[0]"),
 ]
-"""A place of the plain spec, the value that it is set to, and the message: `...` within it stands for anything.
+"""A path in the plain spec, the value to set there, and the message, where `...` matches anything.
 
-A message that begins with a colon, a dot or a bracket begins with the place.
+Messages that begin with a colon, a dot or a bracket are prefixed with the path.
 """
 
 
 @pytest.mark.parametrize(("path", "value", "message"), MISTAKES)
-def test_a_mistake_is_named_with_its_place(path: str, value: object, message: str) -> None:
+def test_mistakes_are_reported_with_their_path(path: str, value: object, message: str) -> None:
     place = re.sub(r"\.(\d+)", r"[\1]", path) if message[0] in ":.[" else ""
     with pytest.raises(SpecError, match=pattern(f"{place}{message}")) as caught:
         parse_spec(changed(path, value))
@@ -328,7 +328,7 @@ def test_a_mistake_is_named_with_its_place(path: str, value: object, message: st
         ("models: \x00\n", "line 1, column 9: is not YAML: found the character"),
     ],
 )
-def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "models.yaml"
     file.write_text(text)
     with pytest.raises(SpecError) as caught:
@@ -350,19 +350,19 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, text: str, mess
         max_leaves=20,
     )
 )
-def test_nothing_but_a_spec_error_ever_comes_out(value: object) -> None:
+def test_any_value_raises_only_spec_errors(value: object) -> None:
     with pytest.raises(SpecError):
         parse_spec(value)
 
 
-def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
+def test_a_target_that_does_not_fit_this_machine_is_a_spec_error() -> None:
     spec = parse_spec(changed("targets.cpu.threads", 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
         describe_target(spec.targets["cpu"])
 
 
 @pytest.mark.parametrize(
-    ("target", "usual", "other"),
+    ("target", "default", "other"),
     [
         ({"kind": "cpu"}, {"space": "constrained"}, {"space": "open"}),
         ({"kind": "cuda", "arch": "sm_90"}, {"space": "constrained"}, {"space": "open"}),
@@ -370,20 +370,20 @@ def test_a_target_that_this_machine_cannot_be_is_an_error_of_the_spec() -> None:
         ({"kind": "cpu"}, {"exact": False}, {"exact": True}),
     ],
 )
-def test_a_setting_is_said_only_where_it_differs(
-    target: dict[str, Any], usual: dict[str, Any], other: dict[str, Any]
+def test_default_settings_are_left_out_of_the_description(
+    target: dict[str, Any], default: dict[str, Any], other: dict[str, Any]
 ) -> None:
     def described(**settings: object) -> dict[str, Any]:
         return describe_target(parse_spec(changed("targets.cpu", {**target, **settings})).targets["cpu"])
 
     plain = described()
-    assert described(**usual) == plain and not usual.keys() & plain.keys()
+    assert described(**default) == plain and not default.keys() & plain.keys()
     assert described(**other) == {**plain, **other}
 
 
 ACCELERATORS = {
-    "unknown key": ({"block": 16}, "targets.npu.block: is not known", "geometry"),
-    "key of a cpu": ({"threads": 1}, "targets.npu.threads: is not known", "hardware"),
+    "unknown key": ({"block": 16}, "targets.npu.block: is unknown", "geometry"),
+    "key of a cpu": ({"threads": 1}, "targets.npu.threads: is unknown", "hardware"),
     "geometry a name": (
         {"geometry": "large"},
         "targets.npu: geometry: found 'large'; a name is such as 1x16x16_i8",
@@ -400,7 +400,7 @@ ACCELERATORS = {
     "unknown hardware": ({"hardware": "find"}, "targets.npu: hardware: found 'find'; allowed are fixed, search", ""),
     "hardware a list": ({"hardware": ["search"]}, "targets.npu: hardware: found ['search']; allowed", ""),
     "unknown place": ({"first_layer": "npu"}, "targets.npu: first_layer: found 'npu'; allowed are host, vta", ""),
-    "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is for `hardware: search`; this hardware", ""),
+    "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is allowed only with `hardware: search`", ""),
     "bound of nothing": ({"hardware": "search", "area_max": 0}, "targets.npu: area_max: found 0; a number", "above 0"),
     "text as bound": ({"hardware": "search", "penalty": "1"}, "targets.npu: penalty: found '1'; a number", "above 0"),
     "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; a number above 0", ""),
@@ -411,7 +411,7 @@ ACCELERATORS = {
 
 
 @pytest.mark.parametrize(("settings", "start", "mention"), ACCELERATORS.values(), ids=ACCELERATORS.keys())
-def test_a_mistake_in_an_accelerator_is_named_with_its_place(
+def test_mistakes_in_an_accelerator_are_reported_with_their_path(
     settings: dict[str, Any], start: str, mention: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
@@ -421,14 +421,14 @@ def test_a_mistake_in_an_accelerator_is_named_with_its_place(
     assert "\n" not in str(caught.value)
 
 
-def test_an_accelerator_is_described_whole() -> None:
+def test_an_accelerator_has_a_complete_description() -> None:
     settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
     description = describe_target(parse_spec(changed("targets.npu", settings)).targets["npu"])
     assert description["geometry"] == Geometry(block_out=32).to_json()
     assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
 
 
-def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
+def test_calibration_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
     mapping = changed("models.one.calibration", "data/samples.npz")
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping, project=tmp_path)
@@ -456,7 +456,7 @@ def test_inputs_may_have_types(tmp_path: Path) -> None:
     assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
     (tmp_path / "net.onnx").touch()
     of_file = {"source": "onnx:net.onnx", "inputs": typed}
-    with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: an ONNX file names the types"):
+    with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: is defined by the ONNX file"):
         parse_spec(changed("models.one", of_file), project=tmp_path)
 
 
@@ -466,13 +466,13 @@ def onnx_model(tmp_path: Path, **settings: object) -> ModelSpec:
     return parse_spec(changed("models.one", entry), project=tmp_path).models["one"]
 
 
-def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
+def test_inputs_dims_and_outputs_of_an_onnx_file_can_be_set(tmp_path: Path) -> None:
     inputs = {"x": [1, 3], "rate": {"value": 16000}, "lengths": {"value": [[1, 2.5], [3, True]]}}
     model = onnx_model(tmp_path, inputs=inputs, dims={"batch": 2, "?": 3}, outputs=["scores", "boxes"])
     assert (model.inputs, model.dims, model.outputs) == ({"x": (1, 3)}, {"batch": 2, "?": 3}, ("scores", "boxes"))
     assert model.values == {"rate": 16000, "lengths": [[1, 2.5], [3, True]]}
     assert ModelSpec.from_json("one", json.loads(json.dumps(model.to_json()))) == model
-    # Manifests hold the entry, and must not change with a key that it does not use.
+    # Manifests hold the entry, which must not change because of unused keys.
     plain = onnx_model(tmp_path, inputs={"x": [1, 3]}).to_json()
     assert plain == {"source": "onnx:net.onnx", "inputs": [["x", [1, 3]]]}
 
@@ -480,18 +480,18 @@ def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dims": {"batch": -1}}, "dims.batch: found -1; a whole number of at least 0"),
-        ({"dims": {"batch": "2"}}, "dims.batch: found '2'; a whole number"),
+        ({"dims": {"batch": -1}}, "dims.batch: found -1; an integer of at least 0"),
+        ({"dims": {"batch": "2"}}, "dims.batch: found '2'; an integer"),
         ({"dims": [1]}, "dims: found [1]; a mapping is expected"),
         ({"outputs": []}, "outputs: found []; a list with at least one element"),
         ({"outputs": "y"}, "outputs: found 'y'; a list"),
-        ({"outputs": ["y", "z", "y"]}, "outputs[2]: found 'y' a second time"),
+        ({"outputs": ["y", "z", "y"]}, "outputs[2]: found 'y' twice"),
         ({"outputs": [1]}, "outputs[0]: found 1; a text is expected"),
         ({"inputs": {"x": {"value": "fast"}}}, "inputs.x.value: found 'fast'; a number from"),
         ({"inputs": {"x": {"value": [[1], [1, 2]]}}}, "inputs.x.value: found lists of different lengths"),
         ({"inputs": {"x": {"value": []}}}, "inputs.x.value: found []; a list with at least one element"),
         ({"inputs": {"x": {"value": [0] * 10_000}}}, "inputs.x.value: found more than 10000 numbers"),
-        ({"inputs": {"x": {"value": 1, "shape": [1]}}}, "inputs.x.shape: is not known; "),
+        ({"inputs": {"x": {"value": 1, "shape": [1]}}}, "inputs.x.shape: is unknown; "),
         ({"inputs": {"y": [1]}}, "inputs.y: net.onnx has no such input; allowed: x, rate"),
         ({"inputs": {"rat": {"value": 1}}}, "inputs.rat: net.onnx has no such input; did you mean 'rate'?"),
         ({"dims": {"batsch": 1}}, "dims.batsch: net.onnx has no such dynamic dimension; did you mean 'batch'?"),
@@ -499,7 +499,7 @@ def test_an_onnx_file_may_be_fixed_and_cut(tmp_path: Path) -> None:
         ({"outputs": ["x"]}, "outputs[0]: found 'x', which is not computed by an operator of net.onnx; allowed: sum"),
     ],
 )
-def test_mistakes_in_what_fixes_an_onnx_file(tmp_path: Path, settings: dict[str, object], message: str) -> None:
+def test_mistakes_in_settings_of_an_onnx_file(tmp_path: Path, settings: dict[str, object], message: str) -> None:
     values = [helper.make_tensor_value_info("x", 1, ["batch", 3]), helper.make_tensor_value_info("rate", 1, [])]
     nodes = [helper.make_node("Add", ["x", "rate"], ["sum"])]
     outputs = [helper.make_tensor_value_info("sum", 1, None)]
@@ -514,7 +514,7 @@ def test_mistakes_in_what_fixes_an_onnx_file(tmp_path: Path, settings: dict[str,
 @pytest.mark.parametrize("settings", [{"dims": {"n": 1}}, {"outputs": ["y"]}])
 def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str, object]) -> None:
     entry = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}, **settings}
-    with pytest.raises(SpecError, match="is for ONNX files, which have names for dimensions and values"):
+    with pytest.raises(SpecError, match="is only for ONNX files, which name dimensions and values"):
         parse_spec(changed("models.one", entry))
     entry = {"source": "torchvision:resnet18", "inputs": {"x": {"value": 1}}}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.x"):

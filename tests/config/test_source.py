@@ -38,11 +38,11 @@ def test_a_factory_is_found_without_running_its_file(tmp_path: Path) -> None:
     "source",
     ["torch:nets", "torch:nets:", "torch::tiny", "torch:nets:a.b", "torch:a b:c", "torch:nets/x.py:tiny"],
 )
-def test_a_malformed_factory_is_told_its_form(tmp_path: Path, source: str) -> None:
+def test_a_malformed_factory_is_reported_with_the_form(tmp_path: Path, source: str) -> None:
     assert "a torch source is torch:<package.module>:<factory>" in refusal(source, tmp_path)
 
 
-def test_a_missing_module_and_a_broken_one_are_told_apart(tmp_path: Path) -> None:
+def test_missing_and_broken_modules_have_different_errors(tmp_path: Path) -> None:
     write(tmp_path, {"broken.py": "def tiny(:\n"})
     assert "found no module 'nets.small'" in refusal("torch:nets.small:tiny", tmp_path)
     assert "found no module 'broken.inner'" in refusal("torch:broken.inner:tiny", tmp_path)
@@ -54,7 +54,7 @@ def test_an_onnx_file_must_be_a_file(tmp_path: Path) -> None:
     assert "found no file 'folder.onnx'" in refusal("onnx:folder.onnx", tmp_path)
 
 
-def test_every_way_to_define_a_name_is_seen(tmp_path: Path) -> None:
+def test_all_ways_to_define_a_name_are_found(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -78,7 +78,7 @@ def test_every_way_to_define_a_name_is_seen(tmp_path: Path) -> None:
         "exec('a = print')\n",
     ],
 )
-def test_a_module_that_makes_names_as_it_runs_is_believed(tmp_path: Path, text: str) -> None:
+def test_a_module_with_dynamic_names_is_accepted(tmp_path: Path, text: str) -> None:
     write(tmp_path, {"m.py": text})
     assert module_names(tmp_path / "m.py") is None
     check_source(Node("torch:m:anything", "", "models.yaml"), tmp_path)
@@ -96,7 +96,7 @@ def test_a_folder_of_data_hides_no_installed_package(tmp_path: Path) -> None:
     assert model_files("torch:data.net:tiny", tmp_path) == [Path("data/net.py")]
 
 
-def test_a_factory_stands_on_every_project_file_that_it_imports(tmp_path: Path) -> None:
+def test_a_factory_depends_on_every_project_file_that_it_imports(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -115,9 +115,7 @@ def test_a_factory_stands_on_every_project_file_that_it_imports(tmp_path: Path) 
     assert files == ["helper.py", "late.py", "zoo/__init__.py", *(f"zoo/{name}.py" for name in inside)]
 
 
-def test_a_factory_stands_on_source_folders_of_the_callers_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_factory_depends_on_source_folders_on_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, sources, installed = tmp_path / "project", tmp_path / "sources", tmp_path / "installed"
     write(project, {"net.py": "import own_layers, library\ndef make(): ...\n"})
     write(sources, {"own_layers.py": "import own_parts\n", "own_parts.py": "", "net.py": ""})
@@ -129,7 +127,7 @@ def test_a_factory_stands_on_source_folders_of_the_callers_path(
     assert sorted(found) == sorted([Path("net.py"), sources / "own_layers.py", sources / "own_parts.py"])
 
 
-def test_no_factory_stands_on_an_environment_within_the_project(
+def test_a_factory_does_not_depend_on_an_environment_in_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = tmp_path / ".venv/lib/python3/site-packages"
@@ -139,7 +137,7 @@ def test_no_factory_stands_on_an_environment_within_the_project(
     assert model_files("torch:net:make", tmp_path) == [Path("net.py")]
 
 
-def test_onnx_stands_on_its_file_and_torchvision_on_none(tmp_path: Path) -> None:
+def test_onnx_depends_on_its_file_and_torchvision_on_none(tmp_path: Path) -> None:
     assert model_files("onnx:nets/a.onnx", tmp_path) == [Path("nets/a.onnx")]
     assert model_files("torchvision:resnet18", tmp_path) == []
     assert model_files("torch:torch.nn:Identity", tmp_path) == []

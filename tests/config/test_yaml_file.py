@@ -1,4 +1,4 @@
-"""Whatever a YAML file holds, reading it gives plain values or one error, and soon."""
+"""Reading any YAML file gives plain values or one error, quickly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ builds: [{model: net, target: cpu, trials: 8, name: small}]
 
 
 def doubling(first: str, step: str) -> str:
-    """Return a mapping in which each value holds the one before nine times."""
+    """Return a mapping in which each value contains the previous one nine times."""
     steps = [step.format(",".join([f"*a{i}"] * 9)) for i in range(8)]
     return f"a0: &a0 {first}\n" + "".join(f"a{i}: &a{i} {each}\n" for i, each in enumerate(steps, start=1))
 
@@ -38,9 +38,9 @@ def written(folder: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (doubling("[x]", "[{}]"), "line 6, column 10: holds more than 20000 values"),
-        (doubling("{k: v}", "{{<<: [{}]}}"), ": holds more than 20000 values"),
-        ("[" + "a," * MAX_NODES + "]", "holds more than 20000 values"),
+        (doubling("[x]", "[{}]"), "line 6, column 10: has more than 20000 values"),
+        (doubling("{k: v}", "{{<<: [{}]}}"), ": has more than 20000 values"),
+        ("[" + "a," * MAX_NODES + "]", "has more than 20000 values"),
         ("? [a, b]\n: 1\n", "line 1, column 3: found a list as a key; keys must be text"),
         ("{[1,2]: 3}", "line 1, column 2: found a list as a key; keys must be text"),
         ("? {a: 1}\n: 2", "line 1, column 3: found a mapping as a key; keys must be text"),
@@ -52,15 +52,15 @@ def written(folder: Path, content: str | bytes) -> Path:
         ("a: !!timestamp foo", "line 1, column 4: found the tag '!!timestamp'; only plain values are allowed"),
         ("a: !!python/object/apply:os.abort []", "found the tag '!!python/object/apply:os.abort'"),
         ("a: " + "1" * 5000, "line 1, column 4: found 5000 characters; a text has at most 4096"),
-        ("a: " + "1" * 4000, "line 1, column 4: found a whole number of more than 64 bits"),
-        ("a: " + ":".join(["59"] * 1000), "line 1, column 4: found a whole number of more than 64 bits"),
+        ("a: " + "1" * 4000, "line 1, column 4: found an integer of more than 64 bits"),
+        ("a: " + ":".join(["59"] * 1000), "line 1, column 4: found an integer of more than 64 bits"),
         ("a: " + "x" * (MAX_CHARACTERS + 1), "line 1, column 4: found 4097 characters"),
         ("[" * 3000, "line 1, column 21: is nested deeper than 20 levels"),
         ("{a: " * 3000, "is nested deeper than 20 levels"),
         ("- " * 3000, "is nested deeper than 20 levels"),
-        ("&a [*a]", "line 1, column 5: found the alias *a within what it stands for"),
-        ("a: &a {b: *a}", "line 1, column 11: found the alias *a within what it stands for"),
-        ("a: &a {<<: *a}", "line 1, column 12: found the alias *a within what it stands for"),
+        ("&a [*a]", "line 1, column 5: found the alias *a within its own anchor"),
+        ("a: &a {b: *a}", "line 1, column 11: found the alias *a within its own anchor"),
+        ("a: &a {<<: *a}", "line 1, column 12: found the alias *a within its own anchor"),
         ("a: {<<: 5}", "line 1, column 9: found no mapping to merge"),
         ('a: "\\ud800"', "line 1, column 4: found the character '\\ud800', which is not allowed"),
         ('a: "\\0"', "line 1, column 4: found the character '\\x00', which is not allowed"),
@@ -73,9 +73,7 @@ def written(folder: Path, content: str | bytes) -> Path:
     ],
     ids=lambda value: None if len(value) > 40 else repr(value),
 )
-def test_what_is_not_a_plain_value_within_limits_is_told_with_its_place(
-    tmp_path: Path, content: str | bytes, message: str
-) -> None:
+def test_invalid_yaml_is_reported_with_its_position(tmp_path: Path, content: str | bytes, message: str) -> None:
     path = written(tmp_path, content)
     with pytest.raises(SpecError) as caught:
         read_yaml(path)
@@ -93,13 +91,13 @@ def test_plain_values_within_limits_are_read(tmp_path: Path) -> None:
     assert found["g"] == float("inf")
 
 
-def test_a_mapping_may_override_what_a_mapping_merged_later_overrides_too(tmp_path: Path) -> None:
+def test_merged_mappings_can_be_overridden(tmp_path: Path) -> None:
     text = "a: &a {k: 1}\nb: &b {<<: *a, k: 2}\nc: {<<: [*b, *a], k: 3}\nd: {<<: *b}\n"
     found = read_yaml(written(tmp_path, text))
     assert found == {"a": {"k": 1}, "b": {"k": 2}, "c": {"k": 3}, "d": {"k": 2}}
 
 
-def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_irregular_files_are_rejected_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "fifo", Path("/dev/zero"), tmp_path / ("x" * 300)):
         with pytest.raises(SpecError, match=r"is not a regular file|cannot be read: "):
@@ -120,9 +118,7 @@ def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         (b"torchvision:resnet18", b"torch:" + b"x" * 300 + b":f", "found no module 'xxx"),
     ],
 )
-def test_what_fits_no_file_and_no_number_is_an_error_of_its_entry(
-    tmp_path: Path, old: bytes, new: bytes, message: str
-) -> None:
+def test_out_of_range_values_are_errors_of_their_entries(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
     assert load_spec(written(tmp_path, SPEC))
     with pytest.raises(SpecError) as caught:
         load_spec(written(tmp_path, SPEC.replace(old, new, 1)))
@@ -141,14 +137,12 @@ def test_what_fits_no_file_and_no_number_is_an_error_of_its_entry(
     ).map("".join)
     | st.binary(max_size=40)
 )
-def test_nothing_else_than_a_spec_error_comes_out(
-    tmp_path_factory: pytest.TempPathFactory, content: str | bytes
-) -> None:
+def test_any_file_raises_only_spec_errors(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
     read_all(written(tmp_path_factory.getbasetemp(), content))
 
 
 def read_all(path: Path) -> None:
-    """Read all that a models.yaml holds, as far as it goes."""
+    """Read a models.yaml as far as possible."""
     try:
         spec = load_spec(path)
         for each in (spec.tuning, *(build.tuning for build in spec.builds.values())):

@@ -1,4 +1,4 @@
-"""The built-in parts of tuners keep their contracts."""
+"""The built-in parts of tuners satisfy their contracts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from anole.testing.sampler_contract import SamplerContract
 from anole.testing.surrogate_contract import SurrogateContract
 
 CHAINS, EPISODES = {"n_chains": 64, "n_steps": 60}, {"n_episodes": 64, "n_steps": 40, "horizon": 20}
-BRIEF = {
+SHORT_SEARCHES = {
     **{"annealing": CHAINS, "contextual": CHAINS, "guided_annealing": CHAINS},
     **{"ppo": EPISODES, "mappo": EPISODES, "random": {}, "by_merit": {}, "descent": {}, "exhaustive": {}},
 }
-"""Settings by which a search is short: the promises do not depend on its length."""
+"""Settings for short searches: the contracts do not depend on their length."""
 
 
 class TestEvaluators(EvaluatorContract):
@@ -31,7 +31,7 @@ class TestEvaluators(EvaluatorContract):
 class TestExplorers(ExplorerContract):
     @pytest.fixture(params=EXPLORERS)
     def explorer(self, request):
-        return EXPLORERS[request.param](**BRIEF[request.param])
+        return EXPLORERS[request.param](**SHORT_SEARCHES[request.param])
 
 
 @pytest.mark.slow

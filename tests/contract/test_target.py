@@ -26,10 +26,10 @@ class TestOpenTargets(TargetContract):
         return OPEN[request.param]
 
 
-def test_only_a_processor_is_observable():
+def test_only_the_cpu_is_profilable():
     assert [kind for kind in DESCRIPTIONS if get_profilable(DESCRIPTIONS[kind])] == ["cpu"]
 
 
-def test_an_unknown_kind_is_said():
-    with pytest.raises(TargetError, match="found target kind 'abacus'; allowed are cpu"):
+def test_an_unknown_kind_is_rejected():
+    with pytest.raises(TargetError, match="unknown target kind 'abacus'; use one of cpu"):
         get_target({"kind": "abacus"})

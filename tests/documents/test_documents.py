@@ -16,7 +16,7 @@ from anole.errors import DocumentError
 
 
 def edit(path: Path, **change: object) -> Path:
-    """Change fields of a document, which then has the right checksum."""
+    """Change fields of a document and update its checksum."""
     plain = json.loads(path.read_text())
     del plain["crc"]
     path.write_text(checked_text({**plain, **change}))
@@ -28,7 +28,7 @@ def manifest(project) -> Path:
     return project.extract("resnet18", [(project.CONV, 4)])
 
 
-def test_a_manifest_leads_to_its_tasks(project, manifest: Path) -> None:
+def test_tasks_of_a_manifest_can_be_read(project, manifest: Path) -> None:
     document = read_manifest(manifest)
     assert manifest.read_text() == checked_text(with_schema(document))
     assert document.weights == {project.CONV.key: 4}
@@ -36,19 +36,19 @@ def test_a_manifest_leads_to_its_tasks(project, manifest: Path) -> None:
     assert read_listed_task(manifest, project.CONV.key).to_json() == project.CONV.to_json()
 
 
-def test_a_manifest_of_another_origin_is_stale(manifest: Path) -> None:
+def test_a_manifest_with_another_origin_is_stale(manifest: Path) -> None:
     origin = read_manifest(manifest).origin
     assert read_manifest(manifest, origin).origin == origin
     with pytest.raises(DocumentError) as caught:
         read_manifest(manifest, Origin(origin.entry, {**origin.target_description, "threads": 64}, {"extract": 2}))
     assert str(caught.value) == (
-        f"{manifest}: is of another target_description and versions than models.yaml; "
+        f"{manifest}: differs from models.yaml in target_description and versions; "
         "`snakemake --forcerun extract` writes it again"
     )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": NaN}', "\0"])
-def test_what_is_not_an_object_is_refused(manifest: Path, text: str) -> None:
+def test_a_file_without_an_object_is_rejected(manifest: Path, text: str) -> None:
     manifest.write_text(text)
     with pytest.raises(DocumentError) as caught:
         read_manifest(manifest)
@@ -56,7 +56,7 @@ def test_what_is_not_an_object_is_refused(manifest: Path, text: str) -> None:
     assert "`snakemake --forcerun extract` writes it again" in str(caught.value)
 
 
-def test_a_document_whose_checksum_is_wrong_is_refused(manifest: Path) -> None:
+def test_a_wrong_checksum_is_rejected(manifest: Path) -> None:
     text = manifest.read_text()
     manifest.write_text(text.replace('"weight": 4', '"weight": 5'))
     with pytest.raises(DocumentError, match=r"its checksum is wrong: the file was changed; `snakemake --forcerun extr"):
@@ -66,7 +66,7 @@ def test_a_document_whose_checksum_is_wrong_is_refused(manifest: Path) -> None:
     assert read_manifest(manifest).weights, "documents of older versions have no checksum"
 
 
-def test_a_task_that_is_missing_damaged_or_another_is_named(project, manifest: Path) -> None:
+def test_missing_damaged_and_mismatched_tasks_are_reported(project, manifest: Path) -> None:
     path = project.folder / "work" / "tasks" / f"{project.CONV.key}.json"
     path.write_text(json.dumps(project.DENSE.to_json()))
     with pytest.raises(DocumentError, match=f"holds a task with the key {project.DENSE.key}"):
@@ -92,7 +92,7 @@ def test_a_build_of_an_older_version_was_not_refined(project) -> None:
     ("kernels", "precision"),
     [((None, None), "float32"), (("uint8", None), "int8"), (("bfloat16", "uint8"), "bf16 and int8")],
 )
-def test_a_build_says_what_its_kernels_multiply(project, kernels: tuple[str | None, ...], precision: str) -> None:
+def test_precision_of_a_build_comes_from_its_kernels(project, kernels: tuple[str | None, ...], precision: str) -> None:
     build = read_build(project.compile("resnet18", [(project.CONV, 1, None)]).parent)
     made = tuple(BuiltKernel("kernel", 1, None, (), 1, 1, dtype) for dtype in kernels)
     assert replace(build, kernels=made).precision == precision
@@ -114,7 +114,7 @@ def test_a_build_says_what_its_kernels_multiply(project, kernels: tuple[str | No
         ),
     ],
 )
-def test_a_damaged_receipt_is_named_with_the_rule_that_writes_it(
+def test_a_damaged_receipt_is_reported_with_its_rule(
     tmp_path: Path, place: str, text: str, problem: str, rule: str
 ) -> None:
     path = tmp_path / place
@@ -127,7 +127,7 @@ def test_a_damaged_receipt_is_named_with_the_rule_that_writes_it(
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_an_evaluation_tells_latencies_under_load_if_they_were_asked(project, asked: bool) -> None:
+def test_an_evaluation_has_latencies_under_load_only_if_requested(project, asked: bool) -> None:
     path = project.evaluate("resnet18-cpu", loads=project.LOADS if asked else None)
     assert path.read_text() == checked_text(with_schema(read_evaluation(path)))
     assert read_evaluation(path).load_latencies == (project.LOADS if asked else None)
@@ -141,7 +141,7 @@ def described(tmp_path: Path) -> Path:
     return tmp_path / "work/targets/zen.json"
 
 
-def test_a_described_target_is_read_as_it_was_written(described: Path) -> None:
+def test_a_described_target_round_trips(described: Path) -> None:
     found = read_described(described)
     assert described.read_text() == checked_text(with_schema(found))
     assert (found.node, found.absence, found.asked["nodes"]) == ("zen1", None, {"partition": "amd"})
@@ -158,7 +158,7 @@ DAMAGED = [
     ("extract", {"model": 3}, "model is 3, not text"),
     ("extract", {"inputs": [1, 3]}, "inputs is [1, 3], not an object"),
     ("extract", {"tasks": [{**LISTED, "key": "x"}]}, "tasks[0].key is 'x', not of the form"),
-    ("extract", {"tasks": [{**LISTED, "weight": 1.5}]}, "tasks[0].weight is 1.5, not a whole number"),
+    ("extract", {"tasks": [{**LISTED, "weight": 1.5}]}, "tasks[0].weight is 1.5, not an integer"),
     ("compile", {"coverage": {"tuned_flop": 0, "total_flop": 1}}, "coverage.share is missing"),
     ("compile", {"created_at": "now"}, "created_at is 'now', not of the form"),
     ("compile", {"tasks": [{**BUILT, "refined": ["all"]}]}, "tasks[0].refined[0] is 'all', not an object"),
@@ -176,7 +176,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize(("stage", "change", "problem"), DAMAGED)
-def test_a_damaged_document_is_named_with_the_place_and_the_remedy(
+def test_a_damaged_document_is_reported_with_path_and_remedy(
     project, manifest: Path, described: Path, stage: str, change: dict, problem: str
 ) -> None:
     build, evaluation = project.compile("resnet18", [(project.CONV, 1, None)]), project.evaluate("resnet18-cpu")

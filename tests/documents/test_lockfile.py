@@ -1,4 +1,4 @@
-"""The lock file: what is written is read again, and what people or git spoil is told with its place."""
+"""The lock file: it round-trips, and mistakes by people or git are reported with their path."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @given(BUILDS)
-def test_what_is_written_is_read(folder: Path, builds: dict[str, LockedBuild]) -> None:
+def test_a_lock_file_round_trips(folder: Path, builds: dict[str, LockedBuild]) -> None:
     lockfile = Lockfile(folder / "anole.lock.json", builds)
     write_lockfile(lockfile)
     read = read_lockfile(lockfile.path)
@@ -48,7 +48,7 @@ def test_what_is_written_is_read(folder: Path, builds: dict[str, LockedBuild]) -
 
 
 @given(BUILDS)
-def test_the_text_is_sorted_whatever_was_locked_first(folder: Path, builds: dict[str, LockedBuild]) -> None:
+def test_the_text_is_sorted_regardless_of_insertion_order(folder: Path, builds: dict[str, LockedBuild]) -> None:
     backwards = {
         name: LockedBuild(each.target, dict(reversed(each.tasks.items()))) for name, each in reversed(builds.items())
     }
@@ -60,8 +60,8 @@ def test_the_text_is_sorted_whatever_was_locked_first(folder: Path, builds: dict
 
 
 @given(BUILDS, st.data())
-def test_no_damage_is_more_than_one_message(folder: Path, builds: dict[str, LockedBuild], data: Any) -> None:
-    """Any value of the file replaced by another one is read as something else, or told with the file's name."""
+def test_damage_causes_at_most_one_message(folder: Path, builds: dict[str, LockedBuild], data: Any) -> None:
+    """Replacing any value gives a valid lock file, or an error with the file's name."""
     plain = json.loads(text_of(Lockfile(folder, {"net": ENTRY, **builds})))
     node: Any = plain
     while True:
@@ -96,13 +96,17 @@ def test_without_a_file_nothing_is_locked(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('"schema": 1', '"schema": 2', "schema: is 2, not 1"),
-        ('"builds"', '"bulids"', "bulids: is not known; did you mean 'builds'?"),
+        ('"builds"', '"bulids"', "bulids: is unknown; did you mean 'builds'?"),
         (
             "{\n",
             "<<<<<<< HEAD\n{\n",
-            "is not JSON: Expecting value: line 1 column 1 (char 0); mend it, or delete it and",
+            "is not JSON: Expecting value: line 1 column 1 (char 0); fix it, or delete it and",
         ),
-        ('"label": "dense"', '"label": "dense", "label": "x"', "is not JSON: it has 'label' twice in one object"),
+        (
+            '"label": "dense"',
+            '"label": "dense", "label": "x"',
+            "is not JSON: it has the key 'label' twice in one object",
+        ),
         ('"label": "dense",', "", f"builds.net.tasks.{'a' * 64}.label: is missing"),
         ("a" * 64, "a" * 63, f"builds.net.tasks.{'a' * 63}: is '{'a' * 63}', not of the form [0-9a-f]{{64}}"),
         ("b" * 64, "best", f"builds.net.tasks.{'a' * 64}.run_key: is 'best', not of the form [0-9a-f]"),
@@ -112,7 +116,7 @@ def test_without_a_file_nothing_is_locked(tmp_path: Path) -> None:
         ("[1, 2]", "[" * 70 + "]" * 70, "is not JSON: it has more than 64 levels"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(path: Path, old: str, new: str, message: str) -> None:
+def test_mistakes_are_reported_with_their_path(path: Path, old: str, new: str, message: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -121,7 +125,7 @@ def test_a_mistake_is_told_with_its_place(path: Path, old: str, new: str, messag
     assert str(caught.value).startswith(f"{path}: {message}")
 
 
-def test_a_folder_is_no_lock_file(tmp_path: Path) -> None:
+def test_a_folder_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="cannot be read: Is a directory"):
         read_lockfile(tmp_path)
 
@@ -133,7 +137,7 @@ def test_an_entry_is_for_one_target(path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         lockfile.refuse_other_target("net", {"kind": "cpu", "threads": 4, "exact": True})
     assert str(caught.value) == (
-        f"{path}: builds.net.target: is another target than that of models.yaml: threads is 2, and here it is 4; exact "
-        "is None, and here it is True. Compile on such hardware, give the target these settings in models.yaml, or "
-        "unlock the build (`anole lock --remove net`)"
+        f"{path}: builds.net.target: differs from the target in models.yaml: threads is 2, but 4 here; exact is None, "
+        "but True here. Compile on the locked hardware, set these values for the target in models.yaml, or unlock the "
+        "build (`anole lock --remove net`)"
     )

@@ -10,7 +10,7 @@ from anole.documents.log import LogFormatter, explanations, is_warning, last_wor
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log as a stage writes it, with what a library printed between."""
+    """A log of a stage, with output of a library in between."""
     path = tmp_path / "stage.log"
     logger = logging.Logger("stage")
     handler = logging.FileHandler(path, delay=True)
@@ -28,7 +28,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_messages_are_found_again_without_their_time(log: Path) -> None:
+def test_messages_are_parsed_without_their_time(log: Path) -> None:
     first, failed, last, gone = messages([log])
     assert (first, last, gone) == ("conv2d 64->64: 1/8", "conv2d 64->64: 90.0 GFLOP/s", "warning: the device is gone")
     assert failed.startswith("warning: the surrogate failed\nTraceback ") and failed.endswith(
@@ -37,7 +37,7 @@ def test_messages_are_found_again_without_their_time(log: Path) -> None:
     assert [is_warning(message) for message in (first, failed, last, gone)] == [False, True, False, True]
 
 
-def test_the_result_is_the_last_message_that_is_no_warning(log: Path, tmp_path: Path) -> None:
+def test_the_result_is_the_last_message_that_is_not_a_warning(log: Path, tmp_path: Path) -> None:
     assert said_last([log]) == "conv2d 64->64: 90.0 GFLOP/s"
     with log.open("a") as file:
         file.write("12:00:00 done\nand what a library says at exit\n")

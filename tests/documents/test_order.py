@@ -37,14 +37,14 @@ PLAIN = st.recursive(
 
 
 def ordered(value: Any) -> Any:
-    """A value whose equality depends on the order of its mappings."""
+    """Return a value whose equality depends on the order of its mappings."""
     if isinstance(value, Mapping):
         return "object", [(name, ordered(each)) for name, each in value.items()]
     return [ordered(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Random values of a field's type."""
+    """Return a strategy for values of a field's type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         if isinstance(arguments[1], Range):
@@ -72,7 +72,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("cls", DOCUMENTS)
 @given(data=st.data())
-def test_a_document_is_read_as_it_was_written_order_included(
+def test_a_document_round_trips_including_order(
     tmp_path_factory: pytest.TempPathFactory, cls: type, data: st.DataObject
 ) -> None:
     written = data.draw(values(cls))
@@ -87,9 +87,7 @@ class Dry:
 
 
 @given(document=values(Order))
-def test_a_job_reads_its_argument_as_it_was_written_order_included(
-    tmp_path_factory: pytest.TempPathFactory, document: Order
-) -> None:
+def test_an_argument_round_trips_including_order(tmp_path_factory: pytest.TempPathFactory, document: Order) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(tmp_path_factory.mktemp("project"))
         answers = RuleInputs(lambda: None, Dry(), lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
@@ -98,7 +96,7 @@ def test_a_job_reads_its_argument_as_it_was_written_order_included(
         read = decode(Order, Json().convert(written, None, None))
         turned = answers._argument(dict(reversed(argument.items())))
     assert ordered(encode(read)) == ordered(encode(document))
-    assert written != turned, "Snakemake runs a job again whose argument has another order"
+    assert written != turned, "Snakemake runs jobs again if the order of their arguments changes"
 
 
 INPUTS = st.dictionaries(

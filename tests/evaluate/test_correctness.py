@@ -1,4 +1,4 @@
-"""What decides whether a build is right, and in which words one is refused."""
+"""The correctness check of builds: its evidence, its tolerances and its messages."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from anole.evaluate.correctness import refuse_wrong, remedy
 BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
 FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
-NARROW = replace(BUILD, target_description={"kind": "cpu", "precision": "bf16"})
+BF16_BUILD = replace(BUILD, target_description={"kind": "cpu", "precision": "bf16"})
 MEANS = {"reference_sensitivity": 0.01, "nearby_error": 0.02, "averaged_error": 1e-3, "averaged_draws": 400}
-BYTES = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),))
+INT8_BUILD = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uint8"),))
 
 
 @pytest.mark.parametrize(
     ("evidence", "message"),
     [
         ({"exact_error": 0.05, "reference_exact_error": 0.02}, None),
-        ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from those by its file's own steps)"),
-        ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from those by its file's own steps)"),
+        ({"exact_error": 0.07, "reference_exact_error": 0.02}, "(0.07 from those computed without fusing"),
+        ({"exact_error": 0.2, "reference_exact_error": 0.15}, "(0.2 from those computed without fusing"),
         ({"exact_error": 0.056, "reference_exact_error": 0.2}, None),
         ({**MEANS, "averaged_error": 4e-3, "averaged_draws": 40}, None),
-        ({**MEANS, "averaged_error": 2e-2}, "of which 0.003 may be chance"),
+        ({**MEANS, "averaged_error": 2e-2}, "and up to 0.003 may be chance"),
     ],
 )
-def test_a_quantized_network_is_judged_by_its_file(evidence: dict[str, Any], message: str | None) -> None:
+def test_a_quantized_network_is_compared_with_its_file(evidence: dict[str, Any], message: str | None) -> None:
     evaluation = replace(FAR, **evidence)
     if message is None:
-        refuse_wrong(Path("net"), BYTES, evaluation)
+        refuse_wrong(Path("net"), INT8_BUILD, evaluation)
         return
     with pytest.raises(BuildError, match=re.escape(message)):
-        refuse_wrong(Path("net"), BYTES, evaluation)
+        refuse_wrong(Path("net"), INT8_BUILD, evaluation)
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def test_a_quantized_network_is_judged_by_its_file(evidence: dict[str, Any], mes
             {"exact_error": 4e-4, "reference_exact_error": 1e-4},
             "relative error 0.02; at most 0.0001 is allowed (0.0004",
         ),
-        ({"exact_error": 2e-4, "reference_exact_error": 4e-3}, "(0.0002 from those in double precision)"),
+        ({"exact_error": 2e-4, "reference_exact_error": 4e-3}, "(0.0002 from those computed in double precision)"),
         (MEANS, None),
-        ({**MEANS, "averaged_error": 4e-3}, "nearby inputs differ by 0.004, of which 0.003 may be chance"),
-        ({**MEANS, "nearby_error": 0.05}, "those of the reference differ by 0.01 if its inputs are rounded anew"),
-        ({**MEANS, "averaged_draws": 32}, "correctness is not shown beyond 0.011"),
+        ({**MEANS, "averaged_error": 4e-3}, "nearby inputs differ by 0.004, and up to 0.003 may be chance"),
+        ({**MEANS, "nearby_error": 0.05}, "those of the reference change by 0.01 if its inputs are perturbed"),
+        ({**MEANS, "averaged_draws": 32}, "errors below 0.011 would go undetected"),
         ({}, "net: the outputs differ from those of onnxruntime: relative error 0.02; at most 0.0001 is allowed"),
         ({"latencies": (replace(LATENCY, relative_error=1e-5),)}, None),
         (
             {"latencies": (replace(LATENCY, relative_error=1e-5, variation_error=0.01),)},
-            "error relative to how much they depend on the input 0.01",
+            "error relative to their variation with the input 0.01",
         ),
-        ({"latencies": (), "redrawn_error": 0.1}, "with other weights, drawn so that the outputs depend on the input"),
+        ({"latencies": (), "redrawn_error": 0.1}, "with random weights, which make the outputs depend on the input"),
         ({"latencies": (), "redrawn_error": 1e-5}, None),
     ],
     ids=lambda value: None,
@@ -83,25 +83,25 @@ def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog:
     assert ("net: the outputs differ from those of onnxruntime by 0.02, and " in caplog.text) is is_far
 
 
-def test_a_build_that_agrees_with_one_of_two_references_is_right(caplog: pytest.LogCaptureFixture) -> None:
+def test_agreement_with_one_of_two_references_suffices(caplog: pytest.LogCaptureFixture) -> None:
     torch, runtime = replace(LATENCY, reference="torch", relative_error=0.26), replace(LATENCY, relative_error=9e-7)
     with caplog.at_level(logging.WARNING):
         refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, runtime)))
-    told = "differ from those of torch by 0.26, and from those of onnxruntime by only 9e-07: the references disagree"
-    assert told in caplog.text
+    warned = "differ from those of torch by 0.26, and from those of onnxruntime by only 9e-07: the references disagree"
+    assert warned in caplog.text
     with pytest.raises(BuildError, match=r"relative error 0\.26"):
         refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, replace(runtime, relative_error=2e-4))))
 
 
-@pytest.mark.parametrize(("algorithm", "is_told"), [("winograd", True), ("direct", False)])
-def test_a_refusal_tells_of_the_method_that_rounds_more(algorithm: str, is_told: bool) -> None:
+@pytest.mark.parametrize(("algorithm", "is_mentioned"), [("winograd", True), ("direct", False)])
+def test_the_advice_mentions_exact_for_winograd(algorithm: str, is_mentioned: bool) -> None:
     tasks = tuple(replace(task, config={"algorithm": algorithm}) for task in BUILD.tasks)
     build = replace(BUILD, target_description={"kind": "cpu"}, tasks=tasks)
-    assert ("with `exact: true`" in remedy(build)) is is_told
+    assert ("with `exact: true`" in remedy(build)) is is_mentioned
 
 
 @pytest.mark.parametrize("function", [lambda x: x, np.log, np.reciprocal, lambda x: np.where(x < 0.5, np.nan, x)])
-def test_special_values_are_right_at_the_places_of_the_reference(function: Callable[[Any], Any]) -> None:
+def test_special_values_must_be_at_the_same_positions(function: Callable[[Any], Any]) -> None:
     with np.errstate(divide="ignore"):
         one, other = (function(np.asarray(values, np.float32)) for values in ([0, 1, 2, 0], [0, 1, 3, 0]))
     assert relative_error([one, other], [one, other]) == 0
@@ -138,7 +138,7 @@ def test_an_evaluation_shows_the_error_that_decides(errors: dict[str, float], ex
 
 
 @pytest.mark.parametrize("setting", [{"precision": "bf16"}, {"weights": "int4"}])
-def test_a_build_that_rounds_may_be_one_of_a_reference_that_does(setting: dict[str, str]) -> None:
+def test_a_rounding_build_may_equal_a_rounded_reference(setting: dict[str, str]) -> None:
     build = replace(BUILD, target_description={"kind": "cpu", **setting})
     far = replace(FAR, latencies=(replace(LATENCY, relative_error=0.5),), narrow_error=0.1)
     refuse_wrong(Path("net"), build, replace(far, rounded_error=9e-5))
@@ -147,7 +147,7 @@ def test_a_build_that_rounds_may_be_one_of_a_reference_that_does(setting: dict[s
 
 
 @pytest.mark.parametrize(
-    ("error", "narrow", "message"),
+    ("error", "rounding_error", "message"),
     [
         (0.005, None, None),
         (0.02, None, "relative error 0.02; at most 0.01 is allowed"),
@@ -156,12 +156,12 @@ def test_a_build_that_rounds_may_be_one_of_a_reference_that_does(setting: dict[s
         (0.5, 0.4, "relative error 0.5"),
     ],
 )
-def test_narrow_numbers_allow_what_they_do_to_the_reference(
-    error: float, narrow: float | None, message: str | None
+def test_the_tolerance_of_low_precision_is_its_effect_on_the_reference(
+    error: float, rounding_error: float | None, message: str | None
 ) -> None:
-    evaluation = replace(FAR, latencies=(replace(LATENCY, relative_error=error),), narrow_error=narrow)
+    evaluation = replace(FAR, latencies=(replace(LATENCY, relative_error=error),), narrow_error=rounding_error)
     if message is None:
-        refuse_wrong(Path("net"), NARROW, evaluation)
+        refuse_wrong(Path("net"), BF16_BUILD, evaluation)
         return
     with pytest.raises(BuildError, match=re.escape(message)):
-        refuse_wrong(Path("net"), NARROW, evaluation)
+        refuse_wrong(Path("net"), BF16_BUILD, evaluation)

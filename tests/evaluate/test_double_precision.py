@@ -1,4 +1,4 @@
-"""Outputs in double precision: of torch models, and of ONNX files with whatever holds numbers in single precision."""
+"""Outputs in double precision: of torch models, and of ONNX files with all kinds of single-precision tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
 
 def save(path: Path, nodes: list[onnx.NodeProto], shape: tuple[int, ...], opset: int = 12, **weights: object) -> str:
-    """Write a model of one input ``x`` and one output ``y``, and return its source."""
+    """Write a model with one input ``x`` and one output ``y``, and return its source."""
     given = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
     values = [helper.make_tensor_value_info("x", FLOAT, shape)], [helper.make_tensor_value_info("y", FLOAT, None)]
     graph = helper.make_graph(nodes, "net", *values, given)
@@ -29,7 +29,7 @@ def save(path: Path, nodes: list[onnx.NodeProto], shape: tuple[int, ...], opset:
     return f"onnx:{path}"
 
 
-def test_an_onnx_file_is_computed_as_torch_does_in_double_precision(tmp_path: Path) -> None:
+def test_an_onnx_file_matches_torch_in_double_precision(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight, half = rng.standard_normal((4, 3, 3, 3)).astype(np.float32), np.float16(0.1)
     norm = [rng.uniform(0.5, 2, 4).astype(np.float32) for _ in range(4)]
@@ -56,7 +56,7 @@ def test_an_onnx_file_is_computed_as_torch_does_in_double_precision(tmp_path: Pa
 
 
 @pytest.mark.parametrize("onesided", [0, 1])
-def test_a_spectrum_of_signals_without_a_last_axis(tmp_path: Path, onesided: int) -> None:
+def test_stft_of_signals_without_a_last_axis(tmp_path: Path, onesided: int) -> None:
     rng = np.random.default_rng(0)
     window = np.hanning(16).astype(np.float32)
     nodes = [helper.make_node("STFT", ["x", "step", "w"], ["y"], onesided=onesided)]
@@ -69,7 +69,7 @@ def test_a_spectrum_of_signals_without_a_last_axis(tmp_path: Path, onesided: int
     np.testing.assert_allclose(found, torch.view_as_real(expected.transpose(1, 2)).numpy(), rtol=1e-12, atol=1e-12)
 
 
-def test_values_of_tiny_variance_are_normalized(tmp_path: Path) -> None:
+def test_values_with_tiny_variance_are_normalized(tmp_path: Path) -> None:
     nodes = [helper.make_node("MeanVarianceNormalization", ["x"], ["y"], axes=[1, 2])]
     source = save(tmp_path / "net.onnx", nodes, (2, 3, 4), 13)
     x = np.random.default_rng(0).normal(1000, 1e-3, (2, 3, 4)).astype(np.float32)
@@ -89,7 +89,7 @@ def test_a_torch_model_is_computed_in_double_precision(tmp_path: Path, monkeypat
     assert 0 < compare_outputs(single, exact).error < 1e-6
 
 
-def test_an_operator_that_has_no_reference_is_named(tmp_path: Path) -> None:
+def test_an_unknown_operator_is_an_error(tmp_path: Path) -> None:
     node = helper.make_node("FusedMatMul", ["x", "w"], ["y"], domain="com.microsoft")
     source = save(tmp_path / "net.onnx", [node], (2, 2), w=np.eye(2, dtype=np.float32))
     with pytest.raises(BuildError, match="model net cannot be computed in double precision: "):

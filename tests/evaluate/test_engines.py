@@ -20,7 +20,7 @@ from anole.evaluate.engines import (
 )
 
 
-def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Path) -> None:
+def test_a_model_that_onnx_runtime_cannot_load_is_a_build_error(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"no model")
     with pytest.raises(BuildError, match=r"model\.onnx: ONNX Runtime .* cannot load it"):
@@ -38,11 +38,11 @@ def test_a_model_that_onnx_runtime_cannot_load_is_said_in_one_error(tmp_path: Pa
         (["MatMulNBits"], "float32, weights in few bits"),
     ],
 )
-def test_a_file_says_by_its_operators_what_it_multiplies(operators: list[str], precision: str) -> None:
+def test_the_operators_determine_the_precision(operators: list[str], precision: str) -> None:
     assert precision_of(operators) == precision
 
 
-def test_onnx_runtime_computes_products_of_8_bits_exactly_on_any_processor() -> None:
+def test_onnx_runtime_computes_8_bit_products_exactly() -> None:
     """By default, processors without VNNI add pairs of products in 16 bits, which 255 * 127 * 2 exceeds."""
     weight = np.full((64, 8), 127, np.int8)
     graph = helper.make_graph(
@@ -58,8 +58,8 @@ def test_onnx_runtime_computes_products_of_8_bits_exactly_on_any_processor() -> 
     np.testing.assert_array_equal(found, x.astype(int) @ weight.astype(int))
 
 
-def test_a_file_that_shares_a_zero_point_between_weights_can_be_run() -> None:
-    """The option that makes products exact on every processor fails on it."""
+def test_weights_may_share_a_zero_point() -> None:
+    """The option that makes products exact on every processor fails on such a file."""
     names = {"scale": np.float32(0.1), "data_zero": np.uint8(7), "zero": np.int8(0)}
     names |= {f"w{i}": np.random.default_rng(i).integers(-9, 9, (4, 4)).astype(np.int8) for i in range(2)}
     nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "data_zero"], ["q"])]
@@ -76,7 +76,7 @@ def test_a_file_that_shares_a_zero_point_between_weights_can_be_run() -> None:
 
 
 class Encoder(torch.nn.Module):
-    """Writes to its input and ignores padded positions."""
+    """A network that writes to its input and ignores padded positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class Encoder(torch.nn.Module):
         return self.encoder(x, src_key_padding_mask=torch.tensor([[False] * 4 + [True] * 2]))
 
 
-def test_torch_computes_padded_positions_and_leaves_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_computes_padded_positions_and_preserves_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "padded.py").write_text("from tests.evaluate.test_engines import Encoder\n")
     monkeypatch.chdir(tmp_path)
     samples = [[np.random.default_rng(seed).standard_normal((1, 6, 16)).astype(np.float32)] for seed in (0, 1)]
     model = ModelSpec("net", "torch:padded:Encoder", {"x": (1, 6, 16)})
     network, arguments = torch_network(model, samples[0], 1)
     found = torch_engine(network, arguments).compute_each(samples)
-    # In training, without dropout, nothing takes the fast path.
+    # In training mode, without dropout, the fast path is not used.
     for (x,), (output,) in zip(samples, found, strict=True):
         expected = network.train()(torch.tensor(x)).detach().numpy()
         np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""A quantized file is computed by its own steps: only products are joined with what dequantizes their operands."""
+"""The reference for quantized files: only products are fused with the dequantization of their operands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
-from anole.evaluate.quantized_reference import _apart, defined_engine
+from anole.evaluate.quantized_reference import _unfused_file, defined_engine
 
 RNG = np.random.default_rng(0)
 
 
-def written(path: Path) -> ModelSpec:
-    """Write a product that is added to its own quantized input."""
+def write_model(path: Path) -> ModelSpec:
+    """Write a model that adds a product to its quantized input, and return its entry."""
     numbers = {
         "scale": np.float32(0.05),
         "zero": np.uint8(120),
@@ -40,8 +40,8 @@ def written(path: Path) -> ModelSpec:
     return ModelSpec("net", f"onnx:{path}", {})
 
 
-def test_all_but_products_read_what_was_dequantized_through_a_step_of_its_own(tmp_path: Path) -> None:
-    nodes = onnx.load_from_string(_apart(written(tmp_path / "net.onnx"))).graph.node
+def test_only_products_read_dequantized_values_directly(tmp_path: Path) -> None:
+    nodes = onnx.load_from_string(_unfused_file(write_model(tmp_path / "net.onnx"))).graph.node
     made = {node.output[0]: node for node in nodes}
     product, total = made["product"], made["sum"]
     assert list(product.input) == ["data", "matrix"]
@@ -49,8 +49,8 @@ def test_all_but_products_read_what_was_dequantized_through_a_step_of_its_own(tm
     assert list(made[total.input[1]].input) == ["data"]
 
 
-def test_the_outputs_are_those_of_the_file(tmp_path: Path) -> None:
-    model = written(tmp_path / "net.onnx")
+def test_the_outputs_match_the_file(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "net.onnx")
     x = RNG.standard_normal((3, 8)).astype(np.float32)
     weight = numpy_helper.to_array(onnx.load(tmp_path / "net.onnx").graph.initializer[2]).astype(np.float32)
     data = (np.clip(np.round(x / np.float32(0.05)) + 120, 0, 255) - 120) * np.float32(0.05)

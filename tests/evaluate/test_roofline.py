@@ -1,4 +1,4 @@
-"""Kernels that take a considerable share of the time far from the roofline are named."""
+"""The roofline of kernels, and warnings about kernels that take much time far from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.evaluate.roofline import Roofline, Row, measure_roofline, profile_of,
 
 from ..tiny_builds import run_python
 
-# As if the machine were a million times faster than it is, and every kernel long: then all are far from the roof.
+# With a peak a million times too high, and no minimum duration, all kernels count as slow.
 SCRIPT = """
 import logging, sys
 from pathlib import Path
@@ -34,7 +34,7 @@ def row(kernel: str, share: float, roofline: float, seconds: float = 1e-3, calls
     return Row(kernel, ("layer",), calls, seconds, share, 10, 10, roofline)
 
 
-def test_which_kernels_are_slow() -> None:
+def test_slow_kernels_are_identified() -> None:
     rows = [
         row("slow", 0.06, 0.29),
         row("slowest", 0.5, 0.05),
@@ -55,7 +55,7 @@ class Machine:
         return 1e9
 
 
-def test_a_kernel_is_judged_by_the_roof_of_what_it_multiplies() -> None:
+def test_the_roofline_depends_on_a_kernels_precision() -> None:
     kernels = [
         BuiltKernel("float32", 2, None, (), 10**8, 10),
         BuiltKernel("bfloat16", 2, None, (), 10**8, 10, "bfloat16"),
@@ -72,12 +72,12 @@ def test_slow_kernels_are_logged_with_their_layers(tiny_project: Path) -> None:
     lines = run_python(tiny_project, "-c", WARN).stdout.splitlines()
     shares = [int(line.split(" takes ")[1].split()[0]) for line in lines]
     assert shares and shares == sorted(shares, reverse=True) and shares[-1] >= 5
-    assert all("net: " in line and "at 0 % of its roof (" in line for line in lines)
+    assert all("net: " in line and "at 0 % of its roofline (" in line for line in lines)
     assert any("net: stem.0 takes " in line and "; kernel fused_conv2d" in line for line in lines)
 
 
 @pytest.mark.slow
-def test_evaluating_a_network_ends_with_its_slow_kernels(tiny_project: Path, tmp_path: Path) -> None:
+def test_evaluating_a_network_logs_its_slow_kernels(tiny_project: Path, tmp_path: Path) -> None:
     lines = run_python(tiny_project, "-c", EVALUATE, str(tmp_path / "evaluation.json")).stdout.splitlines()
     evaluation = read_evaluation(tmp_path / "evaluation.json")
     assert len(evaluation.latencies) == 2

@@ -1,4 +1,4 @@
-"""An evaluation compares a build with its references and refuses one that computes something else."""
+"""The evaluate stage: it compares builds with their references and rejects wrong ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compiled(name, source, **inputs):
     compile_untuned(ModelSpec("net", source, inputs), Path(name))
 
 def pretended(name, built, source):
-    "Leaves a build that is said to be of another network."
+    "Copies a build with the entry of a different network."
     shutil.copytree(built, name)
     build = read_build(Path(built))
     write_build(Path(name), replace(build, name=name, entry={**build.entry, "source": source}))
@@ -108,16 +108,16 @@ def compile_wrongly(build, folder):
     shutil.copytree("shy", folder)
 
 logging.basicConfig(filename="log.txt", level=logging.INFO, force=True)
-said = {}
+failures = {}
 for path in sorted(Path().glob("*/build.json")):
     name = path.parent.name
     again = compile_wrongly if name == "shy_and_wrong" else compile_with_random_weights
     try:
         evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
-        said[name] = str(error)
+        failures[name] = str(error)
 rounding = {name: rounds_too_much(Path(name)) for name in ("torch", "faint", "shy", "bf16")}
-print(json.dumps([said, rounding]))
+print(json.dumps([failures, rounding]))
 """
 
 REFUSED = {
@@ -128,14 +128,14 @@ REFUSED = {
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
     "bytes_and_wrong": "bytes_and_wrong: the outputs differ from those of onnxruntime: ",
-    "shy_and_wrong": "shy_and_wrong: with other weights, drawn so that the outputs depend on the input, they differ ",
+    "shy_and_wrong": "shy_and_wrong: with random weights, which make the outputs depend on the input, the outputs ",
     "delicate_and_wrong": "delicate_and_wrong: the outputs differ from those of torch: ",
 }
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The folder of all evaluations, the errors of those that failed, and whether some builds round too much."""
+    """The folder of all evaluations, the errors of failed ones, and whether some builds round too much."""
 
     folder: Path
     errors: dict[str, str]
@@ -157,11 +157,11 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
 
 
 @pytest.mark.guard
-def test_wrong_builds_are_refused_in_words_and_no_others(evaluated: Evaluated) -> None:
+def test_only_wrong_builds_are_rejected(evaluated: Evaluated) -> None:
     assert set(evaluated.errors) == set(REFUSED)
-    for name, words in REFUSED.items():
+    for name, message in REFUSED.items():
         limit = "0.01" if name.startswith(("bf16", "int4")) else "0.0001"
-        assert evaluated.errors[name].startswith(words) and f"at most {limit} is allowed" in evaluated.errors[name]
+        assert evaluated.errors[name].startswith(message) and f"at most {limit} is allowed" in evaluated.errors[name]
     assert all(latency.relative_error > 1e-2 for latency in evaluated.read("wrong").latencies)
 
 
@@ -183,10 +183,10 @@ def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
 
 
 @pytest.mark.guard
-def test_a_deep_quantized_network_is_compared_by_its_own_steps_and_on_average(evaluated: Evaluated) -> None:
+def test_a_deep_quantized_network_is_compared_without_fusion_and_on_average(evaluated: Evaluated) -> None:
     right, wrong = evaluated.read("bytes"), evaluated.read("bytes_and_wrong")
     assert right.precision == right.latencies[0].reference_precision == "int8"
-    assert "bytes: differs from a reference; computing the network by its file's own steps" in evaluated.log
+    assert "bytes: differs from a reference; computing the network without fusing its operators" in evaluated.log
     assert right.exact_error is not None and wrong.exact_error is not None and wrong.exact_error > 1e-2
     if right.exact_error > 1e-4:
         assert right.averaged_error is not None and right.averaged_error < 1e-2
@@ -194,28 +194,28 @@ def test_a_deep_quantized_network_is_compared_by_its_own_steps_and_on_average(ev
 
 
 @pytest.mark.guard
-def test_outputs_that_do_not_depend_on_the_input_are_compared_with_other_weights(evaluated: Evaluated) -> None:
+def test_constant_outputs_are_compared_with_random_weights(evaluated: Evaluated) -> None:
     evaluation = evaluated.read("shy")
     assert evaluation.redrawn_error is not None and 0 < evaluation.redrawn_error < 1e-4
     assert all(latency.output_variation < 1e-6 for latency in evaluation.latencies)
     assert all(latency.relative_error < 1e-6 for latency in evaluated.read("shy_and_wrong").latencies)
     log = evaluated.log
-    assert "shy: outputs do not depend on the input: correctness is not shown" in log and "output (by " in log
+    assert "shy: outputs do not depend on the input, so correctness is not shown" in log and "output (by " in log
 
 
 @pytest.mark.guard
-def test_a_reference_that_is_too_inexact_itself_is_overruled(evaluated: Evaluated) -> None:
+def test_double_precision_overrules_an_inexact_reference(evaluated: Evaluated) -> None:
     evaluation = evaluated.read("faint")
     assert evaluation.latencies[0].relative_error > 1e-2
     assert evaluation.exact_error is not None and evaluation.exact_error < 1e-5
     assert "faint: the outputs differ from those of onnxruntime by " in evaluated.log
-    # A reference as bad as this one does not show what single precision can do.
+    # Such an inexact reference does not show the error that single precision may have.
     assert evaluation.reference_exact_error is not None and evaluation.reference_exact_error > 3e-3
 
 
 @pytest.mark.guard
 @pytest.mark.parametrize("name", ["int4", "int4_file"])
-def test_stored_weights_are_those_of_a_reference_that_rounds_them(evaluated: Evaluated, name: str) -> None:
+def test_builds_with_rounded_weights_match_a_rounded_reference(evaluated: Evaluated, name: str) -> None:
     evaluation = evaluated.read(name)
     assert evaluation.latencies[0].relative_error > 1e-2 and evaluation.narrow_error is None
     assert evaluation.rounded_error is not None and evaluation.rounded_error < 1e-5
@@ -225,32 +225,34 @@ def test_stored_weights_are_those_of_a_reference_that_rounds_them(evaluated: Eva
 
 
 @pytest.mark.guard
-def test_a_build_may_be_as_inexact_as_its_references_are(evaluated: Evaluated) -> None:
+def test_a_build_may_be_about_as_inexact_as_its_references(evaluated: Evaluated) -> None:
     evaluation = evaluated.read("delicate")
     assert evaluation.exact_error is not None and evaluation.reference_exact_error is not None
     assert 1e-4 < evaluation.exact_error < 3 * evaluation.reference_exact_error < 9e-3
 
 
 @pytest.mark.guard
-@pytest.mark.parametrize(("name", "least"), [("delicate_and_wrong", 1e-2), ("faint_and_wrong", 1e-3)])
-def test_noise_of_one_percent_is_found_beside_double_precision(evaluated: Evaluated, name: str, least: float) -> None:
+@pytest.mark.parametrize(("name", "min_error"), [("delicate_and_wrong", 1e-2), ("faint_and_wrong", 1e-3)])
+def test_one_percent_of_noise_is_detected(evaluated: Evaluated, name: str, min_error: float) -> None:
     exact = evaluated.read(name).exact_error
-    assert exact is not None and exact > least and f"{exact:.2g} from those in double" in evaluated.errors[name]
+    assert (
+        exact is not None
+        and exact > min_error
+        and f"{exact:.2g} from those computed in double" in evaluated.errors[name]
+    )
 
 
 @pytest.mark.guard
-def test_before_it_is_evaluated_a_build_is_not_trusted_unless_its_outputs_show_that_it_rounds_little(
-    evaluated: Evaluated,
-) -> None:
+def test_doubtful_builds_are_detected_after_compiling(evaluated: Evaluated) -> None:
     assert evaluated.rounding == {"torch": False, "faint": True, "shy": True, "bf16": False}
 
 
-def test_a_build_for_another_machine_is_not_run() -> None:
+def test_a_build_for_a_different_machine_is_not_run() -> None:
     assert not rounds_too_much(HOME / "tests/old_records/builds/residual-board-anole")
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (None, "there is no such file"),
         ("{", "is not JSON: "),
@@ -258,29 +260,29 @@ def test_a_build_for_another_machine_is_not_run() -> None:
         ('{"schema": 2}', "found schema 2; this version of Anole reads 1"),
     ],
 )
-def test_a_folder_that_is_no_build(tmp_path: Path, text: str | None, words: str) -> None:
+def test_a_folder_without_a_build_is_an_error(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "build.json").write_text(text)
-    with pytest.raises(DocumentError, match=words) as caught:
+    with pytest.raises(DocumentError, match=message) as caught:
         evaluate_build(tmp_path, tmp_path / "evaluation.json")
     assert str(caught.value).endswith("; `snakemake --forcerun compile` writes it again")
 
 
 def test_a_simulator_has_no_latency_under_load(tmp_path: Path) -> None:
     folder = HOME / "tests/old_records/builds/residual-accelerator-dcoc"
-    with pytest.raises(BuildError, match="is for a simulator, which has no latency under load; leave out the neigh"):
+    with pytest.raises(BuildError, match="is for a simulator, which has no latency under load; leave out --neigh"):
         evaluate_build(folder, tmp_path / "evaluation.json", neighbours=(0, 1))
     assert not (tmp_path / "evaluation.json").exists()
 
 
-def test_the_speedup_is_that_of_the_rounds_whatever_the_machine_does_between_them() -> None:
+def test_the_speedup_is_robust_against_changes_between_rounds() -> None:
     fast, slow, torch = np.full(3, 1e-3), np.full(3, 2e-3), Engine("torch", tuple, list)
     times = {"build": [fast, fast, slow, slow, slow], "torch": [2 * fast, 2 * fast, 2 * slow, 2 * slow, fast]}
     assert _latency(torch, Comparison(0.0, (1.0,), 0.0), times).speedup == pytest.approx(2.0)
 
 
 @pytest.mark.guard
-def test_engines_take_as_many_turns_as_asked(tiny_project: Path, tmp_path: Path) -> None:
+def test_the_option_rounds_sets_the_number_of_turns(tiny_project: Path, tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     run_python(tiny_project, "-m", "anole", "evaluate", "net", "--rounds", "2", "--output", str(path))
     assert [latency.rounds for latency in read_evaluation(path).latencies] == [2, 2]

@@ -50,7 +50,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Exported:
-    """A library and the build that it was made from."""
+    """A library and the build that it was exported from."""
 
     build: Path
     folder: Path
@@ -58,13 +58,13 @@ class Exported:
 
     @property
     def inputs(self) -> list[np.ndarray]:
-        """Inputs that are the same in every call."""
-        drawn = np.random.default_rng(3)
-        return [(3 * drawn.random(info.shape)).astype(info.dtype) for info in read_build(self.build).inputs]
+        """Random inputs, the same in every call."""
+        rng = np.random.default_rng(3)
+        return [(3 * rng.random(info.shape)).astype(info.dtype) for info in read_build(self.build).inputs]
 
     @property
     def expected(self) -> list[np.ndarray]:
-        """What the build computes."""
+        """The outputs of the build."""
         return imported(self.build / "load.py").Model()(*self.inputs)
 
     def python(self) -> Any:
@@ -80,12 +80,12 @@ class Exported:
         return made
 
 
-def write_onnx(path: Path, seed: int = 0, channels: int = 3, of_bytes: bool = False) -> None:
-    """Write a convolution, whose data and weights may be quantized, and an activation."""
+def write_onnx(path: Path, seed: int = 0, channels: int = 3, is_quantized: bool = False) -> None:
+    """Write a convolution, optionally with quantized data and weights, and an activation."""
     weight = np.random.default_rng(seed).standard_normal((5, channels, 3, 3)).astype(np.float32)
     constants = {"w": weight}
     nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
-    if of_bytes:
+    if is_quantized:
         zeros = {"a0": np.array(0, np.uint8), "b0": np.array(0, np.int8)}
         constants = {"q": (30 * weight).astype(np.int8), "s": np.array(0.03, np.float32), **zeros}
         nodes = [
@@ -124,11 +124,11 @@ Export = Callable[..., Exported]
 
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Build a tiny network by its name, in the working directory of all of them."""
+    """Return a function that builds a tiny network by its name, in a common working directory."""
     home = tmp_path_factory.mktemp("builds")
     shutil.copy(HERE.parent / "tiny_networks.py", home / "tiny.py")
     write_onnx(home / "net.onnx")
-    write_onnx(home / "bytes.onnx", channels=32, of_bytes=True)
+    write_onnx(home / "bytes.onnx", channels=32, is_quantized=True)
 
     @cache
     def made(name: str, threads: int = 2) -> Path:
@@ -145,7 +145,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def export(build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """Export a tiny network by its name."""
+    """Return a function that exports a tiny network by its name."""
 
     def made(name: str, **settings: Any) -> Exported:
         folder = tmp_path_factory.mktemp("exported") / name
@@ -158,11 +158,11 @@ def export(build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def varied(export: Export) -> Exported:
-    """A network with two outputs and attention, its weights in a file, at all levels of instructions."""
+    """A network with two outputs and attention, with weights in a file and kernels for all levels."""
     return export("varied", weights_inside=False)
 
 
 @pytest.fixture(scope="session")
 def program(varied: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program with the library of `varied`."""
+    """A program linked with the library of `varied`."""
     return varied.program(tmp_path_factory.mktemp("program") / "program")

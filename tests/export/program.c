@@ -1,4 +1,4 @@
-/* Uses an exported library in ways that tests ask for by name, and prints what they compare. */
+/* Uses an exported library in one of several ways, chosen by name, and prints results for tests. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ enum { RUNS = 20, THREADS = 3 };
 
 #ifdef COUNT_ALLOCATIONS
 
-/* Takes the place of the system's functions, for all libraries of the program. */
+/* Replaces the system's functions, for all libraries of the program. */
 static _Atomic long allocations;
 
 #define COUNTED(name, parameters, arguments) \
@@ -41,7 +41,7 @@ typedef struct {
 static buffers given;
 static const char* weights;
 
-/* Runs an instance on what was given; data begins `shift` bytes behind an aligned address. */
+/* Runs an instance on the given input; data begins `shift` bytes after an aligned address. */
 static network_error run(network_instance* instance, buffers* own, size_t shift) {
   network_input inputs[] = {{own->input + shift, NETWORK_INPUT_0_BYTES}};
   network_output outputs[] = {{own->first + shift, NETWORK_OUTPUT_0_BYTES}, {own->second + shift, NETWORK_OUTPUT_1_BYTES}};
@@ -83,7 +83,7 @@ static void* run_own(void* unused) {
   return (void*)different;
 }
 
-/* Prints how many runs of several instances, each in a thread of its own, have other outputs than one alone. */
+/* Runs several instances, each in a separate thread, and prints the number of runs with different outputs. */
 static int run_threads(void) {
   network_instance* instance = create();
   if (run(instance, &given, 0)) return 1;
@@ -102,7 +102,7 @@ static int run_threads(void) {
 
 static _Atomic int busy, others;
 
-/* Runs an instance, which another thread runs too, until it has often succeeded and somebody was refused. */
+/* Runs an instance that another thread runs, too, until it has often succeeded and one of them was rejected. */
 static void* run_shared(void* instance) {
   static _Thread_local buffers own;
   int succeeded = 0;
@@ -118,7 +118,7 @@ static void* run_shared(void* instance) {
   return NULL;
 }
 
-/* Prints whether one of two threads that run one instance is refused, and whether anything else goes wrong. */
+/* Prints whether one of two threads that run one instance is rejected, and whether there is another error. */
 static int share_instance(void) {
   network_instance* instance = create();
   if (run(instance, &given, 0)) return 1;
@@ -131,7 +131,7 @@ static int share_instance(void) {
   return 0;
 }
 
-/* Prints how often anything is allocated after an instance was made. */
+/* Prints the number of allocations after an instance was created. */
 static int count_allocations(void) {
   network_instance* instance = create();
   long before = allocations;

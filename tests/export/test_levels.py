@@ -1,4 +1,4 @@
-"""Levels of instructions: which a build can have, and what the processor must have for them."""
+"""Instruction-set levels: the levels that a build can have, and the features that they require."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def names(mcpu: str, *wanted: str) -> list[str]:
         ("x86-64-v2", ["x86-64-v2"]),
     ],
 )
-def test_lower_levels_are_those_that_the_tuned_processor_has(mcpu: str, expected: list[str]) -> None:
+def test_lower_levels_are_supported_by_the_tuned_processor(mcpu: str, expected: list[str]) -> None:
     assert names(mcpu) == expected
 
 
-def test_each_level_needs_more_than_the_next() -> None:
+def test_each_level_requires_more_features_than_the_next() -> None:
     levels = choose_levels(describe_cpu("sapphirerapids", 1, "elsewhere"))
     for better, worse in pairwise(levels):
         assert set(better.bits) > set(worse.bits)
@@ -36,7 +36,7 @@ def test_each_level_needs_more_than_the_next() -> None:
     assert levels[-1].features == {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 
 
-def test_the_best_level_needs_all_features_of_the_description() -> None:
+def test_the_best_level_requires_all_features_of_the_description() -> None:
     description = describe_cpu("rocketlake", 1, "elsewhere")
     more = {**description, "features": [*description["features"], "avx512_bf16", "amx_tile"]}
     plain, extended = (choose_levels(each) for each in (description, more))

@@ -28,7 +28,7 @@ def bits(arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def call(program: Path | Sequence[str], how: str, exported: Exported, code: int = 0) -> bytes:
-    """Run a program, which must end with this code, and returns what it says."""
+    """Run a program, check its exit code, and return its output."""
     command = [str(program)] if isinstance(program, Path) else list(program)
     weights = str(exported.folder / "network.weights")
     run = subprocess.run([*command, how, weights], input=bits(exported.inputs), capture_output=True)
@@ -37,17 +37,17 @@ def call(program: Path | Sequence[str], how: str, exported: Exported, code: int 
 
 
 @pytest.mark.parametrize("name", ["listened", pytest.param("reduced", marks=pytest.mark.guard), "masked"])
-def test_batches_and_lengths_may_vary_in_c(name: str, export: Export, caplog: pytest.LogCaptureFixture) -> None:
+def test_dynamic_sizes_match_the_build(name: str, export: Export, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         assert len(export(name, levels=("tuned",)).network.ranges) == 2
-    compared = [message for message in caplog.messages if message.endswith("its outputs are the build's, bit by bit")]
+    compared = [message for message in caplog.messages if message.endswith("are bit-identical to the build's")]
     assert len(compared) == 1 + len(checked_sizes(RANGED[name].ranges))
 
 
-def test_inputs_that_disagree_about_a_size_are_refused(export: Export) -> None:
+def test_inputs_with_inconsistent_sizes_are_rejected(export: Export) -> None:
     python = export("masked", levels=("tuned",)).python()
-    told = r"input mask: found shape \(3, 9\); expected \('n', 'tokens'\) with {'n': 2, 'tokens': 9}"
-    with python.Network() as network, pytest.raises(ValueError, match=told):
+    expected_error = r"input mask: found shape \(3, 9\); expected \('n', 'tokens'\) with {'n': 2, 'tokens': 9}"
+    with python.Network() as network, pytest.raises(ValueError, match=expected_error):
         network(np.zeros((2, 9, 32), np.float32), np.zeros((3, 9), np.float32))
 
 
@@ -68,7 +68,7 @@ int main(void) {
   network_output outputs[] = {{first, sizeof first / 4 * 3}, {second, sizeof second / 4 * 3}};
   printf("%s, ", network_error_text(network_run(instance, inputs, outputs)));
   inputs[0].bytes = sizeof input;
-  printf("%.38s", network_error_text(network_run(instance, inputs, outputs)));
+  printf("%s", network_error_text(network_run(instance, inputs, outputs)));
   network_destroy(instance);
   return 0;
 }
@@ -78,7 +78,7 @@ int main(void) {
 @pytest.mark.parametrize(
     "name", ["file", "bytes", *(pytest.param(name, marks=pytest.mark.guard) for name in ("joined", "mixed", "twins"))]
 )
-def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
+def test_outputs_are_bit_identical_to_the_builds(name: str, export: Export) -> None:
     exported = export(name, levels=("tuned",))
     with exported.python().Network() as network:
         first, second = network(*exported.inputs), network(*exported.inputs)
@@ -87,7 +87,7 @@ def test_outputs_are_the_builds_bit_by_bit(name: str, export: Export) -> None:
     assert has_tiles == (name == "bytes")
 
 
-def test_numbers_of_bf16_are_the_builds(export: Export) -> None:
+def test_bf16_outputs_are_bit_identical_to_the_builds(export: Export) -> None:
     exported = export("residual", levels=("tuned",))
     assert "bfloat16" in {operand.dtype for step in exported.network.kernels.steps for operand in step.operands}
     with exported.python().Network() as network:
@@ -107,12 +107,12 @@ def test_one_library_serves_all_sizes_of_a_range(export: Export, tmp_path: Path)
             network(np.zeros((2, 6, 11), np.float32))
     (tmp_path / "program.c").write_text(RESIZED)
     made = exported.program(tmp_path / "program", source=tmp_path / "program.c")
-    said = subprocess.run([str(made)], **TEXT).stdout
-    assert said == "a size is outside of its range: 4\nno error: 3\nno error, an input or an output has another size"
+    shown = subprocess.run([str(made)], **TEXT).stdout
+    assert shown == "a size is outside of its range: 4\nno error: 3\nno error, an input or an output has the wrong size"
 
 
 @pytest.mark.guard
-def test_lower_levels_round_a_little_differently(varied: Exported) -> None:
+def test_lower_levels_differ_only_by_rounding(varied: Exported) -> None:
     flags = processor().flags
     python, names = varied.python(), [level.name for level in varied.network.levels]
     assert names[-1] == "x86-64-v2" and len(set(names)) == len(names)
@@ -131,17 +131,17 @@ def test_a_c_program_gets_the_builds_outputs(varied: Exported, program: Path) ->
     assert call(program, "outputs-not-aligned", varied) == expected
 
 
-def test_threads_have_instances_of_their_own_or_are_refused(varied: Exported, program: Path) -> None:
+def test_an_instance_rejects_concurrent_threads(varied: Exported, program: Path) -> None:
     assert call(program, "threads", varied).split() == [b"0"]
     assert call(program, "one instance", varied) == b"1 0\n"
 
 
-def test_nothing_is_allocated_after_an_instance_was_made(varied: Exported, tmp_path: Path) -> None:
+def test_nothing_is_allocated_after_an_instance_was_created(varied: Exported, tmp_path: Path) -> None:
     counting = varied.program(tmp_path / "counting", "-DCOUNT_ALLOCATIONS")
     assert call(counting, "allocations", varied) == b"1 0\n"
 
 
-def test_wrong_calls_give_codes_and_texts(varied: Exported, program: Path) -> None:
+def test_wrong_calls_return_error_codes_and_messages(varied: Exported, program: Path) -> None:
     lines = call(program, "errors", varied).decode().splitlines()
     codes = [int(line.split(" ", 1)[0]) for line in lines]
     names = error_names(varied)
@@ -170,30 +170,30 @@ def changed(content: bytes, at: int) -> bytes:
         pytest.param(lambda content: changed(content, 30), False, id="the header"),
         pytest.param(lambda content: content[:-64], False, id="cut"),
         pytest.param(lambda content: content + bytes(64), False, id="longer"),
-        pytest.param(lambda content: bytes(len(content)), False, id="another's"),
+        pytest.param(lambda content: bytes(len(content)), False, id="zeros"),
     ],
 )
-def test_damaged_weights_are_refused(
+def test_damaged_weights_are_rejected(
     damage: Callable[[bytes], bytes], is_checked: bool, varied: Exported, tmp_path: Path
 ) -> None:
-    whole, path, python = varied.folder / "network.weights", tmp_path / "weights", varied.python()
-    python.Network(weights=whole, check=True).close()
-    path.write_bytes(damage(whole.read_bytes()))
+    original, path, python = varied.folder / "network.weights", tmp_path / "weights", varied.python()
+    python.Network(weights=original, check=True).close()
+    path.write_bytes(damage(original.read_bytes()))
     with pytest.raises(python.NetworkError, match="damaged"):
         python.Network(weights=path, check=is_checked)
 
 
 @pytest.mark.guard
-def test_a_processor_without_the_instructions_is_refused(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_processor_without_the_instructions_is_rejected(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     impossible = Level("strange", {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1}, frozenset({"fma4", "avx512fp16"}))
     monkeypatch.setattr("anole.export.stage.choose_levels", lambda *_: [impossible])
     python = export("joined").python()
-    with pytest.raises(python.NetworkError, match="the processor lacks instructions"):
+    with pytest.raises(python.NetworkError, match="the processor does not support the instructions"):
         python.Network()
 
 
 @pytest.mark.guard
-def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_allocate_only_from_the_arena(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.export.kernels._allocated", lambda *_: 0)
     exported = export("varied", levels=("tuned",), check=False)
     python = exported.python()
@@ -202,8 +202,8 @@ def test_kernels_take_memory_from_the_arena_alone(export: Export, monkeypatch: p
 
 
 @pytest.mark.guard
-def test_the_same_build_gives_the_same_bytes(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    # As Python does unless it is told otherwise; the library's wrapper is run while it is exported.
+def test_exports_are_reproducible(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As by default in Python; the library's wrapper is run during the export.
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     one, other = (export("joined", levels=("tuned",)).folder for _ in range(2))
     assert {path.name: path.read_bytes() for path in one.iterdir()} == {
@@ -211,7 +211,7 @@ def test_the_same_build_gives_the_same_bytes(export: Export, monkeypatch: pytest
     }
 
 
-def test_the_header_is_right_in_c_plus_plus(varied: Exported, tmp_path: Path) -> None:
+def test_the_header_is_valid_cpp(varied: Exported, tmp_path: Path) -> None:
     (tmp_path / "program.cc").write_text(
         "#include \"network.h\"\nint main() { return network_error_text(NETWORK_OK)[0] != 'n'; }\n"
     )
@@ -242,12 +242,12 @@ def test_several_libraries_can_be_linked_into_one_program(varied: Exported, expo
     ]
 
 
-def test_the_library_needs_the_c_library_alone(varied: Exported) -> None:
-    said = subprocess.run([needs("ldd"), str(varied.folder / "libnetwork.so")], **TEXT).stdout
-    names = {line.split()[0].rsplit("/")[-1].split(".so")[0] for line in said.splitlines()}
+def test_the_library_depends_only_on_the_c_library(varied: Exported) -> None:
+    shown = subprocess.run([needs("ldd"), str(varied.folder / "libnetwork.so")], **TEXT).stdout
+    names = {line.split()[0].rsplit("/")[-1].split(".so")[0] for line in shown.splitlines()}
     assert names <= {"libc", "libm", "libpthread", "linux-vdso", "ld-linux-x86-64"}
-    said = subprocess.run([needs("readelf"), "-W", "-d", str(varied.folder / "libnetwork.so")], **TEXT).stdout
-    assert "stack" not in said
+    shown = subprocess.run([needs("readelf"), "-W", "-d", str(varied.folder / "libnetwork.so")], **TEXT).stdout
+    assert "stack" not in shown
 
 
 def test_the_example_and_the_cmake_file_work(varied: Exported, tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_the_example_and_the_cmake_file_work(varied: Exported, tmp_path: Path) -
     for command in ([cmake, "."], [cmake, "--build", "."]):
         subprocess.run(command, cwd=tmp_path, **TEXT)
     for name in ("static", "shared"):
-        said = subprocess.run([str(tmp_path / name), str(varied.folder / "network.weights")], **TEXT).stdout
-        assert "created in" in said
+        shown = subprocess.run([str(tmp_path / name), str(varied.folder / "network.weights")], **TEXT).stdout
+        assert "created in" in shown
 
 
 def test_the_example_of_the_docs_works(export: Export, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
         made = sanitized.program(tmp_path / "sanitized", SANITIZER)
     except Exception as error:
         pytest.skip(f"the compiler has no ThreadSanitizer: {error}")
-    # With addresses drawn from a wider range than the sanitizer knows, its programs end at once.
+    # The sanitizer does not support address randomization over a wide range: its programs would end at once.
     command = [needs("setarch"), "-R", str(made)]
     if subprocess.run([*command], capture_output=True).returncode != 2:
         pytest.skip("programs with the ThreadSanitizer do not start here")
@@ -298,10 +298,10 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
 
 @pytest.mark.guard
 @pytest.mark.parametrize(("model", "level"), [("Haswell", "x86-64-v3"), ("Nehalem", "x86-64-v2"), ("core2duo", None)])
-def test_older_processors_are_served_or_refused(model: str, level: str | None, varied: Exported, program: Path) -> None:
+def test_older_processors_work_or_are_rejected(model: str, level: str | None, varied: Exported, program: Path) -> None:
     command = [needs("qemu-x86_64"), "-cpu", model, str(program)]
     if level is None:
-        assert b"the processor lacks instructions" in call(command, "outputs", varied, code=3)
+        assert b"the processor does not support the instructions" in call(command, "outputs", varied, code=3)
         return
     expected = np.concatenate([array.ravel() for array in varied.expected])
     found = np.frombuffer(call(command, "outputs", varied), np.float32)

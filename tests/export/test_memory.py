@@ -1,4 +1,4 @@
-"""The memory of a library: what is alive at once never shares memory, and weights have a checksum and are aligned."""
+"""The memory of a library: the plan of its buffers, and its aligned weights with a checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.export.sequence import KernelCall, KernelSequence, Operand, TensorPla
 
 
 def sequence(sizes: list[int], used: list[list[int]]) -> KernelSequence:
-    """A sequence whose steps use the buffers of these numbers."""
+    """Return a sequence whose steps use the buffers with the given numbers."""
     operands = [Operand(TensorPlace.BUFFER, number, (size,), "int8") for number, size in enumerate(sizes)]
     steps = [KernelCall("kernel", tuple(operands[number] for number in numbers)) for numbers in used]
     return KernelSequence(steps, [], sizes, [])
@@ -28,18 +28,18 @@ def sequences(draw: st.DrawFn) -> KernelSequence:
 
 
 @given(sequences())
-def test_what_is_alive_at_once_lies_apart(made: KernelSequence) -> None:
-    plan = plan_buffers(made)
-    uses = {number: [] for number in range(len(made.buffers))}
-    for position, step in enumerate(made.steps):
+def test_live_buffers_do_not_overlap(kernels: KernelSequence) -> None:
+    plan = plan_buffers(kernels)
+    uses = {number: [] for number in range(len(kernels.buffers))}
+    for position, step in enumerate(kernels.steps):
         for operand in step.operands:
             uses[operand.number].append(position)
-    for position in range(len(made.steps)):
+    for position in range(len(kernels.steps)):
         alive = [number for number, at in uses.items() if at and at[0] <= position <= at[-1]]
-        spans = sorted((plan.offsets[number], plan.offsets[number] + made.buffers[number]) for number in alive)
+        spans = sorted((plan.offsets[number], plan.offsets[number] + kernels.buffers[number]) for number in alive)
         assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         assert all(begin % ALIGNMENT == 0 and end <= plan.size_bytes for begin, end in spans)
-    assert plan.size_bytes <= sum(map(rounded, made.buffers))
+    assert plan.size_bytes <= sum(map(rounded, kernels.buffers))
 
 
 def test_a_chain_needs_two_buffers() -> None:
@@ -48,11 +48,11 @@ def test_a_chain_needs_two_buffers() -> None:
     assert plan.offsets[0] == plan.offsets[2]
 
 
-def test_buffers_that_nothing_uses_take_no_room() -> None:
+def test_unused_buffers_take_no_memory() -> None:
     assert plan_buffers(sequence([1000, 64], [[1]])).size_bytes == 64
 
 
-def test_constants_are_aligned_and_found_again() -> None:
+def test_constants_are_aligned_and_can_be_read_back() -> None:
     constants = [np.arange(3, dtype=np.float32), np.array(7, np.int64), np.ones((5, 40), np.uint8)]
     weights = pack_weights(constants)
     assert len(weights.content) % 64 == 0 and len(pack_weights([]).content) == 64

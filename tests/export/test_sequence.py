@@ -1,4 +1,4 @@
-"""Reading a lowered network: calls, views, outputs, and what has no form in C."""
+"""Reading a lowered network: calls, views, outputs, and networks that cannot be exported to C."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_views_share_memory_and_the_last_kernel_writes_the_output() -> None:
     assert made.buffers == [24, 0] and made.copies == []
 
 
-def test_what_no_kernel_writes_is_copied() -> None:
+def test_outputs_that_no_kernel_writes_are_copied() -> None:
     constant = relax.const(np.ones((2, 2), np.float32))
 
     def several(builder: relax.BlockBuilder, x: Any) -> Any:
@@ -74,22 +74,22 @@ def packed(builder: relax.BlockBuilder, x: Any) -> Any:
 @pytest.mark.parametrize(
     ("body", "outputs", "message"),
     [
-        (packed, 1, r"some\.function.*, which has no form in C"),
+        (packed, 1, r"some\.function.*, which cannot be exported to C"),
         (doubled, 2, "the network has 1 outputs, but the build describes 2"),
         (
             lambda builder, x: builder.emit(relax.op.astype(x, "float8_e4m3fn")),
             1,
-            "the network has a tensor of float8_e4m3fn, which has no form in C",
+            "the network has a tensor of float8_e4m3fn, which cannot be exported to C",
         ),
     ],
 )
-def test_what_has_no_form_in_c_is_named(body: Body, outputs: int, message: str) -> None:
+def test_unsupported_operations_are_reported(body: Body, outputs: int, message: str) -> None:
     with pytest.raises(ExportError, match=message):
         read(body, outputs)
 
 
 def test_memory_is_planned_for_the_largest_extents() -> None:
-    """An extent may be largest where a size is least."""
+    """An extent may be largest for the smallest size."""
     n = symbol_of("n", SizeRange(1, 40))
     x, y = (relax.Var(name, relax.TensorType((extent, 3), "float32")) for name, extent in (("x", n), ("y", 64 - n)))
     builder = relax.BlockBuilder()

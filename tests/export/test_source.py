@@ -1,4 +1,4 @@
-"""The library's tables in C: extents that vary are computed from the sizes, as Python computes them."""
+"""The library's tables in C: dynamic extents are computed from sizes with the same results as in Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def network(*texts: str | None) -> Any:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program that prints the extents of the sizes that it is given."""
+    """A program that prints the extents for given sizes."""
     helpers = re.findall(r"^static inline int64_t .*$", NETWORK_C.read_text(), re.MULTILINE)
     lines = extent_lines(network(None, *(text_of(each, calls=True) for each in EXTENTS)))
     folder = tmp_path_factory.mktemp("extents")
@@ -53,15 +53,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@given(n=st.integers(1, 99), least=st.integers(1, 99))
-def test_extents_are_those_of_python(n: int, least: int, program: Path) -> None:
-    said = subprocess.run([str(program), str(n), str(least)], capture_output=True, text=True, check=True).stdout
-    expected = [n * 4, (n * least + 15) // 16 * 16, (n - 9) // 2 + 30, (n - 40) % 7, max(least - 3, min(n, 5))]
+@given(n=st.integers(1, 99), min_value=st.integers(1, 99))
+def test_extents_match_python(n: int, min_value: int, program: Path) -> None:
+    said = subprocess.run([str(program), str(n), str(min_value)], capture_output=True, text=True, check=True).stdout
+    expected = [n * 4, (n * min_value + 15) // 16 * 16, (n - 9) // 2 + 30, (n - 40) % 7, max(min_value - 3, min(n, 5))]
     assert [int(each) for each in said.split()] == expected
 
 
-def test_what_c_cannot_compute_is_refused() -> None:
+def test_unsupported_expressions_are_rejected() -> None:
     with pytest.raises(
-        ExportError, match=r"a tensor with T.Select\(.*\) elements along an axis, which has no form in C"
+        ExportError, match=r"a tensor with T.Select\(.*\) elements along an axis, which cannot be exported to C"
     ):
         list(extent_lines(network(text_of(tirx.Select(N > 4, N, MIN), calls=True))))

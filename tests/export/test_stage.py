@@ -1,4 +1,4 @@
-"""The command `anole export`: what it writes, and what it refuses."""
+"""The command `anole export`: the files that it writes, and the errors that it reports."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["export", *map(str, arguments)])
 
 
-def refused(folder: Path, *arguments: object) -> str:
-    """Return what is said of an export that writes nothing."""
+def rejected_output(folder: Path, *arguments: object) -> str:
+    """Return the output of an export that fails and writes nothing."""
     outcome = invoke(*arguments, "--to", folder)
     assert outcome.exit_code == 2 and not folder.exists(), outcome.output
     return outcome.output
@@ -29,12 +29,12 @@ def refused(folder: Path, *arguments: object) -> str:
 
 @pytest.fixture
 def joined(build: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A build, in whose project the tests run."""
+    """A build; tests run in its project."""
     monkeypatch.chdir(build("joined").parent)
     return build("joined")
 
 
-def test_a_folder_gets_everything_that_a_user_needs(joined: Path, tmp_path: Path) -> None:
+def test_an_export_writes_all_user_facing_files(joined: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     for prefix in ("weights", "net2"):
         outcome = invoke(joined, "--to", tmp_path / "out", "--weights", "file", "--level", "tuned", "--prefix", prefix)
@@ -67,53 +67,53 @@ def test_a_library_that_python_has_imported_is_replaced(joined: Path, tmp_path: 
         (["--prefix", "net-work"], "found prefix 'net-work'; "),
     ],
 )
-def test_wrong_options_are_refused(arguments: list[str], message: str, joined: Path, tmp_path: Path) -> None:
-    assert message in refused(tmp_path / "out", joined, *arguments)
+def test_wrong_options_are_rejected(arguments: list[str], message: str, joined: Path, tmp_path: Path) -> None:
+    assert message in rejected_output(tmp_path / "out", joined, *arguments)
 
 
-def test_a_folder_with_other_files_stays_as_it_is(joined: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_changed(joined: Path, tmp_path: Path) -> None:
     for name in ("libnetwork.a", "network.h", "thesis.tex"):
         (tmp_path / name).touch()
     outcome = invoke(joined, "--to", tmp_path)
-    assert outcome.exit_code == 2 and "holds thesis.tex, which is no part of an exported library" in outcome.output
+    assert outcome.exit_code == 2 and "has thesis.tex, which is not part of an exported library" in outcome.output
     assert len(list(tmp_path.iterdir())) == 3
-    assert "is a file; give a folder" in invoke(joined, "--to", tmp_path / "thesis.tex").output
+    assert "is a file; use a folder" in invoke(joined, "--to", tmp_path / "thesis.tex").output
 
 
 @pytest.mark.guard
-def test_builds_for_other_targets_are_refused(accelerated: Path, joined: Path, tmp_path: Path) -> None:
+def test_builds_for_other_targets_are_rejected(accelerated: Path, joined: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert "found a build for vta, which cannot be exported" in refused(out, accelerated / "net")
+    assert "found a build for vta, which cannot be exported" in rejected_output(out, accelerated / "net")
     (tmp_path / "gpu").mkdir()
     description = {**describe_cuda(arch="sm_90"), "kind": "cuda"}
     write_build(tmp_path / "gpu", replace(read_build(joined), target_description=description))
-    assert "found a build for cuda" in refused(out, tmp_path / "gpu")
-    refused(out, tmp_path)
+    assert "found a build for cuda" in rejected_output(out, tmp_path / "gpu")
+    rejected_output(out, tmp_path)
 
 
-def test_what_has_no_form_in_c_is_named(build: Callable[[str], Path], joined: Path, tmp_path: Path) -> None:
-    said = refused(tmp_path / "out", build("ordered"))
-    assert "calls tvm.contrib.sort.argsort of TVM's runtime, which has no form in C" in said
+def test_unsupported_operations_are_reported(build: Callable[[str], Path], joined: Path, tmp_path: Path) -> None:
+    reported = rejected_output(tmp_path / "out", build("ordered"))
+    assert "calls tvm.contrib.sort.argsort of TVM's runtime, which cannot be exported to C" in reported
 
 
-def test_a_library_that_differs_from_its_build_is_refused(
+def test_a_library_that_differs_from_its_build_is_rejected(
     build: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_onnx(tmp_path / "net.onnx", 1)
-    said = refused(tmp_path / "out", build("file", threads=1), "--level", "tuned")
-    assert "the library's outputs differ from the build's" in said
+    reported = rejected_output(tmp_path / "out", build("file", threads=1), "--level", "tuned")
+    assert "the library's outputs differ from the build's" in reported
 
 
-def test_missing_tools_are_named(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_reported(joined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, path in (("cc", find_compiler()), ("as", needs("as"))):
         (tmp_path / name).symlink_to(path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "found no `ld` on PATH; install binutils" in refused(tmp_path / "out", joined, "--level", "tuned")
+    assert "found no `ld` on PATH; install binutils" in rejected_output(tmp_path / "out", joined, "--level", "tuned")
 
 
-def test_another_network_than_the_build_has_is_refused(joined: Path, tmp_path: Path) -> None:
+def test_a_changed_network_is_rejected(joined: Path, tmp_path: Path) -> None:
     other = replace(read_build(joined), entry={"source": "torch:tiny:branches", "inputs": {"x": [1, 3, 12, 12]}})
     (tmp_path / "other").mkdir()
     write_build(tmp_path / "other", other)
-    assert "has changed since it was extracted" in refused(tmp_path / "out", tmp_path / "other")
+    assert "has changed since it was extracted" in rejected_output(tmp_path / "out", tmp_path / "other")

@@ -11,7 +11,7 @@ import pytest
 from anole.config.entries import ModelSpec
 
 Write = Callable[..., ModelSpec]
-"""From the source of a torch network, named ``Net``, and the shape of its input x to the model's entry."""
+"""A function that writes the source of a torch network ``Net`` with an input x, and returns the model's entry."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def write(project: Path) -> Write:
 
 @pytest.fixture(scope="module")
 def project_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A working directory for all examples of a property."""
+    """A working directory shared by all examples of a property."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(tmp_path_factory.mktemp("project"))
         yield Path.cwd()

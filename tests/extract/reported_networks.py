@@ -1,4 +1,4 @@
-"""Networks of public reports of wrong results, whose names `test_reports` has; written again, as small as possible."""
+"""Minimal networks for public reports of wrong results; `test_reports` has the numbers of the reports."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ class BufferOutsideTheState(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(9, 4)
-        self.register_buffer("places", torch.arange(8).expand(1, -1), persistent=False)
+        self.register_buffer("positions", torch.arange(8).expand(1, -1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.embed(self.places[:, : x.shape[1]]) + x
+        return self.embed(self.positions[:, : x.shape[1]]) + x
 
 
 class Unbind(nn.Module):
@@ -138,7 +138,7 @@ class CumulativeSums(nn.Module):
 
 
 class ReducedCondition(nn.Module):
-    """The sign of values near 0 decides, after an activation that is exact at 0."""
+    """A sign of values near 0, after an activation that is exact at 0."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sign(F.gelu(torch.clamp(x, min=0)))

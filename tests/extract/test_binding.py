@@ -1,3 +1,5 @@
+"""Inputs are bound to the parameters of a network as a caller would bind them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -44,10 +46,10 @@ def test_inputs_are_bound_as_a_caller_would(forward: Callable[..., Any], inputs:
     model = ModelSpec("net", "torch:net:net", {name: (1,) for name in inputs})
     network, values = Network(forward), [VALUES[name] for name in inputs]
     assert bind(model, network).call(network, values) == expected
-    assert ByName(model, network)(*values) == expected, "the evaluation binds by itself"
+    assert ByName(model, network)(*values) == expected, "the evaluation has a binding of its own"
 
 
-def test_a_mixture_of_names_is_refused() -> None:
+def test_partly_matching_names_are_rejected() -> None:
     model = ModelSpec("net", "torch:net:net", {"x": (1,), "y": (1,), "z": (1,)})
     with pytest.raises(ExtractError) as caught:
         bind(model, Network(lambda x, a: x - a))

@@ -1,4 +1,4 @@
-"""Complex numbers and Fourier transforms are computed as torch does, in real numbers."""
+"""Complex numbers and Fourier transforms, computed with real numbers, match torch."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Net(nn.Module):
     ],
 )
 @pytest.mark.examples(1)
-def test_it_computes_the_same(write: Write, expression: str) -> None:
+def test_results_match_torch(write: Write, expression: str) -> None:
     assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "message"),
     [
         ("fft.rfft(x)", "found a complex output; .*view_as_real"),
         ("fft.rfft(F.pad(x, (0, 3000))).abs()", "no converter for _fft_r2c"),
         ("torch.complex(x, x).log().real", "no converter for complex.default, view_as_real.default"),
     ],
 )
-def test_what_is_not_known_is_refused(write: Write, expression: str, words: str) -> None:
-    with pytest.raises(ExtractError, match=words):
+def test_unsupported_complex_operators_are_rejected(write: Write, expression: str, message: str) -> None:
+    with pytest.raises(ExtractError, match=message):
         load_model(write(SOURCE.format(expression=expression), 2, 6, 8, 10))

@@ -1,4 +1,4 @@
-"""What is nearest is what torch takes, and recurrent layers compute what torch's do, whatever their options."""
+"""Nearest-neighbor resizing and recurrent layers match torch with all options."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ along_a_side = st.one_of(
 
 @settings(deadline=None)
 @given(st.integers(4, 200), along_a_side)
-def test_the_nearest_is_the_one_that_torch_takes(inputs: int, asked: tuple[int | None, float | None]) -> None:
-    size, factor = asked
+def test_nearest_indices_match_torch(inputs: int, request: tuple[int | None, float | None]) -> None:
+    size, factor = request
     data = torch.arange(float(inputs)).view(1, 1, inputs, 1)
     expected = torch.nn.functional.interpolate(
         data, size=size and (size, 1), scale_factor=factor and (factor, 1.0)
@@ -56,7 +56,7 @@ MORE_CELLS = (
 
 
 @pytest.mark.parametrize("cells", [CELLS, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE_CELLS)])
-def test_recurrent_layers_compute_the_same(write: Write, cells: str) -> None:
+def test_recurrent_layers_match_torch(write: Write, cells: str) -> None:
     assert_same_as_torch(write(SOURCE.format(cells=cells), 3, 4, 5))
 
 

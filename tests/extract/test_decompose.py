@@ -1,4 +1,4 @@
-"""What TVM's importer lacks or gets wrong is said in other words, which mean the same."""
+"""Decompositions of operators that TVM's importer does not support or gets wrong match torch."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .conftest import Write
 from .passes.building import assert_same_as_torch
 
 SOURCE = """
-def written(x, places, values):
+def written(x, indices, values):
     x = x.clone()
-    x[places] = values
+    x[indices] = values
     return x
 
 def volume(x):
     return x.unsqueeze(2) * torch.arange(3.0).view(3, 1, 1)
 
-def places(x):
+def grid(x):
     return x[:, :3].permute(0, 2, 3, 1).unsqueeze(1)
 
 def rows(x):
@@ -35,8 +35,8 @@ class Net(nn.Module):
 """
 
 
-def again(expression: str) -> Any:
-    """Another form of what `make test` tries."""
+def variant(expression: str) -> Any:
+    """Mark a variant that `make test` skips."""
     return pytest.param(expression, marks=pytest.mark.guard)
 
 
@@ -45,31 +45,31 @@ def again(expression: str) -> Any:
     [
         "F.selu(x)",
         "F.elu(x, 0.3)",
-        again("F.celu(x, 0.3)"),
+        variant("F.celu(x, 0.3)"),
         "torch.add(x, x.flip(0), alpha=0.5)",
         "torch.sub(x, x.flip(0), alpha=2)",
         "torch.rsub(x, 2.0, alpha=3)",
         "1 - x",
-        again("F.group_norm(x, 3)"),
+        variant("F.group_norm(x, 3)"),
         "F.group_norm(x, 3, torch.arange(6.0))",
-        again("F.adaptive_max_pool2d(x, 1)"),
+        variant("F.adaptive_max_pool2d(x, 1)"),
         "F.adaptive_max_pool2d(x, (4, 2))",
         "x.amax((2, -1))",
         "x.amin(1, keepdim=True)",
         "x + x.amax()",
         "torch.logsumexp(x, 1)",
         "F.interpolate(x, size=(13, 25))",
-        again("F.interpolate(x, size=(5, 3))"),
-        again("F.interpolate(x, scale_factor=(2, 3))"),
+        variant("F.interpolate(x, size=(5, 3))"),
+        variant("F.interpolate(x, scale_factor=(2, 3))"),
         "F.interpolate(x, scale_factor=1.7)",
         "F.interpolate(x, scale_factor=2, mode='bicubic')",
         "x // 2 + torch.floor_divide(x, torch.arange(1, 11))",
         "(9 * x).long() // 2 + torch.div((9 * x).long(), 4, rounding_mode='trunc') + x",
-        again("(9 * x).long() / 3 + (9 * x).long() / torch.arange(1, 11)"),
+        variant("(9 * x).long() / 3 + (9 * x).long() / torch.arange(1, 11)"),
         "((x > 0) + (x > 1)) * x",
         "x[:, :, torch.tensor([[0], [3]]), torch.tensor([1, -2, 3])]",
-        again("x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]"),
-        again("x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]"),
+        variant("x[torch.tensor([0, 1]), :, torch.tensor([5, -1])]"),
+        variant("x[:, torch.tensor([[[[0]], [[1]]]]), torch.tensor([[1, 2], [-3, 4], [5, 6]])]"),
         "x[:, (x[0, :, 0, 0] > 0).long(), (x[0, :, 0, 1] > 0).long()]",
         "written(x, (slice(None), torch.tensor([1, -1])), x[:, :2] + 1)",
         pytest.param(
@@ -86,7 +86,7 @@ def again(expression: str) -> Any:
         "x.index_copy(2, torch.tensor([3, 1]), x[:, :, :2]) + x.index_fill(1, torch.tensor([0, 4]), 3.0)",
         "x.index_add(3, torch.tensor([3, 3, 0]), x[..., :3], alpha=2)",
         "x.scatter_add(1, (x > 0).long(), x.flip(0))",
-        again("F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)"),
+        variant("F.fold(F.unfold(x, 3, padding=1, stride=2), (8, 10), 3, padding=1, stride=2)"),
         "F.fold(F.unfold(x, (2, 3), dilation=2, stride=(3, 2)), (8, 10), (2, 3), dilation=2, stride=(3, 2))",
         "x.unfold(2, 3, 2) + x[0, 0, 0, 0].unfold(0, 1, 1)",
         "x.as_strided((3, 4), (2, 5), 1), x[1].as_strided((3, 4), (2, 5), 490)",
@@ -113,10 +113,10 @@ def again(expression: str) -> Any:
         "(x > 0).index_put((torch.tensor([0]),), x[1] > 0, accumulate=True)",
         "x[:, torch.tensor([-2])]",
         "F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1), padding_mode='border', align_corners=False)",
-        again("F.grid_sample(volume(x), 3 * places(x), align_corners=False)"),
-        again("F.grid_sample(volume(x), 3 * places(x), padding_mode='border', align_corners=True)"),
-        "F.grid_sample(volume(x), 3 * places(x), 'nearest', 'reflection', align_corners=False)",
-        again("F.grid_sample(volume(x), 3 * places(x), padding_mode='reflection', align_corners=True)"),
+        variant("F.grid_sample(volume(x), 3 * grid(x), align_corners=False)"),
+        variant("F.grid_sample(volume(x), 3 * grid(x), padding_mode='border', align_corners=True)"),
+        "F.grid_sample(volume(x), 3 * grid(x), 'nearest', 'reflection', align_corners=False)",
+        variant("F.grid_sample(volume(x), 3 * grid(x), padding_mode='reflection', align_corners=True)"),
         "x[0, 0, 0, 0].sum(0), x[0, 0, 0, 0].amax(-1), x[0, 0, 0, 0].topk(1), x[0, 0, 0, 0].cumsum(0)",
         "x[0, 0, 0].gather(0, torch.tensor(2)), x[0, 0, 0].scatter(0, torch.tensor(2), x[0, 0, 0, 0])",
         "x.index_select(1, torch.tensor(2)), x[0, 0, 0, 0].index_select(0, torch.tensor([0]))",
@@ -132,7 +132,7 @@ def again(expression: str) -> Any:
         "torch.addmm(torch.arange(8), (9 * x[0, 0]).long(), (9 * x[1, 0]).long().T, alpha=2)",
         "torch.addbmm(x[0, 0, :, :8], x[0], x[1].transpose(1, 2), beta=0.5)",
         "F.bilinear(x, x.flip(0), torch.arange(400.0).view(4, 10, 10).sin(), torch.arange(4.0))",
-        again("F.conv2d((9 * x).long(), torch.arange(108).view(4, 3, 3, 3), None, (1, 2), 1, (2, 1), 2)"),
+        variant("F.conv2d((9 * x).long(), torch.arange(108).view(4, 3, 3, 3), None, (1, 2), 1, (2, 1), 2)"),
         "F.conv_transpose2d((9 * x).long(), torch.arange(72).view(6, 3, 2, 2), None, (1, 2), 1, (0, 1), 2, (2, 1))",
         "F.conv_transpose2d(x, torch.arange(72.0).view(6, 3, 2, 2).sin(), None, (1, 2), 1, (1, 1), 2, (2, 1))",
         "F.conv_transpose2d(x, x[:, :, :3, :3].reshape(6, 2, 3, 3), stride=2, padding=1, output_padding=1)",
@@ -141,37 +141,37 @@ def again(expression: str) -> Any:
         "x.index_reduce(1, torch.tensor([0, 0, 3]), x[:, :3], 'amax')",
         "x.as_strided_scatter(x[0, 0, :2, :2], (2, 2), (7, 1), 3)",
         "(*x.cummax(1), *x[0, 0, 0, 0].cummax(0))",
-        again("(9 * x).long().cummin(2)"),
+        variant("(9 * x).long().cummin(2)"),
         "(*x.kthvalue(3, 1), *x[0].mode(0), (9 * x).long().mode(2)[0])",
         "torch.where(x > 0, torch.nan, x).nanmedian(1)[0], x.nanmedian(), (9 * x).long().nanmedian(2)[0]",
         "torch.searchsorted(torch.arange(10.0), x), torch.searchsorted(x.sort(-1)[0], x.flip(0), right=True)",
         "torch.bucketize(x, torch.arange(-1.0, 1.0, 0.2), right=True), torch.bucketize(x.long(), torch.tensor([0.5]))",
         "F.embedding_bag(rows(x), x[0, 0])",
-        again("F.embedding_bag(rows(x), x[0, 0], mode='max', padding_idx=3)"),
+        variant("F.embedding_bag(rows(x), x[0, 0], mode='max', padding_idx=3)"),
         "F.embedding_bag(rows(x)[0], x[0, 0], torch.tensor([0, 3, 3, 7]), mode='sum', per_sample_weights=x[0, 0, 1])",
         "F.interpolate(x, (5, 17), mode='bilinear', antialias=True)",
-        again("F.interpolate(x, (15, 7), mode='bicubic', antialias=True)"),
-        again("torch._scaled_dot_product_flash_attention_for_cpu(x, x, x, is_causal=True)"),
+        variant("F.interpolate(x, (15, 7), mode='bicubic', antialias=True)"),
+        variant("torch._scaled_dot_product_flash_attention_for_cpu(x, x, x, is_causal=True)"),
         "torch.fft.irfft((9 * x).long())",
         "(1e20 * x).remainder(3.0), (x - 2).remainder(float('inf')), torch.remainder(5, x)",
-        again("(9 * x).long().remainder(-2.5), (9 * x).long().remainder(-4)"),
+        variant("(9 * x).long().remainder(-2.5), (9 * x).long().remainder(-4)"),
         "F.layer_norm(F.conv2d(x, x[:, :, :1, :1]), (2, 8, 10), torch.arange(160.0).view(2, 8, 10).sin())",
     ],
 )
 @pytest.mark.examples(4)
-def test_it_computes_the_same(write: Write, expression: str) -> None:
+def test_results_match_torch(write: Write, expression: str) -> None:
     assert_same_as_torch(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "message"),
     [
         ("written(x, x > -100, torch.arange(960.0))", r"index_put writes a list .* torch\.where"),
-        ("x[x > 0]", r"index takes the elements .* torch\.where"),
+        ("x[x > 0]", r"index selects the elements .* torch\.where"),
     ],
 )
-def test_as_many_values_as_a_mask_has_are_refused(write: Write, expression: str, words: str) -> None:
-    with pytest.raises(ExtractError, match=words):
+def test_indexing_by_unknown_masks_is_rejected(write: Write, expression: str, message: str) -> None:
+    with pytest.raises(ExtractError, match=message):
         load_model(write(SOURCE.format(expression=expression), 2, 6, 8, 10))
 
 
@@ -198,8 +198,8 @@ Net = partial(Net, {settings})
     "settings",
     [
         *("", "mask=LOWER"),
-        *map(again, ("scale=0.3", "is_causal=True", "mask=HOLED", "mask=torch.randn(10, 10)")),
-        again("keys=2, enable_gqa=True"),
+        *map(variant, ("scale=0.3", "is_causal=True", "mask=HOLED", "mask=torch.randn(10, 10)")),
+        variant("keys=2, enable_gqa=True"),
     ],
 )
 def test_attention_is_two_products(write: Write, settings: str) -> None:

@@ -1,4 +1,4 @@
-"""What depends on no input is evaluated by torch, except what is random or too large."""
+"""Values that depend on no input are evaluated by torch, unless they are random or too large."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Net(torch.nn.Module):
 
 
 def folded(net: Net) -> list[str]:
-    """Return the operators that are left of a network on four numbers; its result stays as it is."""
+    """Return the remaining operators of a decomposed network on four numbers; check that its result is the same."""
     x = torch.randn(4)
     program = decompose(torch.export.export(net.eval(), (x,)))
     torch.manual_seed(0)
@@ -40,7 +40,7 @@ def folded(net: Net) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("compute", "left"),
+    ("compute", "remaining"),
     [
         (lambda net, x: x + net.weight.exp() * net.scale, ["add.Tensor"]),
         (lambda net, x: x * torch.arange(4).flip(0).sort()[0], ["mul.Tensor"]),
@@ -48,13 +48,13 @@ def folded(net: Net) -> list[str]:
         (lambda net, x: x + torch.rand(4).mul(0), ["rand.default", "mul.Tensor", "add.Tensor"]),
     ],
 )
-def test_only_what_depends_on_an_input_is_left(
-    compute: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor], left: list[str]
+def test_only_operators_that_depend_on_inputs_remain(
+    compute: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor], remaining: list[str]
 ) -> None:
-    assert folded(Net(compute)) == left
+    assert folded(Net(compute)) == remaining
 
 
-def test_what_would_be_too_large_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_results_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_ELEMENTS", 4)
     assert folded(Net(lambda net, x: x + net.weight.exp().repeat(2)[:4])) == [
         "repeat.default",

@@ -12,7 +12,7 @@ import pytest
 from anole.extract.fresh_import import import_fresh, sources_first
 
 
-def test_byte_code_counts_only_where_sources_are_installed(project: Path) -> None:
+def test_byte_code_is_used_only_for_installed_modules(project: Path) -> None:
     (project / "mine.py").write_text("value = 1\n")
     with sources_first(project):
         assert import_fresh("mine", []).value == 1
@@ -32,7 +32,7 @@ def test_a_package_of_the_project_is_imported_with_its_parts(project: Path) -> N
             assert import_fresh("parts", [Path("parts/__init__.py"), Path("parts/inner.py")]).value == value
 
 
-def test_the_import_system_is_left_as_it_was(project: Path) -> None:
+def test_the_import_system_is_restored(project: Path) -> None:
     before = list(sys.path), list(sys.meta_path)
     with pytest.raises(ModuleNotFoundError), sources_first(project):
         import_fresh("nowhere_to_be_found", [])

@@ -1,4 +1,4 @@
-"""The normal form computes what the model computes, in the layouts that templates expect."""
+"""The normal form computes the same results as the model, in the layouts that templates expect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_batch_norms_are_folded_and_convolutions_are_channels_last(project: Path
     assert all(isinstance(call.args[1], ir.GenericConst) for call in convolutions)
 
 
-def test_clips_stand_in_the_layout_of_what_they_read(write: Write) -> None:
+def test_clips_keep_the_layout_of_their_operand(write: Write) -> None:
     layers = "nn.Conv2d(3, 8, 3), nn.ReLU6(), nn.Conv2d(8, 8, 1), nn.Hardtanh(-1, 2), nn.Conv2d(8, 4, 1), nn.ReLU6()"
     module = load_model(write(f"Net = lambda: nn.Sequential({layers})", 1, 3, 8, 8)).module
     layer = ["conv2d", "add", "clip"]

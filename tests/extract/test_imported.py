@@ -1,4 +1,4 @@
-"""A stored network is the one that was imported, and a damaged file is refused."""
+"""A stored network equals the imported one, and damaged files are rejected."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..tiny_builds import RANGED
 
 
 @pytest.mark.parametrize("name", ["masked", "listened"])
-def test_what_is_read_is_what_was_imported(name: str, project: Path) -> None:
+def test_a_network_is_the_same_after_writing_and_reading(name: str, project: Path) -> None:
     path, imported = Path("net.network"), load_model(RANGED[name])
     write_network(path, imported)
     read = read_network(path)
     assert tvm_ffi.structural_equal(imported.module, read.module)
     assert replace(read, module=imported.module) == imported
-    whole = path.read_bytes()
-    for content in (b"", whole[:100], whole[:-100], b"{}" + whole):
+    complete = path.read_bytes()
+    for content in (b"", complete[:100], complete[:-100], b"{}" + complete):
         path.write_bytes(content)
         with pytest.raises(DocumentError, match=r"^net.network: cannot be read: .*--forcerun extract"):
             read_network(path)

@@ -53,7 +53,7 @@ TORCH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 @pytest.mark.parametrize("report", TORCH)
-def test_a_reported_network_is_right(report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reported_network_is_correct(report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, inputs = TORCH[report]
     shutil.copy(Path(__file__).parent / "reported_networks.py", tmp_path / "reported.py")
     monkeypatch.chdir(tmp_path)
@@ -63,7 +63,7 @@ def test_a_reported_network_is_right(report: str, tmp_path: Path, monkeypatch: p
     with torch.no_grad():
         theirs = make_network(spec)(*(torch.from_numpy(each.copy()) for each in arrays.values()))
     expected = [each.numpy() for each in (theirs if isinstance(theirs, tuple) else (theirs,))]
-    _same(compute(imported, arrays), expected)
+    _assert_close(compute(imported, arrays), expected)
 
 
 _X = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
@@ -245,14 +245,14 @@ _RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": _X[:1]},
         {"w": _X[:1, :1, :1, :3].repeat(3, 0).repeat(2, 1)},
     ),
-    "the shape of what the onnx package does not infer": (
+    "the shape of a value that the onnx package does not infer": (
         "(float[2,3,4,5] x) => (int64 y) { m = MeanVarianceNormalization (x) p = MatMul (m, w) s = Shape (p)"
         " y = ReduceMax <keepdims = 0> (s) }",
         13,
         {"x": _X},
         {"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
     ),
-    "conditions as numbers that variables hold": (
+    "conditions cast to numbers in variables": (
         "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) { t = ThresholdedRelu <alpha = 0.3> (x) y = Erf (t)"
         " c = Less (x, t) f = Cast <to = 1> (c) g = Mul (f, x) z = Exp (g) }",
         13,
@@ -275,14 +275,14 @@ _RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"scales": np.float32([1, 1, 0.4, 0.6])},
     ),
 }
-"""What random graphs found."""
+"""Failures found by random graphs."""
 
 
 @pytest.mark.parametrize("report", [*_ONNX, *_RANDOM])
-def test_a_reported_graph_is_right(report: str, tmp_path: Path) -> None:
+def test_a_reported_graph_is_correct(report: str, tmp_path: Path) -> None:
     text, opset, inputs, weights = {**_ONNX, **_RANDOM}[report]
     model = model_of(text, opset, **weights)
-    _same(run_model(model, inputs, tmp_path / "net.onnx"), reference(model, inputs))
+    _assert_close(run_model(model, inputs, tmp_path / "net.onnx"), reference(model, inputs))
 
 
 def test_a_constant_within_a_function_is_folded(tmp_path: Path) -> None:
@@ -296,14 +296,14 @@ def test_a_constant_within_a_function_is_folded(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, 1 - _X[0, 0, 0, :3])
 
 
-def test_a_squeeze_of_an_axis_that_is_not_1_is_refused(tmp_path: Path) -> None:
+def test_a_squeeze_of_an_axis_that_is_not_1_is_rejected(tmp_path: Path) -> None:
     """TVM 20185; the specification of ONNX calls it an error."""
     model = model_of("(float[2,3] x) => (float[3] y) { y = Squeeze (x, axis) }", 13, axis=np.array([0]))
     with pytest.raises(ExtractError):
         run_model(model, {"x": np.zeros((2, 3), np.float32)}, tmp_path / "net.onnx")
 
 
-def test_a_slice_that_leaves_nothing_is_right_or_refused(tmp_path: Path) -> None:
+def test_an_empty_slice_is_correct_or_rejected(tmp_path: Path) -> None:
     """TVM 19532; it must not crash."""
     model = model_of("(float[10] x) => (float[0] y, float[10] z) { y = Slice (x, a, b, a, c) z = Add (x, x) }", 13,
                      a=np.array([0]), b=np.array([5]), c=np.array([-1]))  # fmt: skip
@@ -326,7 +326,7 @@ def _random(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return rng.integers(0 if dtype == "uint8" else -9, 10, shape).astype(dtype)
 
 
-def _same(found: Any, expected: Any) -> None:
+def _assert_close(found: Any, expected: Any) -> None:
     assert len(found) == len(expected)
     for mine, theirs in zip(found, expected, strict=True):
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)

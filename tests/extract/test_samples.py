@@ -1,4 +1,4 @@
-"""Samples for quantizing are those of a file, or random ones; a file that does not fit is refused."""
+"""Calibration samples come from a file, or are random; files that do not fit are rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(path: Path | None, *inputs: TensorInfo) -> Any:
     return read_samples(ModelSpec("net", "", calibration=None if path is None else str(path)), inputs or [X])
 
 
-def test_without_a_file_samples_are_random_but_the_same_every_time() -> None:
+def test_without_a_file_samples_are_random_and_reproducible() -> None:
     first, again = read(None, X, MASK), read(None, X, MASK)
     assert len(first) == len(again) == 4
     for sample, other in zip(first, again, strict=True):
@@ -42,7 +42,7 @@ def test_an_array_holds_the_samples_of_the_only_input(tmp_path: Path, dtype: str
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_an_archive_holds_those_of_all_inputs_by_name(tmp_path: Path, save: Any) -> None:
+def test_an_archive_holds_the_samples_of_all_inputs_by_name(tmp_path: Path, save: Any) -> None:
     save(tmp_path / "samples.npz", x=np.ones((5, *X.shape)), mask=np.zeros((2, *MASK.shape)), other=np.ones(3))
     samples = read(tmp_path / "samples.npz", X, MASK)
     assert [[array.shape for array in sample] for sample in samples] == [[X.shape, MASK.shape]] * 2
@@ -55,13 +55,13 @@ def test_an_archive_holds_those_of_all_inputs_by_name(tmp_path: Path, save: Any)
         ({"x": np.ones((2, 3, 4, 4))}, r"found shape \(2, 3, 4, 4\) for input x; allowed is shape \(samples, 1, 3, 4"),
         ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; allowed is"),
         ({"x": np.ones(())}, r"found shape \(\) for input x"),
-        ({"y": np.ones((2, 1, 3, 4, 4))}, "found none of that name for input x"),
+        ({"y": np.ones((2, 1, 3, 4, 4))}, "found no array of its name for input x"),
         ({"x": np.full((2, 1, 3, 4, 4), np.nan)}, "input x: found values that are not finite numbers"),
         ({"x": np.full((2, 1, 3, 4, 4), np.inf)}, "input x: found values that are not finite numbers"),
         ({"x": np.full((2, 1, 3, 4, 4), "a")}, "input x: found values that are not finite numbers"),
     ],
 )
-def test_samples_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+def test_samples_that_do_not_fit_are_rejected(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     np.savez(tmp_path / "samples.npz", **arrays)
     with pytest.raises(BuildError, match=message) as caught:
         read(tmp_path / "samples.npz")
@@ -83,7 +83,7 @@ def flip(old: bytes) -> bytes:
         (np.savez_compressed, "samples.npz", flip),
     ],
 )
-def test_a_broken_file_is_refused(tmp_path: Path, save: Any, name: str, damage: Any) -> None:
+def test_a_broken_file_is_rejected(tmp_path: Path, save: Any, name: str, damage: Any) -> None:
     path, array = tmp_path / name, np.random.default_rng(0).standard_normal((2, *X.shape))
     save(path, **{"arr" if save is np.save else "x": array})
     path.write_bytes(damage(path.read_bytes()))
@@ -91,10 +91,10 @@ def test_a_broken_file_is_refused(tmp_path: Path, save: Any, name: str, damage: 
         read(path)
 
 
-def test_an_array_holds_neither_objects_nor_two_inputs(tmp_path: Path) -> None:
+def test_object_arrays_and_single_arrays_for_two_inputs_are_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "samples.npy", np.array([object()]), allow_pickle=True)
     with pytest.raises(BuildError, match=r"is neither \.npy nor \.npz: "):
         read(tmp_path / "samples.npy")
     np.save(tmp_path / "samples.npy", np.ones((2, *X.shape)))
-    with pytest.raises(BuildError, match="found none of that name for input mask"):
+    with pytest.raises(BuildError, match="found no array of its name for input mask"):
         read(tmp_path / "samples.npy", X, MASK)

@@ -1,4 +1,4 @@
-"""What a manifest says of a model, and what changes it."""
+"""The manifest of a model, and the changes that affect it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_equal_layers_are_one_task(project: Path) -> None:
     assert (manifest.target, manifest.origin.target_description) == ("cpu", DESCRIPTION)
 
 
-def test_a_precision_changes_the_tasks_whose_channels_fill_words(project: Path) -> None:
+def test_bf16_applies_to_tasks_whose_channels_fill_pairs(project: Path) -> None:
     _, tasks = extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), precision="bf16")
     assert [task.label.endswith("bfloat16") for task in tasks] == [False, True, True]
 
@@ -57,11 +57,11 @@ def test_every_kind_of_convolution_and_product(project: Path) -> None:
     ]
 
 
-def test_the_file_as_it_is_now_counts(project: Path) -> None:
+def test_the_current_source_is_used(project: Path) -> None:
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
     manifest, before = extracted(model)
     assert extracted(model) == (manifest, before)
-    # Same size, and within the same second, so that byte code of the old source would look fresh.
+    # The same size within the same second, which makes byte code of the old source look fresh.
     file = project / "tiny.py"
     file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
     _, after = extracted(model)
@@ -69,8 +69,8 @@ def test_the_file_as_it_is_now_counts(project: Path) -> None:
     assert after[2].workload == Dense(1, 16, 12)
 
 
-def test_what_the_factory_does_not_import_stays_loaded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("__main__", "bystander"):
+def test_modules_that_the_factory_does_not_import_stay_loaded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__main__", "unrelated"):
         module = ModuleType(name)
         module.__file__ = str(project / f"{name}.py")
         monkeypatch.setitem(sys.modules, name, module)
@@ -79,7 +79,7 @@ def test_what_the_factory_does_not_import_stays_loaded(project: Path, monkeypatc
     assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
 
 
-def test_what_the_factory_imports_is_as_it_is_now(project: Path) -> None:
+def test_modules_that_the_factory_imports_are_current(project: Path) -> None:
     (project / "width.py").write_text("WIDTH = 8\n")
     (project / "wide.py").write_text(
         "from torch import nn\nfrom width import WIDTH\n\ndef make():\n    return nn.Linear(4, WIDTH)\n"

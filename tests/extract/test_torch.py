@@ -1,4 +1,4 @@
-"""Models from torchvision and factories, and what can be wrong with them."""
+"""Imports of models from torchvision and factories, and their errors."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def test_untrained_batch_norms_are_not_trivial() -> None:
     assert not network.training
 
 
-def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(*_: object, **__: object) -> None:
-        raise AssertionError("weights are fetched")
+def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(*_: object, **__: object) -> None:
+        raise AssertionError("weights are downloaded")
 
-    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetch)
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", download)
     network = make_network(ModelSpec("net", "torchvision:lraspp_mobilenet_v3_large", X))
     assert "backbone.0.0.weight" in network.state_dict()
 
 
 @pytest.mark.parametrize(
-    ("source", "inputs", "words"),
+    ("source", "inputs", "parts"),
     [
         ("torchvision:resnet19", X, ["torchvision:resnet19", "resnet18"]),
         ("torch:nowhere:net", X, ["cannot import nowhere", "No module named 'nowhere'"]),
@@ -67,22 +67,22 @@ def test_no_weights_are_fetched_for_what_a_network_is_built_on(monkeypatch: pyte
         ("torch:tiny:data_dependent", {"x": (4, 4)}, ["torch.export cannot trace it"]),
     ],
 )
-def test_mistakes_are_said(
+def test_mistakes_are_reported(
     project: Path,
     source: str,
     inputs: dict[str, tuple[int, ...]],
-    words: list[str],
+    parts: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(ExtractError) as caught:
         load_model(ModelSpec("net", source, inputs))
     message = str(caught.value)
     assert message.startswith("model net: ") and "\n" not in message
-    assert all(word in message for word in words), message
+    assert all(part in message for part in parts), message
     assert "def forward" not in capsys.readouterr().err
 
 
-def test_inputs_may_be_whole_numbers_and_flags(project: Path) -> None:
+def test_inputs_may_be_integers_and_booleans(project: Path) -> None:
     shapes = {"ids": (2, 5), "keep": (2, 5)}
     model = ModelSpec("net", "torch:tiny:tokens", shapes, dtypes={"ids": "int64", "keep": "bool"})
     arguments = example_inputs(model)
@@ -101,8 +101,8 @@ def test_folders_of_the_project_hide_no_installed_package(project: Path) -> None
     assert make_network(model).get_parameter("weight").shape == (5, 4)
 
 
-@pytest.mark.parametrize("place", ["import", "factory", "forward"])
-def test_a_model_that_exits_is_an_error(write: Write, place: str) -> None:
+@pytest.mark.parametrize("phase", ["import", "factory", "forward"])
+def test_a_model_that_exits_is_an_error(write: Write, phase: str) -> None:
     class_ = "class Net(nn.Module):\n    def {}(self, *x):\n        raise SystemExit(0)\n"
     source = {
         "import": "raise SystemExit(0)",
@@ -110,7 +110,7 @@ def test_a_model_that_exits_is_an_error(write: Write, place: str) -> None:
         "forward": class_.format("forward"),
     }
     with pytest.raises(ExtractError, match=r"^model net: .*SystemExit: 0"):
-        load_model(write(source[place], 1, 4))
+        load_model(write(source[phase], 1, 4))
 
 
 def test_a_module_that_cannot_be_imported_says_why(write: Write) -> None:
@@ -130,7 +130,7 @@ class Net(nn.Module):
 """
 
 
-def test_outputs_are_told_by_the_trace(write: Write) -> None:
+def test_outputs_are_taken_from_the_trace(write: Write) -> None:
     imported = load_model(write(OUTPUTS, 2, 4))
     assert [(info.name, info.shape, info.dtype) for info in imported.outputs] == [
         ("output_0", (2, 4), "float32"),
@@ -140,7 +140,7 @@ def test_outputs_are_told_by_the_trace(write: Write) -> None:
     ]
 
 
-def test_a_network_may_complete_itself_when_it_runs(write: Write) -> None:
+def test_a_network_may_initialize_itself_when_it_runs(write: Write) -> None:
     imported = load_model(write("Net = lambda: nn.Sequential(nn.LazyLinear(3), nn.ReLU())\n", 2, 4))
     assert [info.shape for info in imported.outputs] == [(2, 3)]
 
@@ -165,11 +165,11 @@ class Net(nn.Module):
     [
         ("return y, None, {'again': (y, [x, y.relu(), None])}, 3", 4),
         ("return torch.arange(3), self.layer.weight, y", 3),
-        # Buffers that are written, and whose former values have no effect.
+        # Buffers that are written, but whose former values have no effect.
         ("self.count.add_(1); return y", 1),
         ("self.cache[:, :1] = y; return self.cache.sum(1)", 1),
         ("x.add_(1); return x, self.layer(x)", 2),
-        # Nothing in them depends on the input.
+        # Control flow, shapes and empty tensors that do not depend on the input.
         ("return y[:, :int(torch.arange(4).max())] if torch.ones(2).any().item() else x", 1),
         ("return y.reshape(1, 2, 2, 1).permute(0, -2, -1, 1)", 1),
         ("return y.T.as_strided((2, 2), (1, 1), 1), torch.full_like(y, float('-inf'))", 2),
@@ -195,6 +195,6 @@ def test_outputs_and_buffers_of_any_kind(write: Write, code: str, n_outputs: int
         ("return y[:, :0].argmax(1)", "argmax"),
     ],
 )
-def test_what_cannot_be_built_names_the_buffer_or_the_line(write: Write, code: str, message: str) -> None:
+def test_errors_name_the_buffer_or_the_line(write: Write, code: str, message: str) -> None:
     with pytest.raises(ExtractError, match=re.escape(message)):
         load_model(write(BUFFERS.replace("{code}", code), 1, 4))

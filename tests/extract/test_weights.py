@@ -1,4 +1,4 @@
-"""Drawn weights let every layer matter, let the outputs depend on the input, and are the same everywhere."""
+"""Randomized weights make outputs depend on every layer and on the input, and are the same everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..tiny_networks import Gated, Residual, Shy, norm_first
 
 
 class Deep(nn.Sequential):
-    """Many layers without shortcuts, of weights so small that nothing is left of the input."""
+    """Many layers without shortcuts, with weights so small that nothing remains of the input."""
 
     def __init__(self) -> None:
         layers = [layer for _ in range(12) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())]
@@ -39,7 +39,7 @@ class Depthwise(nn.Sequential):
 
 
 class Attention(nn.Module):
-    """Attention whose scores are so large that they choose."""
+    """Attention whose scores are so large that each row selects one value."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -50,8 +50,8 @@ class Attention(nn.Module):
         return x + (4 * query @ key.transpose(-1, -2)).softmax(-1) @ value
 
 
-class Fussy(nn.Module):
-    """Takes one row only, and single precision only."""
+class OneRow(nn.Module):
+    """A network that accepts only one row, and only single precision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,8 +61,8 @@ class Fussy(nn.Module):
         return self.linear(x.view(1, 4).float())
 
 
-class Faint(nn.Sequential):
-    """Normalizes, with random scales that are small, as some networks are initialized."""
+class SmallScales(nn.Sequential):
+    """Batch-norms with small random scales, as some networks are initialized."""
 
     def __init__(self) -> None:
         layers = [layer for _ in range(4) for layer in (nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU())]
@@ -72,8 +72,8 @@ class Faint(nn.Sequential):
                 nn.init.normal_(layer.weight, std=0.02)
 
 
-class Keeping(nn.Module):
-    """Keeps a table that it computes when it first runs."""
+class Caching(nn.Module):
+    """A network that caches a table at its first run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,14 +92,14 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "deep": (Deep, (1, 4, 12, 12)),
     "depthwise": (Depthwise, (1, 6, 13, 12)),
     "gated": (Gated, (2, 4, 12, 12)),
-    "faint": (Faint, (1, 4, 12, 12)),
-    "keeping": (Keeping, (1, 4)),
+    "small_scales": (SmallScales, (1, 4, 12, 12)),
+    "caching": (Caching, (1, 4)),
     "transformer": (norm_first, (1, 6, 32)),
 }
 
 
-def drawn(name: str) -> tuple[nn.Module, torch.Tensor]:
-    """Return a network with drawn weights, and three inputs."""
+def randomized(name: str) -> tuple[nn.Module, torch.Tensor]:
+    """Return a network with randomized weights, and three inputs."""
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     network, inputs = make().eval(), torch.randn(3, *shape)
@@ -114,14 +114,14 @@ def outputs(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_depend_on_the_input(name: str) -> None:
-    found = outputs(*drawn(name))
+    found = outputs(*randomized(name))
     variation = (found - found.mean(0)).norm() / found.norm()
     assert found.isfinite().all() and 0.02 < variation < 1
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_noise_of_one_percent_in_any_layer_shows(name: str) -> None:
-    network, inputs = drawn(name)
+def test_noise_of_one_percent_in_any_layer_is_detected(name: str) -> None:
+    network, inputs = randomized(name)
     before = outputs(network, inputs)
     for layer in network.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -131,7 +131,7 @@ def test_noise_of_one_percent_in_any_layer_shows(name: str) -> None:
             layer.weight.data = kept
 
 
-def test_the_rounding_is_not_enlarged() -> None:
+def test_rounding_errors_are_not_amplified() -> None:
     torch.manual_seed(0)
     network, inputs = nn.Sequential(*(Attention(24) for _ in range(16))).eval(), torch.randn(3, 1, 16, 24)
     draw_weights(network, (inputs[0],))
@@ -140,7 +140,7 @@ def test_the_rounding_is_not_enlarged() -> None:
     assert (single - double).norm() < 2e-5 * double.norm()
 
 
-def test_without_them_noise_does_not_show() -> None:
+def test_without_randomization_outputs_hardly_depend_on_the_input() -> None:
     torch.manual_seed(0)
     network, inputs = Deep().eval(), torch.randn(3, 1, 4, 12, 12)
     found = outputs(network, inputs)
@@ -149,24 +149,24 @@ def test_without_them_noise_does_not_show() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_another_order_of_sums_gives_the_same_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = dict(drawn(name)[0].state_dict())
+    first = dict(randomized(name)[0].state_dict())
     for kind in (nn.Conv2d, nn.Linear):
         forward = kind.forward
         monkeypatch.setattr(kind, "forward", lambda self, x, forward=forward: forward(self, x) * (1 + 1e-13))
-    second = drawn(name)[0].state_dict()
+    second = randomized(name)[0].state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert all(value.dtype == torch.float32 for value in first.values() if value.is_floating_point())
 
 
-def test_every_layer_computes_values_of_the_same_size() -> None:
-    network, inputs = drawn("depthwise")
+def test_every_layer_computes_values_of_the_same_magnitude() -> None:
+    network, inputs = randomized("depthwise")
     found = outputs(network, inputs) - network[-1].bias.reshape(-1, 1, 1)
     assert 0.3 < 4 * found.square().mean() < 3
 
 
-@pytest.mark.parametrize("at_once", [1, 2**16], ids=["a row", "all rows"])
-def test_depthwise_layers_compute_the_same_by_taps(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_CACHED", at_once)
+@pytest.mark.parametrize("n_values", [1, 2**16], ids=["a row", "all rows"])
+def test_depthwise_layers_compute_the_same_by_taps(n_values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "_MAX_CACHED_VALUES", n_values)
     data = torch.randn(2, 6, 13, 12, dtype=torch.float64)
     layers = [
         nn.Conv2d(6, 6, (5, 3), stride=(2, 1), padding=(2, 0), dilation=(1, 2), groups=6, bias=False),
@@ -179,17 +179,17 @@ def test_depthwise_layers_compute_the_same_by_taps(at_once: int, monkeypatch: py
         torch.testing.assert_close(found, layer(data))
 
 
-def test_the_copy_leaves_no_memory_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_the_copy_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[torch.Tensor] = []
     widened = weights._widened
     monkeypatch.setattr(weights, "_widened", lambda value: copies.append(widened(value)) or copies[-1])
-    network, _ = drawn("residual")
+    network, _ = randomized("residual")
     assert len(copies) == len([*network.parameters(), *network.buffers()])
     assert not any(copied.untyped_storage().nbytes() for copied in copies)
     assert all(value.untyped_storage().nbytes() for value in network.state_dict().values())
 
 
-def test_a_network_that_cannot_be_copied_is_drawn_itself() -> None:
+def test_a_network_that_cannot_be_copied_is_randomized_itself() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)).eval()
     network.generator = (number for number in range(3))
@@ -198,23 +198,23 @@ def test_a_network_that_cannot_be_copied_is_drawn_itself() -> None:
     assert network[0].weight.dtype == torch.float32 and not torch.equal(network[0].weight, before)
 
 
-def test_a_network_that_takes_one_row_only_is_run_with_it() -> None:
-    network = Fussy().eval()
+def test_a_network_that_accepts_only_one_row_is_run_with_one() -> None:
+    network = OneRow().eval()
     before = network.linear.weight.clone()
     draw_weights(network, (torch.randn(1, 4),))
-    # Its one layer does not take double precision, so only what was constant was drawn.
+    # Its layer does not accept double precision, so only constant weights became random.
     assert torch.equal(network.linear.weight, before)
     assert network(torch.randn(1, 4)).dtype == torch.float32
 
 
-def test_a_network_of_half_precision_stays_one() -> None:
+def test_a_network_in_half_precision_is_not_calibrated() -> None:
     network = nn.Linear(4, 3).half().eval()
     before = network.weight.clone()
     draw_weights(network, (torch.randn(1, 4).half(),))
     assert network.weight.dtype == torch.float16 and torch.equal(network.weight, before)
 
 
-def test_networks_of_torchvision_have_drawn_weights() -> None:
+def test_networks_from_torchvision_have_randomized_weights() -> None:
     model = ModelSpec("net", "torchvision:squeezenet1_1", {"x": (1, 3, 64, 64)})
     network = make_network(model)
     found = outputs(network, torch.randn(3, 1, 3, 64, 64))
@@ -230,7 +230,7 @@ def test_the_number_of_threads_does_not_matter(name: str) -> None:
     n_threads, found = torch.get_num_threads(), []
     for each in (1, 2):
         torch.set_num_threads(each)
-        found.append(drawn(name)[0].state_dict())
+        found.append(randomized(name)[0].state_dict())
         assert torch.get_num_threads() == each
     torch.set_num_threads(n_threads)
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())

@@ -1,4 +1,4 @@
-"""The project that the faults strike, how many of them to try, and their figures."""
+"""Fixtures of the fault tests: the projects that faults are injected into, the number of faults, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .small_disk import SmallDisk, absence
 from .system_calls import Driver
 
 FAULTS = 12
-"""So many commands the default tests kill at least."""
+"""Minimum number of commands that the default tests kill."""
 
 RECORDED = 4
 """Number of trials of the prepared projects."""
@@ -34,13 +34,13 @@ EXTRACT = {target: ["extract", model, "--target", target] for target, model in M
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--faults", type=int, default=FAULTS, help="kill at least so many commands")
-    parser.addoption("--faults-csv", type=Path, help="write the figures of all faults to this file")
+    parser.addoption("--faults", type=int, default=FAULTS, help="minimum number of commands to kill")
+    parser.addoption("--faults-csv", type=Path, help="write the results of all faults to this file")
 
 
 @pytest.fixture(scope="session")
 def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
-    """The figures by stage and fault; written to the file of ``--faults-csv`` at the end."""
+    """The results by stage and fault; written to the file given by ``--faults-csv`` at the end."""
     found: AllFigures = defaultdict(Figures)
     yield found
     path = pytestconfig.getoption("faults_csv", None)
@@ -52,7 +52,7 @@ def figures(pytestconfig: pytest.Config) -> Iterator[AllFigures]:
 
 
 def write_project(folder: Path, trials: int, *targets: str) -> Project:
-    """Write a project with one network of one task for each of the targets ``cpu`` and ``npu``; for both if none."""
+    """Write a project with a network of one task for each of the targets, by default ``cpu`` and ``npu``."""
     project, wanted = Project(folder), targets or ("cpu", "npu")
     write_onnx(folder / "small.onnx", [16])
     write_onnx(folder / "chain.onnx", [16, 32])
@@ -61,10 +61,10 @@ def write_project(folder: Path, trials: int, *targets: str) -> Project:
         "small": {"source": "onnx:small.onnx"},
         "chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"},
     }
-    described = {"cpu": {"kind": "cpu", "threads": 1}, "npu": {"kind": "vta", "geometry": {"block_out": 16}}}
+    descriptions = {"cpu": {"kind": "cpu", "threads": 1}, "npu": {"kind": "vta", "geometry": {"block_out": 16}}}
     project.write(
         {MODEL[target]: models[MODEL[target]] for target in wanted},
-        targets={target: described[target] for target in wanted},
+        targets={target: descriptions[target] for target in wanted},
         tuning={**TUNING, "trials": trials},
         builds=[{"model": MODEL[target], "target": target} for target in wanted],
     )
@@ -72,14 +72,14 @@ def write_project(folder: Path, trials: int, *targets: str) -> Project:
 
 
 def tune_command(project: Path, target: str, trials: int) -> list[str]:
-    """Return the arguments of the command that tunes the only task of a target."""
+    """Return the arguments for tuning the only task of a target."""
     manifest = json.loads((project / f"work/models/{MODEL[target]}/{target}.json").read_text())
     (task,) = manifest["tasks"]
     return ["tune", f"work/tasks/{task['key']}.json", "--tuner", TUNER, "--trials", str(trials)]
 
 
 def message_of(output: str) -> str:
-    """Return the only message of a command, which must be a single line without a traceback."""
+    """Return the error message of a command; assert that it is a single line and that there is no traceback."""
     assert "Traceback" not in output, output
     (line,) = {line for line in output.splitlines() if line.startswith("anole: ")} or {None}
     assert line is not None, output
@@ -88,7 +88,7 @@ def message_of(output: str) -> str:
 
 @pytest.fixture(scope="session")
 def built_project(once: Callable[..., Path]) -> Project:
-    """A network for the accelerator from models.yaml to the database."""
+    """A project for the accelerator after all stages, from models.yaml to the database."""
 
     def fill(folder: Path) -> None:
         outcome = write_project(folder, RECORDED, "npu").snakemake()
@@ -99,7 +99,7 @@ def built_project(once: Callable[..., Path]) -> Project:
 
 @pytest.fixture(scope="session")
 def tuned_project(once: Callable[..., Path]) -> Project:
-    """A network for the processor, tuned."""
+    """A project for the processor after tuning."""
 
     def fill(folder: Path) -> None:
         project = write_project(folder, RECORDED, "cpu")
@@ -124,7 +124,7 @@ def tuned_cpu(tuned_project: Any, tmp_path: Path) -> Project:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A process that runs commands with faults at their calls of the system."""
+    """A process that runs commands with faults at their system calls."""
     with Driver(tmp_path_factory.mktemp("driver")) as running:
         yield running
 

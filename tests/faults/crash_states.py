@@ -1,8 +1,8 @@
-"""The states that a power loss may leave of a folder, from a record of the calls that changed it.
+"""The possible states of a folder after a power loss, simulated from a record of the calls that changed it.
 
-What POSIX promises is little: the content of a file is on the disk after it was synced, and the entries of a folder
-after the folder was. Until then each write, or any part of it, may be there or not, in any order; a file that grew may
-hold zeros; and each new, renamed or removed entry may be there or not. A rename is whole.
+POSIX guarantees little: the content of a file is on disk after the file was synced, and the entries of a folder after
+the folder was synced. Until then, any part of each write may be on disk, in any order; a file that grew may contain
+zeros; and each new, renamed or removed entry may be on disk or not. Renames are atomic.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .system_calls import Entry
 SECTOR_BYTES = 512
 
 Write = tuple[int, bytes | None]
-"""Bytes at an offset; None cuts the file there, or fills it with zeros up to there."""
+"""Bytes written at an offset; None truncates the file there, or extends it with zeros."""
 
 
 @dataclass
 class File:
-    """A file: its bytes on the disk, and the writes that are not known to be there."""
+    """A file: its bytes on disk, and the writes that may not be on disk yet."""
 
     durable: bytes = b""
     pending: list[Write] = field(default_factory=list)
@@ -31,7 +31,7 @@ class File:
 
 @dataclass
 class Folder:
-    """A folder: its entries on the disk, and the changes that are not known to be there, each a few entries."""
+    """A folder: its entries on disk, and the changes of entries that may not be on disk yet."""
 
     durable: dict[str, File | Folder] = field(default_factory=dict)
     pending: list[dict[str, File | Folder | None]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class State:
-    """What a power loss left after so many calls, with what had been told to be stored; the command may have ended."""
+    """The files after a power loss, the number of calls before it, and the texts acknowledged until then."""
 
     after: int
     acknowledged: tuple[str, ...]
@@ -60,15 +60,15 @@ class State:
 
 
 class Disk:
-    """A folder on a disk that may lose power; all that is in it before the recorded calls is on the disk."""
+    """A folder on a disk that may lose power; its content before the recorded calls is on disk."""
 
     def __init__(self, folder: Path) -> None:
-        self._place = str(folder)
+        self._prefix = str(folder)
         self._by_inode: dict[int, File | Folder] = {}
         self._root = self._read(folder)
 
     def do(self, entry: Entry) -> None:
-        """Do what a call did."""
+        """Apply the effect of a call."""
         if entry.name in ("create", "mkdir"):
             made: File | Folder = File() if entry.name == "create" else Folder()
             self._by_inode[entry.inode] = made
@@ -95,19 +95,19 @@ class Disk:
             self._folder(entry.path).pending.append({Path(entry.path).name: None})
 
     def states(self, most: int, draw: random.Random) -> Iterator[dict[str, bytes]]:
-        """Yield states that a power loss may leave now, at most so many: always nothing and all that is pending."""
-        loose = [node for node in self._nodes() if node.pending]
-        variants = [_variants(node, draw) for node in loose]
-        least, whole = [0] * len(loose), [1] * len(loose)
-        choices = [whole, least]
-        for place, several in enumerate(variants):
+        """Yield at most `most` possible states after a power loss now, first those with all or no pending changes."""
+        unsynced = [node for node in self._nodes() if node.pending]
+        variants = [_variants(node, draw) for node in unsynced]
+        durable, live = [0] * len(unsynced), [1] * len(unsynced)
+        choices = [live, durable]
+        for at, several in enumerate(variants):
             for number in range(2, len(several)):
-                choices += [[*ground[:place], number, *ground[place + 1 :]] for ground in (whole, least)]
+                choices += [[*base[:at], number, *base[at + 1 :]] for base in (live, durable)]
         choices += [[draw.randrange(len(several)) for several in variants] for _ in range(most)]
         if len(choices) > most:
             choices = [*choices[:2], *draw.sample(choices[2:], most - 2)]
         for choice in choices:
-            picked = {id(node): variants[place][choice[place]] for place, node in enumerate(loose)}
+            picked = {id(node): variants[at][choice[at]] for at, node in enumerate(unsynced)}
             yield dict(self._files(self._root, "", picked))
 
     def _read(self, path: Path) -> Folder:
@@ -123,7 +123,7 @@ class Disk:
     def _folder(self, path: str) -> Folder:
         """Return the folder that a path lies in."""
         folder = self._root
-        for name in Path(path).relative_to(self._place).parts[:-1]:
+        for name in Path(path).relative_to(self._prefix).parts[:-1]:
             inner = folder.live[name]
             assert isinstance(inner, Folder)
             folder = inner
@@ -133,7 +133,7 @@ class Disk:
         self._folder(path).pending.append({Path(path).name: node})
 
     def _nodes(self) -> list[File | Folder]:
-        """Return all files and folders that may be reached after a power loss."""
+        """Return all files and folders that may exist after a power loss."""
         found: dict[int, File | Folder] = {}
         waiting: list[File | Folder] = [self._root]
         while waiting:
@@ -158,7 +158,7 @@ class Disk:
 
 
 def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0) -> Iterator[State]:
-    """Yield the different states that a power loss may leave between any two calls, at most so many after each."""
+    """Yield the distinct states that a power loss between any two calls may leave, at most `most` after each call."""
     draw, seen = random.Random(seed), set()
     acknowledged: list[str] = []
     changes = list(entries)
@@ -178,12 +178,12 @@ def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0)
 
 
 def sampled_states(states: Sequence[State], most: int) -> list[State]:
-    """Return so many states, those that differ in more than temporary files before others, the last ones first."""
+    """Return a sample of `most` states, preferring late ones, and ones that do not only differ in temporary files."""
     if len(states) <= most:
         return list(states)
     seen, first, others = set(), [], []
     for state in reversed(states):
-        kept = [(name, data) for name, data in sorted(state.files.items()) if not _temporary(name)]
+        kept = [(name, data) for name, data in sorted(state.files.items()) if not _is_temporary(name)]
         mark = hash((state.acknowledged, state.ended, tuple(kept)))
         (others if mark in seen else first).append(state)
         seen.add(mark)
@@ -193,12 +193,12 @@ def sampled_states(states: Sequence[State], most: int) -> list[State]:
     return first + draw.sample(others, most - len(first))
 
 
-def _temporary(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     return ".tmp" in name or Path(name).name.startswith(".")
 
 
 def _variants(node: File | Folder, draw: random.Random) -> list[object]:
-    """Return what may be left of a file or a folder: first what is there for sure, then all, then parts."""
+    """Return possible states of a file or folder: first without pending changes, then with all, then with some."""
     if isinstance(node, Folder):
         return [node.durable, node.live, *(_changed(node.durable, part) for part in _parts(node.pending, draw))]
     pieces = [piece for write in node.pending for piece in _pieces(write)]
@@ -212,18 +212,18 @@ def _variants(node: File | Folder, draw: random.Random) -> list[object]:
 
 
 def _parts(changes: list, draw: random.Random) -> list[list]:
-    """Return subsets of changes in their order: all of few; of many prefixes, those without one, and some others."""
+    """Return subsequences of changes: all of them if few; otherwise prefixes, all but one, and random ones."""
     if len(changes) <= 5:
         sizes = range(1, len(changes))
         return [list(part) for size in sizes for part in combinations(changes, size)]
     chosen = [changes[:end] for end in range(1, len(changes))]
-    chosen += [changes[:place] + changes[place + 1 :] for place in range(len(changes))]
+    chosen += [changes[:at] + changes[at + 1 :] for at in range(len(changes))]
     chosen += [[each for each in changes if draw.random() < 0.5] for _ in range(16)]
     return draw.sample(chosen, min(len(chosen), 64))
 
 
 def _pieces(write: Write) -> Iterator[Write]:
-    """Yield the parts of a write that the disk takes at once: its sectors."""
+    """Split a write into sectors, which the disk writes atomically."""
     offset, data = write
     if data is None:
         yield write

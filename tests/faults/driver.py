@@ -1,7 +1,7 @@
-"""A process that does one job after another, each in a fork of its own in which a chosen call to the system can fail.
+"""A server that runs jobs one after another, each in a fork in which a chosen system call can fail.
 
-It imports the package once, which takes far longer than a job. Where there is a C compiler, `system_calls.c` is loaded
-into it. Each line of its input is a job, as JSON, and each line of its output says how the job ended.
+It imports the package only once, which takes far longer than a job. If there is a C compiler, `system_calls.c` is
+preloaded. Each line of its input is a job as JSON, and each line of its output is the exit status of a job.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ import click
 
 from anole.__main__ import main
 from anole.config import reading  # noqa: F401
-from anole.merge import exchange, stage  # noqa: F401  (once here, and not in every fork)
+from anole.merge import exchange, stage  # noqa: F401  (imported once, not in every fork)
 from anole.store.shard import Shard
 
 from ..record_project import CONV, Project, confirmation_of, run_of, trial_of
 
 LATENCIES_S = (4e-3, None, 2e-3)
-"""What `append` stores: so many trials, of which the second failed."""
+"""Latencies of the trials that `append` stores; the second one failed."""
 
 CONFIRMED_S = (2.1e-3, 4.1e-3)
-"""And then so many confirmations."""
+"""Latencies of the confirmations that `append` stores."""
 
 PATIENCE_S = 60
-"""A job that takes longer hangs."""
+"""Time limit of a job."""
 
 _LOADED = ctypes.CDLL(None)
 
 
 def acknowledge(what: str) -> None:
-    """Tell the outside that something is stored for good."""
+    """Report that something is durably stored."""
     os.write(1, f"{what}\n".encode())
     if hasattr(_LOADED, "shim_note"):
         _LOADED.shim_note(what.encode())
@@ -49,7 +49,7 @@ def acknowledge(what: str) -> None:
 @click.command()
 @click.argument("shards", type=click.Path(path_type=Path))
 def append(shards: Path) -> None:
-    """Append trials and confirmations to a shard in SHARDS, after those that are there."""
+    """Append the missing trials and confirmations to a shard in SHARDS."""
     with Shard.open(shards, run_of(CONV), CONV) as shard:
         for latency_s in LATENCIES_S[len(shard.trials) :]:
             trial = trial_of(len(shard.trials), latency_s, CONV.workload.flop)
@@ -62,11 +62,11 @@ def append(shards: Path) -> None:
 
 
 def do(job: dict[str, Any]) -> None:
-    """Do one job in this process, which ends with it.
+    """Run one job in this process, which ends with it.
 
-    A job has the `arguments` of the command line, the `folder` below which calls count, and files `output` and `error`
-    for what it prints. Where a call is to fail, it has its `number`, the `fault`, the `errno` and whether it is
-    `lasting`; all calls are recorded in the file `record`.
+    A job has the command line's `arguments`, the `folder` below which calls count, and files `output` and `error` for
+    its output. To inject a fault, it has the call's `number`, the `fault`, its `errno` and whether it is `lasting`; all
+    calls are recorded in the file `record` if given.
     """
     signal.alarm(PATIENCE_S)
     for descriptor, name in ((1, "output"), (2, "error")):
@@ -80,7 +80,7 @@ def do(job: dict[str, Any]) -> None:
 
 
 def end_of(job: dict[str, Any]) -> int:
-    """Do one job; return its exit status. Tidying up an interpreter would take longer than the job."""
+    """Run one job, and return its exit status without finalizing the interpreter, which would take longer."""
     try:
         do(job)
     except SystemExit as end:
@@ -95,7 +95,7 @@ def end_of(job: dict[str, Any]) -> int:
 
 
 def warm_up() -> None:
-    """Fill the caches that every fork would fill again."""
+    """Fill caches once that every fork would otherwise fill."""
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         project = Project(Path(folder))
@@ -106,7 +106,7 @@ def warm_up() -> None:
 
 
 def serve() -> None:
-    """Do the jobs of standard input, each in a fork."""
+    """Run the jobs of standard input, each in a fork."""
     warm_up()
     gc.collect()
     gc.freeze()

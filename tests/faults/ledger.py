@@ -1,4 +1,4 @@
-"""What a project has acknowledged: the whole lines of its shards, and whether all of them are still there, once."""
+"""The acknowledged lines of a project's shards, to check that none of them is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from anole.keys import canonical_json
 
 
 class Ledger:
-    """Remembers every line that was whole in a project's shards."""
+    """A memory of all lines that were complete in a project's shards."""
 
     def __init__(self, project: Path) -> None:
         self.project = project
         self._lines: dict[Path, list[bytes]] = {}
 
     def note(self) -> None:
-        """Add the lines that are whole now; a shard that has no trial yet has acknowledged nothing."""
+        """Add the lines that are complete now; a shard without a trial has acknowledged nothing."""
         for path in self.shards():
             lines = complete_lines(path)
             if trials_of(path) and len(lines) > len(self._lines.get(path, [])):
@@ -32,7 +32,7 @@ class Ledger:
         return sorted(self.project.glob("db/shards/*/*.jsonl"))
 
     def lost(self) -> int:
-        """Return the number of remembered lines that are not at their place any more."""
+        """Return the number of remembered lines that are missing or at another position."""
         return sum(
             before != after
             for path, known in self._lines.items()
@@ -40,7 +40,7 @@ class Ledger:
         )
 
     def doubled(self) -> int:
-        """Return the number of trials of a run that have the number or the config of an earlier one."""
+        """Return the number of trials with the number or the config of an earlier trial of their run."""
         return sum(
             count - 1
             for path in self.shards()
@@ -59,7 +59,7 @@ def complete_lines(path: Path) -> list[bytes]:
 
 
 def trials_of(path: Path) -> list[dict[str, object]]:
-    """Return the trials of a shard as they are written in it."""
+    """Return the trials of a shard as JSON objects."""
     lines = map(json.loads, complete_lines(path))
     return [line for line in lines if line["kind"] == "trial"]
 
@@ -70,11 +70,11 @@ def n_failed(path: Path) -> int:
 
 
 def trials_in(database: Path) -> int:
-    """Return the number of trials in a database that is whole; 0 if there is none."""
+    """Return the number of trials in a database; assert that it is not damaged; 0 if it does not exist."""
     if not database.exists():
         return 0
     with closing(sqlite3.connect(":memory:")) as db:
-        # SQLite would look for the file of a private mount in the common ones.
+        # SQLite would resolve the path of a file in a private mount outside of that mount.
         db.deserialize(database.read_bytes())
         assert db.execute("pragma quick_check").fetchall() == [("ok",)]
         return int(db.execute("select count(*) from trial").fetchone()[0])
@@ -82,14 +82,14 @@ def trials_in(database: Path) -> int:
 
 @dataclass
 class Figures:
-    """What became of a fault, over all times that it was tried.
+    """The total results of all injections of a fault.
 
     Attributes:
-        tried: how often it struck a command.
-        survived: how often all of the following were 0.
-        lost: number of lines that were whole before and are missing.
-        doubled: number of trials that are there twice.
-        false: number of trials that record the fault.
+        tried: number of commands that were hit.
+        survived: number of commands for which all of the following were 0.
+        lost: number of acknowledged lines that are missing.
+        doubled: number of duplicated trials.
+        false: number of trials that record the fault as a failure.
         orphans: number of processes that did not end.
     """
 
@@ -101,7 +101,7 @@ class Figures:
     orphans: int = 0
 
     def add(self, *, lost: int = 0, doubled: int = 0, false: int = 0, orphans: int = 0) -> None:
-        """Add one try."""
+        """Add one injection."""
         self.tried += 1
         self.survived += not (lost or doubled or false or orphans)
         self.lost, self.doubled = self.lost + lost, self.doubled + doubled
@@ -109,4 +109,4 @@ class Figures:
 
 
 AllFigures = dict[tuple[str, str], Figures]
-"""The figures of each stage and fault."""
+"""The results by stage and fault."""

@@ -1,4 +1,4 @@
-"""Commands in a session of their own: striking them, and finding everything that they started and left behind."""
+"""Commands in separate sessions: killing them at random times, and finding processes that they left running."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 MARK = "ANOLE_STARTED_BY_TEST"
-"""The environment variable by which the descendants of a command are found, whoever their parent is now."""
+"""The environment variable that identifies the descendants of a command, even after their parent has ended."""
 
 LONGEST_S = 180.0
-"""No command takes longer, not even beside other tests."""
+"""Time limit of a command, even if other tests run in parallel."""
 
 PATIENCE_S = 30.0
-"""So long may what a killed command started take to end. The server of the workers finishes its imports before it sees
-that its master is gone: 4 s on a busy machine."""
+"""Time for the descendants of a killed command to end. The fork server of workers finishes its imports before it
+notices that its master has ended: 4 s on a busy machine."""
 
 _CANDIDATE = re.compile(r"/[0-9a-f]{32}\.so$", re.MULTILINE)
 
@@ -34,7 +34,7 @@ SHELL = [sys.executable, "-m", "anole"]
 
 
 class Running:
-    """A command that runs in a session and a process group of its own."""
+    """A command that runs in a new session and process group."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._mark = f"{MARK}={uuid4().hex}"
@@ -51,7 +51,7 @@ class Running:
 
     @property
     def output(self) -> str:
-        """What the command and its children have printed."""
+        """The output of the command and its descendants so far."""
         size = os.fstat(self._output.fileno()).st_size
         return os.pread(self._output.fileno(), size, 0).decode(errors="replace")
 
@@ -60,7 +60,7 @@ class Running:
         return self.process.wait(timeout_s)
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait some seconds at most, and return whether the command has ended."""
+        """Wait at most some seconds, and return whether the command has ended."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -68,7 +68,7 @@ class Running:
         return True
 
     def left(self) -> list[psutil.Process]:
-        """Return the command's process and its descendants that are alive, also those that lost their parent."""
+        """Return the running processes of the command and its descendants, including orphaned ones."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -80,22 +80,22 @@ class Running:
         return found
 
     def orphans(self, patience_s: float = PATIENCE_S) -> list[str]:
-        """Return the commands of the processes that are still alive after some seconds, and ends them."""
+        """Kill the processes that are still alive after some seconds, and return their command lines."""
         until_s = time.monotonic() + patience_s
         while (alive := self.left()) and time.monotonic() < until_s:
             time.sleep(0.02)
-        told = []
+        killed = []
         for process in alive:
             try:
-                told.append(" ".join(process.cmdline()))
+                killed.append(" ".join(process.cmdline()))
                 process.kill()
             except psutil.NoSuchProcess:
                 continue
-        return told
+        return killed
 
 
 def stage_of(running: Running) -> psutil.Process | None:
-    """Return the process of the stage that Snakemake runs just now."""
+    """Return the process of the stage that Snakemake is running now."""
     for process in running.left():
         try:
             if process.cmdline()[1:3] == ["-m", "anole"]:
@@ -106,7 +106,7 @@ def stage_of(running: Running) -> psutil.Process | None:
 
 
 def device_process_of(running: Running) -> psutil.Process | None:
-    """Return the process of a tuner that has loaded a candidate just now."""
+    """Return the process of a tuner that has currently loaded a candidate."""
     for process in running.left():
         try:
             if _CANDIDATE.search(Path(f"/proc/{process.pid}/maps").read_text()):
@@ -118,7 +118,7 @@ def device_process_of(running: Running) -> psutil.Process | None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A way to end a command, if there is something to strike; so long may other processes of the command go on."""
+    """A way to end a command; `strike` returns whether it found a process to kill, and the others may then run on."""
 
     name: str
     strike: Callable[[Running], bool]
@@ -154,7 +154,7 @@ OF_STAGE = (
     Fault("SIGTERM to the process", _to_command(signal.SIGTERM)),
     Fault("SIGINT to the group", _to_group(signal.SIGINT)),
 )
-# A job of Snakemake that has begun may go on to its end when Snakemake alone is killed.
+# If only Snakemake is killed, its running job may continue to its end.
 OF_SNAKEMAKE = (
     Fault("SIGKILL to the group", _to_group(signal.SIGKILL)),
     Fault("SIGKILL to snakemake alone", _to_command(signal.SIGKILL), patience_s=60.0),
@@ -167,9 +167,9 @@ OF_SNAKEMAKE = (
 def strike_at_random(
     start: Callable[[], Running], fault: Fault, rng: random.Random, moments_s: tuple[float, float]
 ) -> tuple[Running, bool]:
-    """Start a command and strikes it at a random moment, counted in seconds; starts it again if it was faster.
+    """Start a command and strike it at a random time within `moments_s`; start it again if it ended before.
 
-    Returns the command after its end, and whether it was struck.
+    Return the command after its end, and whether it was struck.
     """
     first_s, last_s = moments_s
     for _ in range(8):

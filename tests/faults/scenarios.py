@@ -1,4 +1,4 @@
-"""Commands that store or take over trials, and what must hold after any fault of theirs and after they ended well."""
+"""Commands that append, merge or import trials, and the conditions that must hold after a fault and after success."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .system_calls import Call, Driver, Ended, Entry
 T = TypeVar("T")
 
 LISTED = 40
-"""So many failed cases are listed at most."""
+"""Maximum number of failed cases to list."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command, and what must hold.
+    """A command with its pre- and postconditions.
 
     Attributes:
         prepare: fills the project's folder.
-        arguments: the command line, in a project's folder.
-        standing: asserts what holds after any fault.
-        complete: asserts what holds after the command ended well.
+        arguments: the command line for a project's folder.
+        standing: checks the conditions that must hold after any fault.
+        complete: checks the conditions that must hold after success.
     """
 
     prepare: Callable[[Path], object]
@@ -46,17 +46,17 @@ class Scenario:
 
 
 class Broken(Exception):
-    """Something does not hold that must; the message says what."""
+    """A condition does not hold; the message says which."""
 
 
 def require(holds: bool, problem: str) -> None:
-    """Raise what pytest's own assertions would take far longer to describe, for hundreds of cases."""
+    """Raise `Broken` unless a condition holds; pytest's assertions would be too slow for hundreds of cases."""
     if not holds:
         raise Broken(problem)
 
 
 def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> str:
-    """Return what does not hold after a fault, or after the same command without one; or nothing."""
+    """Check the conditions after a fault, repeat the command, and check again; return the problem, or an empty text."""
     try:
         wanted.standing(folder, ended)
         repeated = driver.run(wanted.arguments(folder), folder)
@@ -68,27 +68,27 @@ def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> st
 
 
 def shown(error: str) -> str:
-    """Return what a message shows of a traceback: the places in this package, and the error."""
+    """Shorten a traceback to the last lines of this package and the error."""
     lines = [line.strip() for line in error.splitlines()]
     return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
 
 
 def fail_if(problems: Sequence[str], n_tried: int) -> None:
-    """Fail a test that has found problems, and lists the first of them."""
+    """Fail the test if there are problems, and list the first ones."""
     if problems:
-        told = [f"{len(problems)} of {n_tried} cases failed", *problems[:LISTED]]
-        pytest.fail("\n".join(told), pytrace=False)
+        listed = [f"{len(problems)} of {n_tried} cases failed", *problems[:LISTED]]
+        pytest.fail("\n".join(listed), pytrace=False)
 
 
-def try_all(title: str, cases: Sequence[T], n_all: int, problem: Callable[[T], str], told: Callable[[T], str]) -> None:
-    """Fail a test if something does not hold in a case; they were chosen of so many, and are told in some words."""
-    problems = [f"{told(case)}: {found}" for case in cases if (found := problem(case))]
+def try_all(title: str, cases: Sequence[T], n_all: int, problem: Callable[[T], str], label: Callable[[T], str]) -> None:
+    """Fail the test if any of the cases, a sample of `n_all`, has a problem."""
+    problems = [f"{label(case)}: {found}" for case in cases if (found := problem(case))]
     print(f"{title}, {len(cases)} of {n_all} cases, {len(problems)} failed")
     fail_if(problems, len(cases))
 
 
 def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
-    """Return the states of each run in a folder of shards, as the tuples of their trials; empty ones are left out."""
+    """Return the states of each run in a folder of shards, as tuples of trials, without empty states."""
     states: dict[str, set[tuple[Any, ...]]] = {}
     for path in sorted(folder.glob("*/*.jsonl")):
         content = content_at(path)
@@ -98,7 +98,7 @@ def trials_of(folder: Path) -> dict[str, set[tuple[Any, ...]]]:
 
 
 def content_at(path: Path) -> ShardContent | None:
-    """Read a shard; None where there is none, or none whose first line was written."""
+    """Read a shard; None if it does not exist or has no complete line."""
     if not path.exists():
         return None
     try:
@@ -123,8 +123,8 @@ def appended_stand(folder: Path, ended: Ended) -> None:
     require(confirmed_s == list(CONFIRMED_S[: len(confirmations)]), "other confirmations are there")
     require(kinds["trial"] <= len(trials), f"{kinds['trial']} were acknowledged and {len(trials)} are there")
     require(kinds["confirmation"] <= len(confirmations), "an acknowledged confirmation is gone")
-    whole = (len(trials), len(confirmations)) == (len(LATENCIES_S), len(CONFIRMED_S))
-    require(ended.status != 0 or whole, "success was told, and something is missing")
+    is_complete = (len(trials), len(confirmations)) == (len(LATENCIES_S), len(CONFIRMED_S))
+    require(ended.status != 0 or is_complete, "success was reported, and something is missing")
 
 
 def appended_all(folder: Path) -> None:
@@ -134,7 +134,7 @@ def appended_all(folder: Path) -> None:
 
 
 def begin(folder: Path) -> None:
-    """Store a first trial, and half a line of the next one as a crash leaves it."""
+    """Store a first trial and, as after a crash, half of the next line."""
     with Shard.open(folder / "work/shards", run_of(CONV), CONV) as shard:
         shard.append_trial(Project.trial_of(0, LATENCIES_S[0], CONV.workload.flop))
     with shard.path.open("ab") as file:
@@ -165,7 +165,7 @@ def grow(folder: Path) -> None:
 
 
 def grow_and_write(folder: Path) -> None:
-    """Let the database hold a run that no shard holds, and a table of the user."""
+    """Also add a run without a shard and a table of the user to the database."""
     grow(folder)
     project = Project(folder)
     shard_path(project.shards, run_of(DENSE)).unlink()
@@ -186,7 +186,7 @@ def import_database_arguments(folder: Path) -> list[str]:
 
 
 def two_machines(folder: Path) -> None:
-    """Let another machine grow one run, tune another run differently and a third one alone."""
+    """Let another machine continue one run, tune another run differently, and tune a third one that is new here."""
     there = Project(folder)
     there.shards = folder / "there"
     here = Project(folder)
@@ -202,34 +202,34 @@ def two_machines(folder: Path) -> None:
 
 
 def scenario(name: str, sample: Path) -> Scenario:
-    """Return a scenario; `sample` is a prepared folder in which the command ended well."""
+    """Return a scenario; `sample` is a folder with the project before and after the command."""
     if name.startswith("append"):
-        prepare = begin if name == "append after a torn line" else lambda folder: None
+        prepare = begin if name == "append after a truncated line" else lambda folder: None
         return Scenario(prepare, append_arguments, appended_stand, appended_all)
     if name.startswith("merge"):
-        prepare = {"merge into nothing": fill, "merge again": grow, "merge anew": grow_and_write}[name]
-        place = "db/tuning.sqlite"
+        prepare = {"merge into nothing": fill, "merge again": grow, "merge and rebuild": grow_and_write}[name]
+        path = "db/tuning.sqlite"
         expected: list[Any] = []
-        lacks: list[Path] = []
+        differs: list[Path] = []
 
         def databases() -> list[Any]:
-            expected[:] = expected or [dump_or_none(sample / each / place) for each in ("before", "after")]
+            expected[:] = expected or [dump_or_none(sample / each / path) for each in ("before", "after")]
             return expected
 
         def standing(folder: Path, ended: Ended) -> None:
             allowed = databases()[1:] if ended.status == 0 else databases()
-            lacks[:] = [] if dump_or_none(folder / place) in allowed else [folder]
-            if lacks:
-                # SQLite may call a page malformed that could not be read; only its check of tables tells the two apart.
+            differs[:] = [] if dump_or_none(folder / path) in allowed else [folder]
+            if differs:
+                # SQLite may report an unreadable page as malformed; only its check of tables distinguishes the two.
                 aside = [*(folder / "db").glob("tuning.sqlite.damaged-*")]
-                told = "the old file was kept as" in ended.error and "unable to get the page" not in ended.error
-                require(bool(aside) and told, "the database is neither the old nor the new one")
+                is_reported = "the old file was kept as" in ended.error and "unable to get the page" not in ended.error
+                require(bool(aside) and is_reported, "the database is neither the old nor the new one")
                 require(dump_of(aside[0]) == databases()[0], "the file that was kept is not the old database")
 
         def complete(folder: Path) -> None:
-            require(bool(lacks) or dump_of(folder / place) == databases()[1], "the database does not equal the shards")
+            require(bool(differs) or dump_of(folder / path) == databases()[1], "the database does not match the shards")
             left = [path.name for path in (folder / "db").iterdir() if ".tmp" in path.name or "-journal" in path.name]
-            require(not left, f"{left} are left beside the database")
+            require(not left, f"{left} are left next to the database")
 
         return Scenario(prepare, merge_arguments, standing, complete)
 
@@ -240,8 +240,8 @@ def scenario(name: str, sample: Path) -> Scenario:
             kept = {state[: len(each)] for each in states for state in found.get(run, set())}
             require(states <= kept, f"the local trials of the run {run} are gone")
         allowed = {run: before.get(run, set()) | after[run] for run in after}
-        require(all(states <= allowed[run] for run, states in found.items()), "there are trials that nobody stored")
-        require(ended.status != 0 or found == after, "success was told, and trials are missing")
+        require(all(states <= allowed[run] for run, states in found.items()), "there are unknown trials")
+        require(ended.status != 0 or found == after, "success was reported, and trials are missing")
 
     def imported(folder: Path) -> None:
         require(trials_of(folder / "here") == trials_of(sample / "after/here"), "trials are missing")
@@ -252,10 +252,10 @@ def scenario(name: str, sample: Path) -> Scenario:
 
 SCENARIOS = (
     "append to nothing",
-    "append after a torn line",
+    "append after a truncated line",
     "merge into nothing",
     "merge again",
-    "merge anew",
+    "merge and rebuild",
     "import a folder",
     "import a database",
 )
@@ -263,7 +263,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """A scenario without a fault, and the disk as it was before the command."""
+    """The record of a scenario without a fault, and the disk before the command."""
 
     scenario: Scenario
     calls: tuple[Call, ...]
@@ -272,7 +272,7 @@ class Recorded:
 
 
 def prepared(driver: Driver, name: str, folder: Path) -> Recorded:
-    """Fill ``before`` and ``after`` in a folder: a scenario's project without and with the command."""
+    """Fill the folders ``before`` and ``after`` with a scenario's project before and after the command."""
     wanted = scenario(name, folder)
     (folder / "before").mkdir()
     wanted.prepare(folder / "before")

@@ -1,4 +1,4 @@
-"""A small disk that can be filled up and made read-only: a tmpfs that only the commands run on it see."""
+"""A small disk that can be filled and made read-only: a tmpfs in a private mount namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 
 
 def absence() -> str | None:
-    """Return the reason why this machine has no small disks; None if it has."""
+    """Return the reason why this machine cannot mount small disks; None if it can."""
     try:
         done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -25,9 +25,9 @@ def absence() -> str | None:
 
 
 class SmallDisk:
-    """A disk that is mounted on a folder, in a namespace of its own; a context manager that removes it.
+    """A disk mounted on an empty folder in a private namespace; a context manager that removes it.
 
-    Commands see it in an empty folder, and this process as `seen`.
+    Only the commands that it starts see it there; for this process, its path is `seen`.
     """
 
     def __init__(self, folder: Path, size_bytes: int = 64 << 20) -> None:
@@ -47,14 +47,14 @@ class SmallDisk:
         self._holder.communicate()
 
     def start(self, *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> Running:
-        """Start a command that sees the disk, in a folder; on the disk itself if none is given."""
+        """Start a command that sees the disk, in a folder, by default the root of the disk."""
         enter = ["nsenter", f"--target={self._holder.pid}", "--user", "--preserve-credentials", "--mount"]
         there = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder or self.folder)]
         return Running([*enter, *there, *command], Path("/"), environment)
 
     @contextmanager
     def refusing(self, fault: int | str) -> Iterator[None]:
-        """Leave only so many bytes free within the block, in whole pages, or makes a folder of the disk read-only."""
+        """Within the block, leave only this many bytes free, in entire pages, or make this folder read-only."""
         if isinstance(fault, int):
             space, ballast = os.statvfs(self.seen), self.seen / "ballast"
             with ballast.open("wb") as file:

@@ -1,7 +1,7 @@
-/* Stands before the C library's file calls: counts those below one folder, lets one of them fail, and records all.
+/* Interposes the C library's file calls: counts the calls below one folder, makes one of them fail, and records all.
 
-   Built as a shared object and loaded with LD_PRELOAD. Nothing happens until `shim_arm` names a folder. Files are never
-   synced for real: the machine does not lose power during a test. */
+   Built as a shared object and loaded with LD_PRELOAD. Does nothing until `shim_arm` sets a folder. Files are never
+   really synced, because the machine does not lose power during a test. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -76,7 +76,7 @@ static unsigned long inode_at(const char *path) {
     return syscall(SYS_newfstatat, AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) == 0 ? found.st_ino : 0;
 }
 
-/* Counts a call; returns the fault that it meets. What merely reads has no half of its own. */
+/* Counts a call, and returns its fault. Calls that only read have no separate halfway fault. */
 static int meet(const char *call, const char *path) {
     calls++;
     int met = chosen && (calls == chosen || (lasting && calls > chosen)) ? fault : NO_FAULT;
@@ -168,7 +168,7 @@ OPEN(open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-/* The descriptor is gone even when closing it fails. */
+/* The descriptor is closed even if the call fails. */
 int close(int descriptor) {
     const char *path = path_of(descriptor);
     int failing = path && fails("close", path);

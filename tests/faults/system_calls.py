@@ -1,7 +1,7 @@
-"""Runs commands in which one call to the operating system fails, and tells how each ended.
+"""Run commands in which one system call fails, and return their results.
 
-Two engines do it: `system_calls.c`, loaded before the C library, which needs a C compiler and takes milliseconds; and
-strace's fault injection, which needs no compiler, fails calls in the kernel and takes a second.
+There are two engines: `system_calls.c`, preloaded before the C library, which needs a C compiler and takes
+milliseconds; and strace's fault injection, which needs no compiler, fails calls in the kernel and takes a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 class Kind(IntEnum):
-    """What happens at the chosen call; the numbers are those of `system_calls.c`."""
+    """The effect of a fault on its call, with the numbers of `system_calls.c`."""
 
     FAIL = 1
     CUT_SHORT = 2
@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens at the call of a number, counted from 1, and perhaps at all after it, as on a full disk."""
+    """A fault at a call, counted from 1; a lasting one, such as a full disk, also affects all later calls."""
 
     number: int
     kind: Kind
@@ -44,12 +44,12 @@ class Fault:
 
     def __str__(self) -> str:
         name = errno.errorcode[self.errno] if self.errno else ""
-        return f"{self.kind.name} {name} at call {self.number}{' and all after it' if self.lasting else ''}"
+        return f"{self.kind.name} {name} at call {self.number}{' and all later ones' if self.lasting else ''}"
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that a command made below its folder, and the file as it was named when it was opened."""
+    """A call on a file below a command's folder, with the path by which the file was opened."""
 
     number: int
     name: str
@@ -58,12 +58,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a call changed, or, for ``note``, what was acknowledged at this time.
+    """The effect of a call or, for ``note``, an acknowledgment.
 
     Attributes:
         name: create, mkdir, write, truncate, sync, rename, link, unlink or note.
-        inode: the file's number; numbers are used again.
-        data: what was written; for ``rename`` and ``link`` the new path; for ``note`` the text.
+        inode: the file's inode; inodes are reused.
+        data: the written data; for ``rename`` and ``link`` the new path; for ``note`` the text.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.
+    """The result of a command.
 
     Attributes:
-        status: the exit status, or minus the signal's number.
+        status: the exit status, or the negative number of a signal.
     """
 
     status: int
@@ -89,7 +89,7 @@ class Ended:
 
     @property
     def told(self) -> bool:
-        """Whether it told an error as a command must: with a status and on one line."""
+        """Whether it reported an error properly: with exit status 2 and on one line."""
         lines = [line for line in self.error.splitlines() if line.startswith("anole: ")]
         return self.status == 2 and len(lines) == 1 and "Traceback" not in self.error
 
@@ -108,7 +108,7 @@ class Driver:
 
     @cached_property
     def library(self) -> Path | None:
-        """The shared object; None where there is no C compiler, and then no call can be recorded or fail."""
+        """The shared object; None without a C compiler; then no call can be recorded or fail."""
         library = self.scratch / "system_calls.so"
         source = Path(__file__).with_name("system_calls.c")
         compiler = shutil.which("cc")
@@ -134,7 +134,7 @@ class Driver:
             self._process.communicate()
 
     def run(self, arguments: list[str], folder: Path, fault: Fault | None = None, record: bool = False) -> Ended:
-        """Run a command; `record` asks for its calls and what they changed."""
+        """Run a command; with `record`, the result includes its calls and their effects."""
         assert self._process is not None and self._process.stdin and self._process.stdout
         assert fault is None or self.library is not None, "no call can fail without a C compiler"
         job: dict[str, Any] = _job(arguments, folder, self.scratch)
@@ -151,7 +151,7 @@ class Driver:
 
 
 def strace_works() -> bool:
-    """Whether strace is here and may trace a process."""
+    """Whether strace is installed and may trace a process."""
     strace = shutil.which("strace")
     return strace is not None and subprocess.run([strace, "-qq", "-o", os.devnull, "true"]).returncode == 0
 
@@ -159,12 +159,12 @@ def strace_works() -> bool:
 def run_under_strace(
     arguments: list[str], folder: Path, watched: Iterable[Path], scratch: Path, call: str, number: int, inject: str
 ) -> tuple[Ended, int]:
-    """Run a command under strace, which injects a fault at the call of a number that concerns a watched file.
+    """Run a command under strace, which injects a fault into one of its calls on watched files.
 
-    The fault is in strace's words, such as ``error=EIO``. Returns how it ended, and how many calls were tampered with.
+    The fault has strace's syntax, such as ``error=EIO``. Returns the result, and the number of affected calls.
     """
     job, log = _job(arguments, folder, scratch), scratch / "strace"
-    own = subprocess.run(
+    process = subprocess.run(
         ["strace", "-f", "-qq", "-o", log, "-e", f"trace={call}", "-e", f"inject={call}:{inject}:when={number}"]
         + [part for path in watched for part in ("-P", str(path))]
         + [sys.executable, "-m", f"{__package__}.driver", json.dumps(job)],
@@ -174,11 +174,11 @@ def run_under_strace(
         check=False,
     )
     tampered = len(re.findall(r"\(INJECTED|killed by SIGKILL", log.read_text()))
-    return Ended(own.returncode, *_printed(job)), tampered
+    return Ended(process.returncode, *_printed(job)), tampered
 
 
 def read_record(path: Path) -> Iterator[Entry]:
-    """Yield what `system_calls.c` recorded."""
+    """Yield the entries of a record that `system_calls.c` has written."""
     data, at = path.read_bytes(), 0
     while at < len(data):
         end = data.index(b"\n", at)
@@ -189,7 +189,7 @@ def read_record(path: Path) -> Iterator[Entry]:
 
 
 def faults_of(call: Call) -> list[Fault]:
-    """Return everything that can happen at a call: the errors that it may give, a cut, and the process's death."""
+    """Return all faults of a call: its possible errors, short reads and writes, and the death of the process."""
     number, writes = call.number, call.name in ("write", "pwrite")
     faults = [Fault(number, Kind.FAIL, each) for each in ERRORS[call.name]]
     if call.name in FULL_DISK:
@@ -219,10 +219,10 @@ ERRORS = {
     "mkdir": (errno.EIO, errno.ENOSPC, errno.EACCES),
     "chmod": (errno.EIO, errno.EPERM),
 }
-"""The errors that a call may give on Linux, by its name."""
+"""The errors that a call may return on Linux, by its name."""
 
 FULL_DISK = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "link", "mkdir")
-"""The calls that a full disk lets fail."""
+"""The calls that fail on a full disk."""
 
 
 def _job(arguments: list[str], folder: Path, scratch: Path) -> dict[str, Any]:

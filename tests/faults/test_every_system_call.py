@@ -1,11 +1,11 @@
-"""A fault at every system call of appending, merging and importing loses no acknowledged trial, or the error is told.
+"""Faults at every system call of appending, merging and importing lose no acknowledged trial, and are reported.
 
-A command runs once to count its calls below the project's folder. Then it runs once for each call and each fault that
-the call may meet: the errors of Linux, a full disk from there on, half a write, and the death of the process. After
-each, what was acknowledged is there, a failure was told on one line with an exit status, and the same command without
-a fault ends well. A sample of the cases runs by default; all of them run where the slow tests do.
+A command runs once to count its calls below the project's folder. Then it runs once for each call and each of the
+call's faults: the errors of Linux, a full disk from then on, half a write, and the death of the process. After each,
+acknowledged records exist, a failure was reported on one line with an exit status, and the same command without a
+fault succeeds. By default, a sample of the cases runs; the slow tests run all of them.
 
-The calls of the C library are replaced, see `system_calls.c`; strace repeats a few cases within the kernel.
+The calls of the C library are interposed, see `system_calls.c`; strace repeats a few cases within the kernel.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="needs strace, and 
 def attempt(
     run: Callable[[list[str], Path], Ended], again: Driver, wanted: Scenario, before: Path, folder: Path
 ) -> str:
-    """Run a scenario with a fault, and then without; return what went wrong, or nothing."""
+    """Run a scenario with a fault, and then without; return the problem, or an empty text."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(before, folder)
     ended = run(wanted.arguments(folder), folder)
-    told = ended.killed or ended.status == 0 or ended.told
-    if not told or "Traceback" in ended.error:
+    is_valid = ended.killed or ended.status == 0 or ended.told
+    if not is_valid or "Traceback" in ended.error:
         return f"ends with status {ended.status} and {shown(ended.error)}"
     return outlived(again, wanted, ended, folder)
 
 
 def sampled(cases: Sequence[T], most: int) -> list[T]:
-    """Return evenly spread cases, the first and the last included."""
+    """Return evenly spread cases, including the first and the last."""
     if len(cases) <= most:
         return list(cases)
-    return [cases[round(place * (len(cases) - 1) / (most - 1))] for place in range(most)]
+    return [cases[round(at * (len(cases) - 1) / (most - 1))] for at in range(most)]
 
 
 @needs_compiler
@@ -59,10 +59,10 @@ def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int 
 
         return attempt(run, driver, clean.scenario, tmp_path / "before", tmp_path / "now")
 
-    def told(case: tuple[Fault, Call]) -> str:
+    def label(case: tuple[Fault, Call]) -> str:
         return f"{case[0]}, {case[1].name} {Path(case[1].path).name[-40:]}"
 
-    try_all(f"{name}: {len(clean.calls)} calls", sampled(cases, most or len(cases)), len(cases), problem, told)
+    try_all(f"{name}: {len(clean.calls)} calls", sampled(cases, most or len(cases)), len(cases), problem, label)
 
 
 @needs_strace
@@ -71,7 +71,7 @@ def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int 
     [
         ("append to nothing", "pwrite64", 3, "error=ENOSPC"),
         ("append to nothing", "fsync", 6, "error=EIO"),
-        ("append after a torn line", "pwrite64", 2, "signal=KILL"),
+        ("append after a truncated line", "pwrite64", 2, "signal=KILL"),
         ("merge again", "rename", 1, "error=EIO"),
         ("merge again", "pwrite64", 9, "error=ENOSPC"),
         ("import a folder", "openat", 9, "error=EMFILE"),
@@ -98,7 +98,7 @@ def test_a_fault_at_many_calls_within_the_kernel(driver: Driver, tmp_path: Path,
 
 
 def trace(driver: Driver, clean: Recorded, folder: Path, call: str, number: int, inject: str) -> int:
-    """Asserts that a scenario survives what strace injects; returns how many calls it tampered with."""
+    """Assert that a scenario survives a fault that strace injects; return the number of affected calls."""
     tampered = 0
 
     def run(arguments: list[str], place: Path) -> Ended:
@@ -115,14 +115,14 @@ def trace(driver: Driver, clean: Recorded, folder: Path, call: str, number: int,
 
 
 @needs_compiler
-def test_calls_really_fail(driver: Driver, tmp_path: Path) -> None:
-    """Without this the tests above could pass because nothing ever failed."""
+def test_injected_faults_have_an_effect(driver: Driver, tmp_path: Path) -> None:
+    """Without this test, the others could pass because nothing ever failed."""
     clean = prepared(driver, "append to nothing", tmp_path)
     write = next(call for call in clean.calls if call.name == "pwrite")
-    for kind, told in ((Kind.FAIL, "No space left on device"), (Kind.KILL, "")):
+    for kind, message in ((Kind.FAIL, "No space left on device"), (Kind.KILL, "")):
         shutil.copytree(tmp_path / "before", tmp_path / "now")
         fault = Fault(write.number, kind, errno.ENOSPC)
         ended = driver.run(append_arguments(tmp_path / "now"), tmp_path / "now", fault)
-        assert ended.killed if kind is Kind.KILL else (ended.told and told in ended.error)
+        assert ended.killed if kind is Kind.KILL else (ended.told and message in ended.error)
         shutil.rmtree(tmp_path / "now")
     assert {call.name for call in clean.calls} <= set(ERRORS)

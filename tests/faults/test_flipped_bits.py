@@ -1,9 +1,9 @@
-"""Every flipped bit of a file is refused with one message, or what is read is what was written.
+"""Each flipped bit of a file is either rejected with one message or has no effect on the content.
 
-The same holds for other damage: lines that are swapped, missing, doubled or of another run, and bytes that are new or
-gone. One thing cannot be told from a sound file: another value that is allowed in a models.yaml, since people write it
-and it has no checksum; no more is asked there than a message or something valid. `tests/store/test_shard.py` cuts
-shards short, and `tests/merge/test_damage.py` damages databases.
+The same holds for other damage: lines that are swapped, missing, duplicated or from another run, and inserted or
+missing bytes. One kind of damage is undetectable: another valid value in a models.yaml, which is written by hand and
+has no checksum; there the tests accept a message or any valid content. `tests/store/test_shard.py` truncates shards,
+and `tests/merge/test_damage.py` damages databases.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, Project, run_
 from .scenarios import fail_if
 
 BITS = [200, pytest.param(None, marks=pytest.mark.slow, id="all")]
-"""So many bits of a document are flipped by default; all of them where the slow tests run."""
+"""Number of bits of a document to flip by default; the slow tests flip all of them."""
 
 Check = Callable[[bytes], str]
-"""Reads damaged bytes; returns ``refused``, ``harmless``, or what is wrong."""
+"""A function that reads damaged bytes; it returns ``refused``, ``harmless``, or a problem."""
 
 
 def verdict(read: Callable[[], Any], allowed: Callable[[Any], bool]) -> str:
-    """Return how damaged bytes were taken."""
+    """Return the result of reading damaged bytes."""
     try:
         found = read()
     except AnoleError as error:
@@ -43,15 +43,15 @@ def verdict(read: Callable[[], Any], allowed: Callable[[Any], bool]) -> str:
     return "harmless" if allowed(found) else "other content is accepted"
 
 
-def survive(damaged: Iterable[tuple[str, bytes]], check: Check) -> None:
-    """Asserts that all damage is refused or harmless, and that some of it is refused."""
+def verify(damaged: Iterable[tuple[str, bytes]], check: Check) -> None:
+    """Assert that all damage is refused or harmless, and some of it refused."""
     n_refused = n_harmless = 0
     problems = []
     for what, data in damaged:
-        said = check(data)
-        n_refused, n_harmless = n_refused + (said == "refused"), n_harmless + (said == "harmless")
-        if said not in ("refused", "harmless"):
-            problems.append(f"{what}: {said}"[:400])
+        result = check(data)
+        n_refused, n_harmless = n_refused + (result == "refused"), n_harmless + (result == "harmless")
+        if result not in ("refused", "harmless"):
+            problems.append(f"{what}: {result}"[:400])
     print(f"{n_refused} refused, {n_harmless} harmless, {len(problems)} accepted or with a traceback")
     assert n_refused, "nothing was refused"
     fail_if(problems, n_refused + n_harmless + len(problems))
@@ -65,14 +65,14 @@ def flipped(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:
 
 
 def bits_of(data: bytes, most: int | None) -> list[int]:
-    """Return the numbers of all bits, or of a sample that is the same in every run."""
+    """Return the indices of all bits, or a fixed random sample."""
     everything = range(8 * len(data))
     return list(everything if most is None or most >= len(everything) else random.Random(0).sample(everything, most))
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A small project with one of everything, and with its database."""
+    """A small project with each kind of document and its database."""
     project = Project(tmp_path_factory.mktemp("filled"))
     project.tune(run_of(CONV), CONV, [4e-3, None], [3.9e-3])
     project.extract("net", [(CONV, 4), (DENSE, 1)])
@@ -89,20 +89,20 @@ def shard(filled: Project) -> Path:
 
 
 def shard_check(path: Path) -> Check:
-    """Return the check of a shard's bytes."""
+    """Return a check of a shard's bytes."""
     content = read_shard(path)
     return lambda data: verdict(lambda: parse_shard(path, complete_lines(data)), lambda found: found == content)
 
 
 def test_every_flipped_bit_of_a_shard(shard: Path) -> None:
     data = shard.read_bytes()
-    survive(flipped(data, bits_of(data, None)), shard_check(shard))
+    verify(flipped(data, bits_of(data, None)), shard_check(shard))
 
 
-def test_a_shard_without_or_with_more_bytes(shard: Path) -> None:
-    """The last newline alone may be missing: a line that is complete without it was acknowledged."""
+def test_a_shard_with_missing_or_inserted_bytes(shard: Path) -> None:
+    """Only the last newline may be missing: a line that is complete without it was acknowledged."""
     data = shard.read_bytes()
-    survive(((f"without byte {at}", data[:at] + data[at + 1 :]) for at in range(len(data) - 1)), shard_check(shard))
+    verify(((f"without byte {at}", data[:at] + data[at + 1 :]) for at in range(len(data) - 1)), shard_check(shard))
     more = (b"\0", b" ", b"\n", b"0", b'"', b"}", b"\xff")
     draw = random.Random(0)
     inserted = (
@@ -110,10 +110,10 @@ def test_a_shard_without_or_with_more_bytes(shard: Path) -> None:
         for at in draw.sample(range(len(data)), 300)
         for each in more
     )
-    survive(inserted, shard_check(shard))
+    verify(inserted, shard_check(shard))
 
 
-def test_lines_of_a_shard_that_are_elsewhere(shard: Path, filled: Project, tmp_path: Path) -> None:
+def test_misplaced_lines_of_a_shard(shard: Path, filled: Project, tmp_path: Path) -> None:
     lines = shard.read_bytes().splitlines(keepends=True)
     other = Project(tmp_path)
     foreign = other.tune(run_of(CONV, seed=1), CONV, [4e-3, None], [3.9e-3]).read_bytes().splitlines(keepends=True)
@@ -134,10 +134,10 @@ def test_lines_of_a_shard_that_are_elsewhere(shard: Path, filled: Project, tmp_p
     plain = [without_checksum(line[:-1]) + b"\n" for line in lines]
     bare = [(f"line {each} without checksum", [*lines[:each], plain[each], *lines[each + 1 :]]) for each in numbers]
     damaged = [*swapped, *dropped, *doubled, *taken, *added, *bare]
-    survive(((what, b"".join(found)) for what, found in damaged), shard_check(shard))
+    verify(((what, b"".join(found)) for what, found in damaged), shard_check(shard))
 
 
-PLACES = {
+PATHS = {
     "task": f"work/tasks/{CONV.key}.json",
     "manifest": "work/models/net/cpu.json",
     "build": "builds/net-cpu/build.json",
@@ -148,7 +148,7 @@ PLACES = {
 @pytest.mark.parametrize("most", BITS)
 @pytest.mark.parametrize("name", READERS)
 def test_flipped_bits_of_a_document(filled: Project, name: str, most: int | None) -> None:
-    path, read = filled.folder / PLACES.get(name, f"work/tuned/{name}.json"), READERS[name]
+    path, read = filled.folder / PATHS.get(name, f"work/tuned/{name}.json"), READERS[name]
     if name in RECEIPTS:
         write_receipt(path, RECEIPTS[name])
     data, content = path.read_bytes(), read(path)
@@ -158,9 +158,9 @@ def test_flipped_bits_of_a_document(filled: Project, name: str, most: int | None
         return verdict(lambda: read(path), lambda found: found == content)
 
     try:
-        survive(flipped(data, bits_of(data, most)), check)
+        verify(flipped(data, bits_of(data, most)), check)
         cuts = [(f"its first {size} bytes", data[:size]) for size in range(0, len(data) - 2, 1 + len(data) // 200)]
-        survive(cuts, check)
+        verify(cuts, check)
     finally:
         path.write_bytes(data)
 
@@ -177,5 +177,5 @@ def test_flipped_bits_of_models_yaml(tmp_path: Path, most: int | None) -> None:
         path.write_bytes(damaged)
         return verdict(lambda: load_spec(path), lambda found: True)
 
-    survive(flipped(text, bits_of(text, most)), check)
-    survive(((f"its first {size} bytes", text[:size]) for size in range(0, len(text) - 1, 20)), check)
+    verify(flipped(text, bits_of(text, most)), check)
+    verify(((f"its first {size} bytes", text[:size]) for size in range(0, len(text) - 1, 20)), check)

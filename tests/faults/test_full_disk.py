@@ -1,4 +1,4 @@
-"""A stage that finds the disk full or read-only says so in one line, loses nothing, and works again afterwards."""
+"""On a full or read-only disk, a stage reports the error in one line, loses nothing, and works again afterwards."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ MORE = RECORDED + 8
 LEVELS_BYTES = (0, 1 << 12, 1 << 14, 1 << 18)
 
 
-def forget(*places: str) -> Callable[[Path], None]:
-    """Remove what a stage wrote, so that it writes it again."""
+def remove(*places: str) -> Callable[[Path], None]:
+    """Return a function that removes files of a stage, so it writes them again."""
     return lambda project: [shutil.rmtree(project / place) for place in places] and None
 
 
 def tune_more(target: str, project: Path) -> None:
-    """Records trials that the database does not have."""
+    """Record trials that are not in the database yet."""
     done = Project(project).anole(*tune_command(project, target, MORE))
     assert done.returncode == 0, done.stderr
 
 
 def prepare_refining(project: Path) -> None:
-    """Compile what is tuned, and asks for refining."""
+    """Enable refining in models.yaml."""
     path = project / "models.yaml"
     plain = yaml.safe_load(path.read_text())
     plain["builds"][0]["refine"] = 2
@@ -51,7 +51,7 @@ def compile_untimed(project: Path) -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage whose disk is full, and what it writes in the project of a target once that is prepared."""
+    """A stage to run on a full disk, the path that it writes, and the preparation of the project for its target."""
 
     target: str
     command: Callable[[Path], list[str]]
@@ -61,7 +61,7 @@ class Stage:
 
 STAGES = {
     "extract": Stage(
-        "npu", lambda _: EXTRACT["npu"], "work/models/chain/npu.json", forget("work/models", "work/tasks")
+        "npu", lambda _: EXTRACT["npu"], "work/models/chain/npu.json", remove("work/models", "work/tasks")
     ),
     "tune": Stage("cpu", lambda project: tune_command(project, "cpu", MORE), "db/shards"),
     "tune (simulated)": Stage("npu", lambda project: tune_command(project, "npu", MORE), "db/shards"),
@@ -72,7 +72,7 @@ STAGES = {
         "npu",
         lambda _: ["evaluate", f"builds/{BUILD['npu']}"],
         f"work/evaluations/{BUILD['npu']}.json",
-        forget("work/evaluations"),
+        remove("work/evaluations"),
     ),
     "evaluate (cpu)": Stage(
         "cpu",
@@ -90,18 +90,18 @@ CASES: list[tuple[str, int | str]] = [
     *((name, "db") for name in ("merge", "tune (simulated)", "import")),
     *(("extract", "work"), ("evaluate", "work"), ("compile", "builds")),
 ]
-"""A stage, and the bytes that are free on its disk or the folder of its project that is read-only."""
+"""A stage, and the number of free bytes on its disk or the read-only folder of its project."""
 
 
 def move_shards(project: Path) -> None:
-    """Make the shards those of another machine."""
+    """Move the shards to another folder, as if they were from another machine."""
     (project / "db/shards").rename(project / "elsewhere")
 
 
 @pytest.mark.parametrize(
     ("name", "fault"), [pytest.param(*case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES]
 )
-def test_a_disk_that_refuses_costs_nothing(
+def test_a_full_or_read_only_disk_loses_nothing(
     request: pytest.FixtureRequest, disk: SmallDisk, figures: AllFigures, name: str, fault: int | str
 ) -> None:
     stage = STAGES[name]
@@ -118,8 +118,8 @@ def test_a_disk_that_refuses_costs_nothing(
         running = disk.start(*command)
         if running.wait() != 0 or fault == 0 or not is_full:
             assert running.wait() != 0, "the fault went unnoticed"
-            told = ("No space left", "full") if is_full else (os.strerror(errno.EROFS),)
-            assert any(words in message_of(running.output) for words in told)
+            expected = ("No space left", "full") if is_full else (os.strerror(errno.EROFS),)
+            assert any(each in message_of(running.output) for each in expected)
             assert contents(disk.seen / "builds") == before
             assert trials_in(database) == merged
         lost, doubled, orphans = ledger.lost(), ledger.doubled(), running.orphans()

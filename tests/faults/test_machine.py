@@ -1,4 +1,4 @@
-"""A fault of the machine ends a stage with a message and is stored nowhere; without it, the same command goes on."""
+"""A fault of the machine ends a stage with a message and is not recorded; without it, the same command continues."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LINKERS = {
     "builders that are killed": "kill -KILL $PPID",
     "a builder that is killed once": 'test -e {once} && exec {ld} "$@"; touch {once}; kill -KILL $PPID',
 }
-"""What ``ld`` does. A builder that is killed while it links looks as one does that the system killed for memory."""
+"""Scripts that replace ``ld``. A builder that is killed while linking looks like one killed when memory ran out."""
 
 
 def path_with(linker: str | None, folder: Path) -> str:
-    """Return a PATH with the tools of this machine, without its compilers and with that linker."""
+    """Return a PATH with a few tools of this machine and the given linker, but without compilers."""
     tools = folder / "tools"
     tools.mkdir()
     for name in ("sh", "bash", "touch", "test", "kill", "echo", "env", "uname", "nsenter"):
@@ -44,7 +44,7 @@ def path_with(linker: str | None, folder: Path) -> str:
 
 
 def check_trials(running: Running, ledger: Ledger, figures: Figures) -> None:
-    """Checks that a tuner that met a fault lost nothing, recorded no failure and left no process."""
+    """Assert that a tuner with a fault lost nothing, recorded no failure and left no process."""
     (shard,) = ledger.shards()
     lost, doubled, orphans, false = ledger.lost(), ledger.doubled(), running.orphans(), n_failed(shard)
     figures.add(lost=lost, doubled=doubled, false=false, orphans=len(orphans))
@@ -52,7 +52,7 @@ def check_trials(running: Running, ledger: Ledger, figures: Figures) -> None:
 
 
 def check_complete(running: Running, ledger: Ledger) -> None:
-    """Checks that a tuner that met no fault went on to its end."""
+    """Assert that a tuner without a fault completed its trials."""
     assert running.wait() == 0, running.output
     (shard,) = ledger.shards()
     assert (ledger.lost(), n_failed(shard)) == (0, 0)
@@ -66,7 +66,7 @@ def check_complete(running: Running, ledger: Ledger) -> None:
         for name in LINKERS
     ],
 )
-def test_a_tuner_stores_no_fault_of_the_linker_or_of_a_builder(
+def test_a_tuner_records_no_fault_of_the_linker_or_of_a_builder(
     tuned_cpu: Project, tmp_path: Path, figures: AllFigures, fault: str
 ) -> None:
     command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
@@ -80,7 +80,7 @@ def test_a_tuner_stores_no_fault_of_the_linker_or_of_a_builder(
 
 
 @slow
-def test_a_tuner_stores_no_fault_of_a_device_process_that_is_killed(tuned_cpu: Project, figures: AllFigures) -> None:
+def test_a_tuner_records_no_failure_if_the_device_process_is_killed(tuned_cpu: Project, figures: AllFigures) -> None:
     command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
     ledger.note()
     running, runner = Running(command, tuned_cpu.folder), None
@@ -95,14 +95,14 @@ def test_a_tuner_stores_no_fault_of_a_device_process_that_is_killed(tuned_cpu: P
 
 
 @pytest.mark.parametrize("free_bytes", [1 << 14, *(pytest.param(free, marks=slow) for free in (0, 1 << 12, 1 << 16))])
-def test_a_tuner_stores_no_fault_of_a_full_temporary_folder(
+def test_a_tuner_records_no_failure_if_the_temporary_folder_is_full(
     tuned_cpu: Project, disk: SmallDisk, figures: AllFigures, free_bytes: int
 ) -> None:
     command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
     ledger.note()
     with disk.refusing(free_bytes):
         running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
-        # Python takes another folder if this one has not even space for a few bytes.
+        # Python uses another folder if this one has no space for even a few bytes.
         if running.wait() != 0 or free_bytes == 1 << 14:
             assert running.wait() != 0, "a full disk went unnoticed"
             assert "space" in message_of(running.output)
@@ -123,14 +123,14 @@ def test_a_tuner_stores_no_fault_of_a_full_temporary_folder(
     ],
     ids=lambda command: command[0] if isinstance(command, list) else None,
 )
-def test_a_stage_does_its_work_or_says_that_the_temporary_folder_is_full(
+def test_a_stage_succeeds_or_reports_that_the_temporary_folder_is_full(
     built: Project, disk: SmallDisk, command: list[str], free_bytes: int
 ) -> None:
     before = (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes()
     with disk.refusing(free_bytes):
         running = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
         if running.wait() != 0:
-            # LLVM itself ends the process when it cannot write an object file.
+            # LLVM ends the process if it cannot write an object file.
             assert "LLVM ERROR: IO failure" in running.output or "space" in message_of(running.output)
             assert (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes() == before
         assert trials_in(built.folder / "db/tuning.sqlite") == RECORDED
@@ -140,7 +140,7 @@ def test_a_stage_does_its_work_or_says_that_the_temporary_folder_is_full(
 
 @slow
 @pytest.mark.parametrize("target", ["npu", "cpu"])
-def test_compiling_without_a_compiler_says_so_and_keeps_the_build(
+def test_compiling_without_a_compiler_reports_it_and_keeps_the_build(
     request: pytest.FixtureRequest, tmp_path: Path, target: str
 ) -> None:
     project: Project = request.getfixturevalue({"npu": "built", "cpu": "tuned_cpu"}[target])

@@ -1,4 +1,4 @@
-"""Two processes that work on the same folder, device or shard at once lose nothing of each other."""
+"""Processes that use the same folder, device or shard at the same time lose no trials."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .processes import SHELL, Running
 pytestmark = pytest.mark.workflow
 
 HERE, THERE = 8, 12
-"""Number of trials of a run on this machine and on another one."""
+"""Numbers of trials of a run on this machine and on another one."""
 
 
 def identities(project: Project) -> set[tuple[str, str]]:
-    """Return what tells the trials of all shards apart: their configs and when they were measured."""
+    """Return the identities of all trials in all shards: their configs and times."""
     trials = [trial for path in Ledger(project.folder).shards() for trial in trials_of(path)]
     return {(str(trial["config"]), str(trial["created_at"])) for trial in trials}
 
 
 def the_shard(project: Project) -> Path:
-    """Return the shard of the project's only run, without copies of other machines."""
+    """Return the shard of the project's only run, not counting copies from other machines."""
     (path,) = (path for path in Ledger(project.folder).shards() if path.name.count(".") == 1)
     return path
 
@@ -45,17 +45,17 @@ def until(happened: Callable[[], bool], running: Running) -> None:
 
 @pytest.fixture
 def elsewhere(built: Project, tmp_path: Path) -> Project:
-    """The project on another machine, which measured the same run on its own, and more of it."""
+    """The project on another machine, which independently measured more trials of the same run."""
     other = built.copy(tmp_path / "elsewhere")
     shutil.rmtree(other.folder / "db/shards")
-    time.sleep(0.002)  # The times of its trials are others.
+    time.sleep(0.002)  # Its trials get different times.
     done = other.anole(*tune_command(other.folder, "npu", THERE))
     assert done.returncode == 0, done.stderr
     assert not identities(other) & identities(built)
     return other
 
 
-def test_of_two_snakemakes_in_a_folder_one_is_refused(built: Project) -> None:
+def test_only_one_snakemake_can_run_in_a_folder(built: Project) -> None:
     built.edit("models.yaml", "trials: 4", f"trials: {HERE}")
     ledger = Ledger(built.folder)
     ledger.note()
@@ -70,7 +70,7 @@ def test_of_two_snakemakes_in_a_folder_one_is_refused(built: Project) -> None:
 
 
 @pytest.mark.slow
-def test_two_snakemakes_in_two_folders_share_a_device(tuned_cpu: Project, tmp_path: Path) -> None:
+def test_snakemakes_in_two_folders_share_a_device(tuned_cpu: Project, tmp_path: Path) -> None:
     tuned_cpu.edit("models.yaml", "trials: 4", f"trials: {HERE}")
     both = [tuned_cpu, tuned_cpu.copy(tmp_path / "another")]
     for running in [Running([*SNAKEMAKE, "tuned"], project.folder) for project in both]:
@@ -106,7 +106,7 @@ def test_an_import_during_tuning_loses_no_trial(
     assert trials_in(built.folder / "db/tuning.sqlite") == len(trials_of(the_shard(built)))
 
 
-def test_a_tuner_that_waited_appends_to_the_file_that_has_the_name_now(built: Project, elsewhere: Project) -> None:
+def test_a_tuner_that_waited_for_a_replaced_shard_appends_to_the_new_one(built: Project, elsewhere: Project) -> None:
     path, longer = the_shard(built), the_shard(elsewhere)
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

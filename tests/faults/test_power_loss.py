@@ -1,8 +1,8 @@
-"""A power loss at any point loses no acknowledged trial, and leaves a database that is the old or the new one.
+"""A power loss at any time loses no acknowledged trial, and leaves either the old or the new database.
 
-Every command runs once while its writes are recorded. The record is replayed up to each call, and for each the states
-that POSIX allows a power loss to leave are made, see `crash_states`. In each state what was acknowledged can be read,
-and the same command ends well. A sample of the states is tried by default; many more are where the slow tests run.
+Each command runs once while its writes are recorded. The record is replayed up to each call, and the states that POSIX
+allows after a power loss there are generated, see `crash_states`. In each state, acknowledged records can be read, and
+the same command succeeds. By default, a sample of the states is tested; the slow tests use many more.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .system_calls import Driver, Ended
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
 
 STATES = [(30, 24), pytest.param((60, 1000), marks=pytest.mark.slow, id="many")]
-"""How many states are made at each call, and how many of all are tried. They differ, the most in a temporary file."""
+"""Maximum number of states to generate at each call, and to test in total; most differ only in a temporary file."""
 
 
 @pytest.mark.parametrize("most", STATES)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_states_after_a_power_loss(driver: Driver, tmp_path: Path, name: str, most: tuple[int, int]) -> None:
+def test_possible_states_after_a_power_loss(driver: Driver, tmp_path: Path, name: str, most: tuple[int, int]) -> None:
     clean = prepared(driver, name, tmp_path)
     states, now = list(crash_states(clean.disk, clean.entries, most[0])), tmp_path / "now"
 
@@ -34,7 +34,7 @@ def test_the_states_after_a_power_loss(driver: Driver, tmp_path: Path, name: str
         state.write(now)
         return outlived(driver, clean.scenario, Ended(0 if state.ended else -9, state.acknowledged, ""), now)
 
-    def told(state: State) -> str:
+    def label(state: State) -> str:
         return f"after {state.after} of {len(clean.entries)} changes"
 
-    try_all(f"{name}: {len(clean.entries)} changes", sampled_states(states, most[1]), len(states), problem, told)
+    try_all(f"{name}: {len(clean.entries)} changes", sampled_states(states, most[1]), len(states), problem, label)

@@ -1,4 +1,4 @@
-"""Snakemake, killed while it cleans up after a merge that failed, leaves the database byte for byte as it was."""
+"""If Snakemake is killed while it cleans up after a failed merge, the database stays byte for byte unchanged."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .processes import Running
 pytestmark = pytest.mark.workflow
 
 SIZE_BYTES = 96 << 20
-"""Copying a database of this size takes long enough to be struck."""
+"""Copying a database of this size takes long enough to kill the process meanwhile."""
 
 
 def state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when somebody writes a file or puts another in its place; None if it is missing."""
+    """Return file attributes that change when the file is written or replaced; None if it is missing."""
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -32,7 +32,7 @@ def state_of(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def test_a_failed_merge_whose_snakemake_is_killed_leaves_the_database_as_it_was(built: Project) -> None:
+def test_a_failed_merge_whose_snakemake_is_killed_leaves_the_database_unchanged(built: Project) -> None:
     database = built.folder / "db/tuning.sqlite"
     with closing(sqlite3.connect(database)) as db:
         db.execute("create table notes (text blob)")

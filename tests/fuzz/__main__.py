@@ -1,9 +1,8 @@
 """Coverage-guided fuzzing of one reader: ``python -m tests.fuzz READER --seconds 60``.
 
-It needs atheris (the dependency group ``fuzz``). Inputs that reach new code are kept in ``.fuzz/READER``, and the next
-run begins with them. It ends with an error at the first input that raises anything but `AnoleError`, takes longer than
-10 seconds or needs more than 2 GB; that input is left in ``.fuzz``, and ``python -m tests.fuzz READER --input FILE``
-repeats it.
+It requires atheris (the dependency group ``fuzz``). Inputs that reach new code are kept in ``.fuzz/READER`` as seeds of
+the next run. The run fails at the first input that raises anything but `AnoleError`, takes longer than 10 seconds or
+uses more than 2 GB; that input is saved in ``.fuzz``, and ``python -m tests.fuzz READER --input FILE`` reproduces it.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ with atheris.instrument_imports(include=["anole", "yaml.composer", "yaml.constru
     from .mutation import changed
     from .readers import Reader, Readers, folder_in_memory, without_sync
 
-PATIENCE_S = 10
-"""An input that takes longer hangs."""
+TIMEOUT_S = 10
+"""Inputs that take longer count as hangs."""
 
-MEMORY_MB = 2048
-"""More memory is too much for any input."""
+MAX_MEMORY_MB = 2048
+"""Inputs that use more memory fail."""
 
-LONGEST_BYTES = {"database": 1 << 18, "spec": 1 << 11}
-"""The longest inputs; 16 kB where nothing else is said."""
+MAX_BYTES = {"database": 1 << 18, "spec": 1 << 11}
+"""The maximum size of inputs by reader; 16 kB for all others."""
 
 
 def main() -> None:
-    """Fuzz the reader that the command line names."""
+    """Fuzz the reader given on the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("reader", choices=("shard", "documents", "spec", "lockfile", "database", "onnx"))
-    parser.add_argument("--seconds", type=int, default=60, help="how long")
-    parser.add_argument("--input", type=Path, help="only read this file")
+    parser.add_argument("--seconds", type=int, default=60, help="duration of the run")
+    parser.add_argument("--input", type=Path, help="read only this file, to reproduce an error")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     without_sync()
@@ -56,7 +55,7 @@ def main() -> None:
 
 
 def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
-    """Return a reader that raises only what no input may cause."""
+    """Wrap a reader to suppress `AnoleError`, which invalid inputs may raise."""
 
     def expected(data: bytes) -> None:
         with suppress(AnoleError):
@@ -66,24 +65,24 @@ def only_expected_errors(read: Reader) -> Callable[[bytes], None]:
 
 
 def fuzz(readers: Readers, name: str, seconds: int) -> None:
-    """Fuzz a reader; the process ends with it."""
+    """Fuzz a reader, then exit the process."""
     corpus = Path(".fuzz", name)
     corpus.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(readers.seeds(name)):
         (corpus / f"seed-{number}").write_bytes(data)
     options = {
         "max_total_time": seconds,
-        "timeout": PATIENCE_S,
-        "rss_limit_mb": MEMORY_MB,
-        "max_len": LONGEST_BYTES.get(name, 1 << 14),
+        "timeout": TIMEOUT_S,
+        "rss_limit_mb": MAX_MEMORY_MB,
+        "max_len": MAX_BYTES.get(name, 1 << 14),
         "artifact_prefix": f".fuzz/{name}-",
         "print_final_stats": 1,
     }
     flags = [f"-{option}={value}" for option, value in options.items()]
 
-    def mutate(data: bytes, longest: int, seed: int) -> bytes:
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
         structured = changed(data, name, seed) if seed % 2 else None
-        return structured[:longest] if structured is not None else atheris.Mutate(data, longest)
+        return structured[:max_size] if structured is not None else atheris.Mutate(data, max_size)
 
     read = only_expected_errors(readers.by_name[name])
     atheris.Setup([sys.argv[0], *flags, str(corpus)], read, custom_mutator=mutate)

@@ -1,4 +1,4 @@
-"""Random ONNX graphs by seed, with inputs for them; every node is first run by ONNX Runtime alone."""
+"""Generator of random ONNX graphs with inputs, by seed; ONNX Runtime runs each node alone before it is added."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RandomGraph:
     """A model and one set of inputs.
 
     Attributes:
-        inner: names of all computed tensors.
+        inner: the names of all computed tensors.
     """
 
     model: onnx.ModelProto
@@ -35,9 +35,9 @@ class RandomGraph:
 
 
 def random_graph(seed: int) -> RandomGraph:
-    """Return the graph of a seed, which has 1 to `MAX_NODES` nodes.
+    """Generate the graph of a seed, with 1 to `MAX_NODES` nodes.
 
-    ONNX Runtime runs some nodes alone that it refuses in a graph, for instance pools larger than their data.
+    ONNX Runtime rejects some nodes in a graph that it runs alone, such as pools larger than their data.
     """
     for attempt in itertools.count():
         graph = _Builder(np.random.default_rng([seed, attempt])).build()
@@ -75,16 +75,16 @@ class _Builder:
         return self._graph()
 
     def value(self, *dtypes: str, rank: int | tuple[int, ...] | None = None) -> Value | None:
-        """Return a tensor of one of the dtypes and ranks, more often an unused one; None if there is none."""
+        """Choose a tensor with one of the dtypes and ranks, preferably unused; return None if there is none."""
         ranks = range(5) if rank is None else (rank,) if isinstance(rank, int) else rank
-        every = [each for each in (*self._inputs, *self._computed) if str(each.array.dtype) in dtypes]
-        found = [each for each in every if each.rank in ranks]
+        typed = [each for each in (*self._inputs, *self._computed) if str(each.array.dtype) in dtypes]
+        found = [each for each in typed if each.rank in ranks]
         if not found:
             return None
         return self._any(found)
 
     def like(self, other: Value) -> Value:
-        """Return a tensor or constant of the same dtype that broadcasts with another one."""
+        """Choose a tensor or constant of the same dtype that broadcasts with another one."""
         dtype = str(other.array.dtype)
         fitting = [
             each
@@ -98,7 +98,7 @@ class _Builder:
         return self.constant(_random(self.rng, shape, dtype), dtype)
 
     def constant(self, array: Any, dtype: str | None = None) -> Value:
-        """Return a constant; only those that a node uses get into the model."""
+        """Create a constant; only constants that a node uses are added to the model."""
         found = np.asarray(array, dtype)
         name = f"c{len(self._constants)}"
         self._constants[name] = found
@@ -129,7 +129,7 @@ class _Builder:
         try:
             found = run(model_of([node], fed, constants, outputs, self.opset), fed)
         except Exception:
-            # ONNX Runtime has no such kernel, or the choice is none that ONNX allows.
+            # ONNX Runtime has no such kernel, or ONNX does not allow the choice.
             return
         ranks = {np.ndim(each) for each in found}
         if max(ranks) > 4 or any(each.size > _MAX_ELEMENTS or not each.size for each in found):
@@ -154,7 +154,7 @@ class _Builder:
 
 
 def model_of(nodes: Any, inputs: Any, constants: Any, outputs: Any, opset: int) -> onnx.ModelProto:
-    """Return a model; ONNX Runtime infers the types of its outputs."""
+    """Build a model; ONNX Runtime infers the types of its outputs."""
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     weights = [numpy_helper.from_array(array, name) for name, array in sorted(constants.items())]
     graph = helper.make_graph(nodes, "random", declared(inputs), results, weights)
@@ -162,7 +162,7 @@ def model_of(nodes: Any, inputs: Any, constants: Any, outputs: Any, opset: int) 
 
 
 def declared(arrays: Any) -> list[onnx.ValueInfoProto]:
-    """Return the declarations of inputs or outputs."""
+    """Declare inputs or outputs."""
     return [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in arrays.items()
@@ -170,18 +170,18 @@ def declared(arrays: Any) -> list[onnx.ValueInfoProto]:
 
 
 def run(model: onnx.ModelProto, inputs: Any) -> list[Any]:
-    """Return what ONNX Runtime computes node by node, without optimizations."""
+    """Run a model with ONNX Runtime node by node, without optimizations."""
     session = onnxruntime_session(model.SerializeToString(), 1, joins=False)
     return [np.asarray(each) for each in session.run(None, dict(inputs))]
 
 
 def run_all(graph: RandomGraph) -> dict[str, Any]:
-    """Return all computed tensors by name."""
-    every = onnx.ModelProto()
-    every.CopyFrom(graph.model)
-    del every.graph.output[:]
-    every.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in graph.inner)
-    return dict(zip(graph.inner, run(every, graph.inputs), strict=True))
+    """Run a graph, and return all computed tensors by name."""
+    with_all_outputs = onnx.ModelProto()
+    with_all_outputs.CopyFrom(graph.model)
+    del with_all_outputs.graph.output[:]
+    with_all_outputs.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in graph.inner)
+    return dict(zip(graph.inner, run(with_all_outputs, graph.inputs), strict=True))
 
 
 def _is_tame(array: Any) -> bool:
@@ -196,7 +196,7 @@ def _broadcasts(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
-    """Return random values: halves and integers among the floats, as rounding and ties depend on them."""
+    """Return random values; some floats are multiples of 0.5, to test rounding and ties."""
     if dtype == "bool":
         return rng.random(shape) < 0.5
     if dtype != "float32":

@@ -1,4 +1,4 @@
-"""Compares what Anole computes for a random graph with ONNX Runtime, and distinguishes errors from rounding."""
+"""Comparison of Anole's outputs for a random graph with ONNX Runtime, to distinguish errors from rounding."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .graph_generator import RandomGraph, run, run_all
 from .graph_operators import EXACT
 
 _RELATIVE = 1e-4
-"""Differences that fp32 kernels may have, relative to the largest value of a tensor."""
+"""The tolerance for float32 kernels, relative to the largest value of a tensor."""
 _N_PERTURBED = 12
 _SPREAD_FACTOR = 4.0
 _HUGE = 1e9
 
 
 def judge(graph: RandomGraph, found: Sequence[Any]) -> tuple[str, str]:
-    """Return the outcome and the reason.
+    """Return the outcome of a comparison and its reason.
 
     - ``right``: equal up to `_RELATIVE`;
-    - ``rounding``: no further apart than a unit in the last place of inner values changes, as at a step of Floor;
-    - ``onnxruntime differs``: neither, but equal to what ONNX's own reference implementation computes;
+    - ``rounding``: changing inner values by one ulp causes similar differences, as at a step of Floor;
+    - ``onnxruntime differs``: neither, but equal to the result of ONNX's reference implementation;
     - ``wrong``: none of these, with all inner values finite and below 1e9;
-    - ``non-finite right`` and ``non-finite differs``: the same where an inner value is not finite, or is larger.
+    - ``non-finite right`` and ``non-finite differs``: the same if an inner value is not finite or larger than 1e9.
     """
     expected, is_tame = _reference(graph)
     names = [each.name for each in graph.model.graph.output]
@@ -55,7 +55,7 @@ def judge(graph: RandomGraph, found: Sequence[Any]) -> tuple[str, str]:
 
 
 def _is_standard(graph: RandomGraph, found: Sequence[Any]) -> bool:
-    """Whether outputs are those of ONNX's reference implementation, if it can compute the graph."""
+    """Whether outputs match ONNX's reference implementation, if it can run the graph."""
     try:
         standard = list(map(np.asarray, ReferenceEvaluator(graph.model).run(None, dict(graph.inputs))))
     except Exception:
@@ -65,14 +65,14 @@ def _is_standard(graph: RandomGraph, found: Sequence[Any]) -> bool:
 
 
 def _reference(graph: RandomGraph) -> tuple[list[Any], bool]:
-    """Return the outputs, and whether all computed values are finite and below 1e9."""
+    """Return the expected outputs, and whether all computed values are finite and below 1e9."""
     values = run_all(graph)
     tame = (np.all(np.isfinite(each)) and np.all(np.abs(each.astype(float)) < _HUGE) for each in values.values())
     return [values[each.name] for each in graph.model.graph.output], all(tame)
 
 
 def _far(mine: Any, theirs: Any) -> Any:
-    """Return which elements differ by more than rounding may."""
+    """Return a mask of elements whose difference exceeds the tolerance."""
     if theirs.dtype != np.float32:
         return mine != theirs
     largest = float(np.abs(theirs[np.isfinite(theirs)]).max(initial=0))
@@ -84,7 +84,7 @@ def _distance(mine: Any, theirs: Any) -> Any:
 
 
 def _spread(graph: RandomGraph, expected: Sequence[Any]) -> list[Any]:
-    """Return by how much outputs change when each rounded inner value and input changes by a unit in the last place."""
+    """Return the maximum change of outputs if rounded inner values and inputs change by at most one ulp."""
     noisy, shapes = _with_noise(graph)
     rng, spread = np.random.default_rng(0), [np.zeros(each.shape) for each in expected]
     for _ in range(_N_PERTURBED):
@@ -98,7 +98,7 @@ def _spread(graph: RandomGraph, expected: Sequence[Any]) -> list[Any]:
 
 
 def _with_noise(graph: RandomGraph) -> tuple[onnx.ModelProto, dict[str, tuple[int, ...]]]:
-    """Return the model with a factor for each input and result of an operator that rounds, and the factors' shapes."""
+    """Multiply each input and result of a rounding operator by a new input; return the model and the new shapes."""
     values = {**graph.inputs, **run_all(graph)}
     noisy = onnx.ModelProto()
     noisy.CopyFrom(graph.model)
@@ -117,7 +117,7 @@ def _with_noise(graph: RandomGraph) -> tuple[onnx.ModelProto, dict[str, tuple[in
         if value.name in rounded:
             value.name = f"{value.name}_exact"
     shapes = {f"{name}_noise": values[name].shape for name in rounded}
-    # Without extents: those that ONNX infers may differ from those that ONNX Runtime computes.
+    # Extents are omitted, since those inferred by ONNX may differ from ONNX Runtime's.
     noisy.graph.input.extend(helper.make_tensor_value_info(name, 1, [None] * len(s)) for name, s in shapes.items())
     copied = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del noisy.graph.node[:]

@@ -1,6 +1,6 @@
-"""Operators of random ONNX graphs: each entry chooses operands and attributes that ONNX allows.
+"""Operators for random ONNX graphs: each entry chooses operands and attributes that ONNX allows.
 
-A choice may still be refused by ONNX Runtime, for instance because it has no kernel for a type; the generator drops it.
+ONNX Runtime may still reject a choice, for example if it has no kernel for a dtype; the generator drops such choices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the graph, and what ONNX Runtime computes for it."""
+    """A tensor of the graph with ONNX Runtime's result."""
 
     name: str
     array: Array
@@ -33,7 +33,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Choice:
-    """A node without names of outputs."""
+    """A node without output names."""
 
     operator: str
     operands: Sequence[Value | None]
@@ -42,23 +42,23 @@ class Choice:
 
 
 class Source(Protocol):
-    """What operators choose from."""
+    """The tensors and constants that operators choose from."""
 
     rng: np.random.Generator
     opset: int
 
     def value(self, *dtypes: str, rank: int | tuple[int, ...] | None = None) -> Value | None:
-        """Return a tensor of one of the dtypes and ranks; None if there is none."""
+        """Choose a tensor with one of the dtypes and ranks; return None if there is none."""
 
     def like(self, other: Value) -> Value:
-        """Return a tensor or constant of the same dtype that broadcasts with another one."""
+        """Choose a tensor or constant of the same dtype that broadcasts with another one."""
 
     def constant(self, array: Any, dtype: str | None = None) -> Value:
-        """Return a constant."""
+        """Create a constant."""
 
 
 Operator = Callable[[Source], Choice | None]
-"""Chooses a node; None where the graph has no suitable operand."""
+"""A function that chooses a node, or None if the graph has no suitable operand."""
 
 INTEGERS = ("int32", "int64")
 NUMBERS = ("float32", *INTEGERS)
@@ -66,7 +66,7 @@ ALL = (*NUMBERS, "bool")
 
 
 def operators() -> list[tuple[str, Operator]]:
-    """Return all operators with their families; each family is equally likely."""
+    """Return all operators with their families; families are equally likely."""
     return [(family, make) for family, makes in _FAMILIES.items() for make in makes]
 
 
@@ -79,7 +79,7 @@ def _unary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
 
 
 def _within(operator: str, low: float, high: float) -> Operator:
-    """An operator on a bounded domain: its operand is a tensor whose values lie in it, if there is one."""
+    """Make an operator with a bounded domain, which requires a tensor inside of it."""
 
     def make(source: Source) -> Choice | None:
         found = [each for each in (source.value("float32") for _ in range(4)) if each is not None]
@@ -101,7 +101,7 @@ def _binary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
 
 
 def _divided(operator: str, **attributes: Any) -> Operator:
-    """Integer division by constants other than 0."""
+    """Make an integer division by nonzero constants."""
 
     def make(source: Source) -> Choice | None:
         value = source.value(*INTEGERS)
@@ -209,7 +209,7 @@ def _topk(source: Source) -> Choice | None:
 
 
 def _along(operator: str, **attributes: Any) -> Operator:
-    """An operator of floats along an axis."""
+    """Make an operator on floats along an axis."""
 
     def make(source: Source) -> Choice | None:
         value = source.value("float32", rank=(1, 2, 3, 4))
@@ -229,7 +229,7 @@ def _layer_norm(source: Source) -> Choice | None:
 
 
 def _channels(operator: str, n_weights: int, **attributes: Any) -> Operator:
-    """A normalization with a number of weights for each channel."""
+    """Make a normalization with `n_weights` weights for each channel."""
 
     def make(source: Source) -> Choice | None:
         value = source.value("float32", rank=(3, 4))
@@ -252,7 +252,7 @@ def _group_norm(source: Source) -> Choice | None:
 
 
 def _windows(source: Source, value: Value) -> dict[str, Any] | None:
-    """Return a random window, stride and padding that fit."""
+    """Choose a window, strides and padding that fit, or return None."""
     extents = np.array(value.shape[2:])
     kernel = source.rng.integers(1, 4, len(extents))
     pads = source.rng.integers(0, kernel, (2, len(extents)))
@@ -265,7 +265,7 @@ def _windows(source: Source, value: Value) -> dict[str, Any] | None:
 
 
 def _has_idle_window(value: Value, window: dict[str, Any]) -> bool:
-    """Whether ceil_mode may add a window behind the data; ONNX counts it before opset 22, ONNX Runtime never does."""
+    """Whether ceil_mode may add a window past the data; ONNX counts it before opset 22, ONNX Runtime never does."""
     extents, kernel, strides = (np.array(each) for each in (value.shape[2:], window["kernel_shape"], window["strides"]))
     begin, end = np.reshape(window.get("pads", np.zeros(2 * len(extents), int)), (2, -1))
     last = -(-(extents + begin + end - kernel) // strides) * strides
@@ -433,8 +433,8 @@ def _pad(source: Source) -> Choice | None:
     if value is None:
         return None
     mode = str(source.rng.choice(["constant", "reflect", "edge", *(["wrap"] if source.opset >= 19 else [])]))
-    most = 3 if mode in ("constant", "edge") else min(3, *value.shape) if mode == "reflect" else 2
-    pads = source.constant(source.rng.integers(0, max(most, 1), 2 * value.rank), "int64")
+    limit = 3 if mode in ("constant", "edge") else min(3, *value.shape) if mode == "reflect" else 2
+    pads = source.constant(source.rng.integers(0, max(limit, 1), 2 * value.rank), "int64")
     given = [source.constant(source.rng.integers(-3, 4), str(value.array.dtype))] if mode == "constant" else []
     return Choice("Pad", [value, pads, *given], {"mode": mode})
 
@@ -450,7 +450,7 @@ def _gather(source: Source) -> Choice | None:
 
 
 def _gather_computed(source: Source) -> Choice | None:
-    """Gather by computed indices, if some happen to be in range."""
+    """Gather by computed indices, if they happen to be in range."""
     value, indices = source.value(*ALL, rank=(1, 2, 3)), source.value(*INTEGERS, rank=(0, 1, 2))
     if value is None or indices is None:
         return None
@@ -515,8 +515,8 @@ def _resize(source: Source) -> Choice | None:
     if value is None:
         return None
     mode = str(source.rng.choice(["nearest", "linear", "cubic"]))
-    how = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"]
-    attributes = {"mode": mode, "coordinate_transformation_mode": str(source.rng.choice(how))}
+    modes = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"]
+    attributes = {"mode": mode, "coordinate_transformation_mode": str(source.rng.choice(modes))}
     if mode == "nearest":
         rounding = ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
         attributes["nearest_mode"] = str(source.rng.choice(rounding))
@@ -526,7 +526,7 @@ def _resize(source: Source) -> Choice | None:
     scales = [1, 1, *source.rng.choice([0.5, 0.6, 1.0, 1.5, 2.0, 3.0], 2)]
     lengths = np.multiply(scales, value.shape)
     if attributes["coordinate_transformation_mode"] == "align_corners" and (lengths % 1).any():
-        # ONNX's definition divides by the exact length, and ONNX Runtime by the rounded one.
+        # ONNX divides by the exact length, ONNX Runtime by the rounded one.
         return None
     return Choice("Resize", [value, None, source.constant(scales, "float32")], attributes)
 
@@ -611,4 +611,4 @@ EXACT = frozenset(
         *("Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
     ]
 )
-"""Operators that do not round."""
+"""Operators without rounding."""

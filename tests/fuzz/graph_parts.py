@@ -1,4 +1,4 @@
-"""Finds the smallest part of a random graph that fails in the same way."""
+"""Reduction of a failing random graph to its smallest failing part."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Fails = Callable[[RandomGraph], bool]
 
 
 def smallest_part(graph: RandomGraph, fails: Fails) -> RandomGraph:
-    """Return the part with the fewest nodes that fails; the graph itself if no part does."""
+    """Return the first, smallest part that fails, or the graph itself if none does."""
     values = {**graph.inputs, **run_all(graph)}
     return next((part for part in _parts(graph, values) if fails(part)), graph)
 
 
 def _parts(graph: RandomGraph, values: Mapping[str, Any]) -> Iterator[RandomGraph]:
-    """Yield the parts that compute one node's outputs from tensors up to some steps before it, small ones first."""
+    """Yield the parts that compute a node's outputs from tensors up to n steps before it, small ones first."""
     nodes = graph.model.graph.node
     makers = {name: index for index, node in enumerate(nodes) for name in node.output}
     seen: set[frozenset[int]] = set()

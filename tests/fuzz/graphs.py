@@ -1,11 +1,11 @@
-"""Random ONNX graphs through import and compilation, compared with ONNX Runtime: ``python -m tests.fuzz.graphs``.
+"""Fuzzing of import and compilation by random ONNX graphs, compared with ONNX Runtime: ``python -m tests.fuzz.graphs``.
 
     python -m tests.fuzz.graphs --seed 0 --graphs 2000    # or: make fuzz-graphs SEED=0 GRAPHS=2000
-    python -m tests.fuzz.graphs --repeat 17               # the smallest part of one graph that fails in the same way
+    python -m tests.fuzz.graphs --repeat 17               # reduce a failing graph
 
-Outcomes are kept in ``.fuzz/graphs.jsonl``, and a later run skips the seeds in it; ``--csv`` writes the counts of the
-range, and a row for each graph that is not right. A graph that crashes costs only itself. One graph in twenty runs
-through the whole workflow: models.yaml, snakemake, evaluation, and the build's own loader.
+Outcomes are appended to ``.fuzz/graphs.jsonl``, and later runs skip its seeds; ``--csv`` writes the counts of outcomes,
+and a row for each failing graph. A crash affects only its own graph. One graph in twenty runs through the entire
+workflow: models.yaml, snakemake, evaluation, and the build's own loader.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ builds: [{model: net, target: cpu}]
 
 
 def main() -> None:
-    """Run a range of seeds, or repeat one."""
+    """Run a range of seeds, or reproduce one."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=int, default=200, help="how many")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--csv", type=Path, help="where the summary is written")
-    parser.add_argument("--repeat", type=int, help="only this seed")
+    parser.add_argument("--graphs", type=int, default=200, help="number of graphs")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    parser.add_argument("--csv", type=Path, help="write the summary to this file")
+    parser.add_argument("--repeat", type=int, help="run only this seed, and reduce a failing graph")
     given = parser.parse_args()
     if given.repeat is not None:
         repeat(given.repeat)
@@ -75,13 +75,13 @@ def main() -> None:
 
 
 def kept() -> Mapping[str, Mapping[str, str]]:
-    """Return the outcomes so far, by seed."""
+    """Return the recorded outcomes by seed."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     return {row["seed"]: row for row in map(json.loads, lines)}
 
 
 def run_seeds(seeds: Sequence[int]) -> None:
-    """Run graphs in a process that is replaced where it crashes, and keep each outcome."""
+    """Run graphs in a process that is restarted after a crash, and record each outcome."""
     for seed, outcome in run_cases(map(str, seeds), run_seed, LIMIT_S):
         line = json.dumps({"seed": seed, "through": through(int(seed)), **outcome._asdict()})
         with KEPT.open("a") as file:
@@ -90,27 +90,27 @@ def run_seeds(seeds: Sequence[int]) -> None:
 
 
 def through(seed: int) -> str:
-    """Return how a graph is built."""
+    """Return how to build the graph of a seed."""
     return "compile" if seed % WORKFLOW_EVERY else "workflow"
 
 
 def run_seed(seed: str, folder: Path) -> Outcome:
-    """Return the outcome of a graph."""
+    """Build and judge the graph of a seed."""
     graph = random_graph(int(seed))
     build = run_workflow if through(int(seed)) == "workflow" else run_compiled
     return Outcome(*judge(graph, build(graph, folder)))  # type: ignore[arg-type]
 
 
 def run_compiled(graph: RandomGraph, folder: Path) -> list[Any]:
-    """Return the outputs of a graph that is imported and compiled in this process."""
+    """Import, compile and run a graph in this process."""
     return run_model(graph.model, graph.inputs, folder / "case.onnx")
 
 
 def run_workflow(graph: RandomGraph, folder: Path) -> list[Any]:
-    """Return the outputs of the build that Snakemake makes, checks and evaluates.
+    """Build and evaluate a graph with Snakemake, and run the build.
 
     Raises:
-        AnoleError: the workflow fails, for instance because the evaluation refuses the build.
+        AnoleError: the workflow fails, for instance because the evaluation rejects the build.
     """
     project = folder / "project"
     shutil.rmtree(project, ignore_errors=True)
@@ -139,7 +139,7 @@ def _call(folder: Path, *command: str) -> None:
 
 
 def repeat(seed: int) -> None:
-    """Print the smallest part of a graph that fails in the same way, and leave it in ``.fuzz/graph-SEED``."""
+    """Print the smallest part of a graph that fails in the same way, and save it in ``.fuzz/graph-SEED``."""
     graph, folder = random_graph(seed), Path(".fuzz", f"graph-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -149,17 +149,17 @@ def repeat(seed: int) -> None:
         except Exception as error:
             return type(error).__name__, str(error)
 
-    whole = outcome(graph)
-    print(*whole)
-    if whole[0] not in ("right", "rounding"):
-        part = smallest_part(graph, lambda part: outcome(part)[0] == whole[0])
+    full = outcome(graph)
+    print(*full)
+    if full[0] not in ("right", "rounding"):
+        part = smallest_part(graph, lambda part: outcome(part)[0] == full[0])
         print(*outcome(part))
         print(onnx.printer.to_text(part.model.graph))
         onnx.save(part.model, folder / "part.onnx")
 
 
 def summary(rows: Mapping[str, Mapping[str, str]], seeds: str) -> list[dict[str, str]]:
-    """Return a row with the count of each outcome, and one for each graph that is not right."""
+    """Return a row for each outcome with its count, and one for each failing graph."""
     counts = Counter((row["through"], row["outcome"]) for row in rows.values())
     lines = [(seeds, way, outcome, str(n), "") for (way, outcome), n in sorted(counts.items())]
     for seed, row in sorted(rows.items(), key=lambda item: int(item[0])):

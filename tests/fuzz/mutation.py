@@ -1,4 +1,4 @@
-"""Changes of JSON and YAML that keep them JSON and YAML, so that they get past the parser."""
+"""Structured mutations of JSON and YAML, which stay valid and get past the parser."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ VALUES: tuple[Any, ...] = (
     float("nan"), float("inf"), "", "x", "0", "\ud800", "\0", "é", "a" * 3000, "2026-13-45T99:00:00Z", "f" * 64,
     [], {}, [[]], [0], [None], [1, 2, 3, 4], {"": 0}, {"kind": "cpu"}, [[[[[[[[[[0]]]]]]]]]],
 )  # fmt: skip
-"""What takes the place of a value."""
+"""The values to insert."""
 
 
 def changed(data: bytes, name: str, seed: int) -> bytes | None:
-    """Return an input of a reader with one value of one line changed; None where no line holds any."""
+    """Change one value in one line of a reader's input; return None if no line is JSON."""
     draw = random.Random(seed)
     if name == "spec":
         return _changed_yaml(data, draw)
@@ -47,32 +47,32 @@ def _changed_yaml(data: bytes, draw: random.Random) -> bytes | None:
 
 
 def _with_a_change(plain: Any, draw: random.Random) -> Any:
-    """Replace, removes, doubles or copy one value."""
-    places = list(_places(plain))
-    holder, key = draw.choice(places)
-    what = draw.randrange(6)
-    if what < 3:
+    """Replace, remove, duplicate or copy one value."""
+    slots = list(_slots(plain))
+    holder, key = draw.choice(slots)
+    action = draw.randrange(6)
+    if action < 3:
         holder[key] = draw.choice(VALUES)
-    elif what == 3:
-        other, place = draw.choice(places)
-        holder[key] = other[place] if other is not holder else draw.choice(VALUES)
-    elif what == 4:
+    elif action == 3:
+        other, other_key = draw.choice(slots)
+        holder[key] = other[other_key] if other is not holder else draw.choice(VALUES)
+    elif action == 4:
         del holder[key]
     elif isinstance(holder, list):
         holder.insert(key, holder[key])
     else:
         holder[draw.choice(("", "x", "key", "kind", str(key) + "_"))] = holder[key]
-    # A value may now hold itself.
+    # A value may now contain itself.
     return json.loads(json.dumps(plain))
 
 
-def _places(plain: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each object or list of a value, with the key or the number of each of its values."""
+def _slots(plain: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each container in a value, with the key or index of each of its items."""
     items = plain.items() if isinstance(plain, dict) else enumerate(plain)
     for key, value in list(items):
         yield plain, key
         if isinstance(value, (dict, list)):
-            yield from _places(value)
+            yield from _slots(value)
 
 
 _COLUMNS = {
@@ -87,6 +87,6 @@ _COLUMNS = {
 
 
 def _row(draw: random.Random) -> list[Any]:
-    """Return a change of a value of a database."""
+    """Choose a change of a database value: table, row, column and value."""
     table = draw.choice(sorted(_COLUMNS))
     return [table, draw.randrange(5), draw.choice(_COLUMNS[table]), draw.choice(VALUES)]

@@ -1,7 +1,7 @@
-"""The readers of foreign bytes as functions of bytes, and files to begin with; only `AnoleError` may come out of them.
+"""The readers of untrusted files as functions of bytes, with seed inputs; they may raise only `AnoleError`.
 
-Checksums would turn nearly every change away at the door. So the first byte of an input says whether the reader's
-checksums are written anew behind the change, or the bytes are taken as they are.
+Checksums would reject nearly every mutation. Therefore, the first byte of an input selects whether checksums are
+recomputed after the mutation, or the bytes are read unchanged.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from anole.store.shard import Shard
 
 from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, WIDE, Project, run_of
 
-AS_IT_IS, MENDED = b"\0", b"\1"
-"""The first byte of an input: take the rest as it is, or write its checksums anew."""
+VERBATIM, RESEALED = b"\0", b"\1"
+"""The first byte of an input: read the rest unchanged, or recompute its checksums."""
 
 Reader = Callable[[bytes], object]
-"""Reads an input, or raises an `AnoleError`."""
+"""A function that reads an input, or raises an `AnoleError`."""
 
 
 class Readers:
-    """The readers and their inputs to begin with, in an empty folder for the files that they need."""
+    """The readers and their seed inputs, in an empty folder for temporary files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,11 +66,11 @@ class Readers:
         }
 
     def seeds(self, name: str) -> list[bytes]:
-        """Return inputs that a reader takes without an error."""
+        """Return inputs that a reader accepts."""
         if name == "shard":
             shards = [path.read_bytes() for path in sorted(self.project.shards.glob("*/*.jsonl"))]
             old = [b"".join(without_checksum(line) + b"\n" for line in data.splitlines()) for data in shards]
-            return [kind + data for kind, several in ((AS_IT_IS, shards), (MENDED, old)) for data in several]
+            return [kind + data for kind, several in ((VERBATIM, shards), (RESEALED, old)) for data in several]
         if name == "documents":
             return [bytes([kind]) + each for kind in range(len(DOCUMENTS)) for each in self._documents(DOCUMENTS[kind])]
         if name == "spec":
@@ -83,20 +83,20 @@ class Readers:
             return [text_of_lockfile(Lockfile(self.folder, builds)).encode(), b'{"schema": 1, "builds": {}}']
         if name == "onnx":
             model = _small_model()
-            return [AS_IT_IS + model.SerializeToString(), MENDED + json.dumps(MessageToDict(model)).encode()]
+            return [VERBATIM + model.SerializeToString(), RESEALED + json.dumps(MessageToDict(model)).encode()]
         changes = ["", '[["trial", 0, "latency_s", 1e-3]]', '[["task", 0, "workload", "{}"], ["run", 0, "seed", 7]]']
-        return [AS_IT_IS + self._single.read_bytes(), *(MENDED + change.encode() for change in changes)]
+        return [VERBATIM + self._single.read_bytes(), *(RESEALED + change.encode() for change in changes)]
 
     def read_shard(self, data: bytes) -> None:
-        """Read a shard; what is accepted can be written and read again."""
-        text = _sealed(data[1:]) if data[:1] == MENDED else data[1:]
+        """Read a shard; accepted content must survive a round trip."""
+        text = _sealed(data[1:]) if data[:1] == RESEALED else data[1:]
         content = parse_shard(self.shard, complete_lines(text))
         if content is not None:
             again = parse_shard(self.shard, encode_shard(content, self.shard))
-            assert again is not None and again.digest == content.digest, "it is not read again as it was written"
+            assert again is not None and again.digest == content.digest, "the content changed in a round trip"
 
     def read_document(self, data: bytes) -> None:
-        """Read a document, of the kind that the first byte says."""
+        """Read a document; the first byte selects its kind."""
         name = DOCUMENTS[data[0] % len(DOCUMENTS)] if data else "task"
         path = self.folder / "documents" / (f"{CONV.key}.json" if name == "task" else "build.json")
         path.parent.mkdir(exist_ok=True)
@@ -110,18 +110,18 @@ class Readers:
         load_spec(path)
 
     def read_lockfile(self, data: bytes) -> None:
-        """Read a lock file; what is accepted can be written and read again."""
+        """Read a lock file; accepted content must survive a round trip."""
         path = self.folder / "anole.lock.json"
         path.write_bytes(data)
         lockfile = read_lockfile(path)
         write_lockfile(lockfile)
-        assert read_lockfile(path) == lockfile, "it is not read again as it was written"
+        assert read_lockfile(path) == lockfile, "the content changed in a round trip"
 
     def read_database(self, data: bytes) -> None:
-        """Import a database: the bytes of a file, or a list of values to put into a sound one, as JSON."""
+        """Import a database: the bytes of a file, or a JSON list of changes to a valid one."""
         database, here = self.folder / "foreign.sqlite", self.folder / "here"
         shutil.rmtree(here, ignore_errors=True)
-        if data[:1] == MENDED:
+        if data[:1] == RESEALED:
             shutil.copy(self._loose, database)
             with suppress(ValueError, TypeError, RecursionError, sqlite3.Error, OverflowError):
                 _change(database, json.loads(data[1:] or b"[]"))
@@ -130,10 +130,10 @@ class Readers:
         import_records(database, here)
 
     def read_onnx(self, data: bytes) -> None:
-        """Read a model, up to where TVM imports it: the bytes of a file, or its fields as JSON."""
+        """Read a model, given as the bytes of a file or as JSON, without TVM's import."""
         path = self.folder / "fuzzed.onnx"
         model = data[1:]
-        if data[:1] == MENDED:
+        if data[:1] == RESEALED:
             try:
                 model = ParseDict(json.loads(model), onnx.ModelProto()).SerializeToString()
             except (ValueError, TypeError, RecursionError, AttributeError, ParseError):
@@ -145,34 +145,34 @@ class Readers:
     def _documents(self, name: str) -> list[bytes]:
         if name in RECEIPTS:
             return [_without_checksum(text_of(RECEIPTS[name]).encode())]
-        places = {
+        patterns = {
             "task": f"work/tasks/{CONV.key}.json",
             "manifest": "work/models/*/*.json",
             "build": "builds/*/build.json",
             "evaluation": "work/evaluations/*.json",
         }
-        paths = sorted(self.project.folder.glob(places[name]))
+        paths = sorted(self.project.folder.glob(patterns[name]))
         return [_without_checksum(path.read_bytes()) for path in paths]
 
 
 DOCUMENTS = ("task", "manifest", "build", "evaluation", "receipt", "refined")
-"""The kinds of documents; an input's first byte is the number of its kind."""
+"""The kinds of documents; an input's first byte is the index of its kind."""
 
 
 def without_sync() -> None:
-    """Let no input wait for the disk."""
+    """Disable fsync."""
     os.fsync = lambda descriptor: None
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Return a temporary folder, in memory where there is room for one."""
+    """Create a temporary folder, in memory if possible."""
     memory = Path("/dev/shm")
-    place = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
-    return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=place)
+    parent = str(memory) if memory.is_dir() and os.access(memory, os.W_OK) else None
+    return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=parent)
 
 
 def _sealed(data: bytes) -> bytes:
-    """Return lines with the checksums of the run that the first line names."""
+    """Recompute the checksums of a shard's lines, for the run in the first line."""
     lines = [without_checksum(line) for line in data.split(b"\n")]
     key = ""
     with suppress(ValueError, RecursionError):
@@ -183,14 +183,14 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _without_checksum(data: bytes) -> bytes:
-    """Return a document as older versions wrote it, without a checksum that would turn every change away."""
+    """Return a document in the old format without a checksum, which would reject every change."""
     plain = json.loads(data)
     plain.pop("crc", None)
     return json.dumps(plain).encode()
 
 
 def _small_model() -> onnx.ModelProto:
-    """Return a model with weights, an attribute of each common type and a shape that is computed."""
+    """Return a model with weights, an attribute of each common type, and a computed shape."""
     make = onnx.helper
     nodes = [
         make.make_node("Conv", ["x", "w"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
@@ -208,7 +208,7 @@ def _small_model() -> onnx.ModelProto:
 
 
 def _single_run(folder: Path) -> Path:
-    """Return a database of one run, with something in each table that an import reads."""
+    """Create a database of one run, with rows in each table that an import reads."""
     project = Project(folder)
     run = run_of(CONV)
     with Shard.open(project.shards, run, CONV) as shard:
@@ -220,7 +220,7 @@ def _single_run(folder: Path) -> Path:
 
 
 def _copy_without_types(database: Path, copy: Path) -> None:
-    """Copy the tables of a database without types and constraints, so that they may hold anything."""
+    """Copy the tables of a database without types and constraints, to allow any values."""
     with closing(sqlite3.connect(copy)) as connection:
         connection.execute("attach database ? as whole", [str(database)])
         for (name,) in connection.execute("select name from whole.sqlite_master where type = 'table'").fetchall():
@@ -230,10 +230,10 @@ def _copy_without_types(database: Path, copy: Path) -> None:
 
 
 def _change(database: Path, changes: Any) -> None:
-    """Put values into a database, each by its table, the number of its row, and its column."""
+    """Update values in a database, each given by table, row index, column and value."""
     with closing(sqlite3.connect(database)) as connection:
         for table, row, column, value in changes if isinstance(changes, list) else []:
             names = [str(name).replace('"', "") for name in (table, column)]
-            place = [json.dumps(value) if isinstance(value, (dict, list)) else value, int(row) + 1]
-            connection.execute(f'update "{names[0]}" set "{names[1]}" = ? where rowid = ?', place)
+            parameters = [json.dumps(value) if isinstance(value, (dict, list)) else value, int(row) + 1]
+            connection.execute(f'update "{names[0]}" set "{names[1]}" = ? where rowid = ?', parameters)
         connection.commit()

@@ -1,4 +1,4 @@
-"""Random graphs are valid and the same every time, and the judge distinguishes errors from rounding."""
+"""Random graphs are valid and reproducible, and the comparison distinguishes errors from rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEEDS = range(12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_has_one_graph_which_onnx_accepts(seed: int) -> None:
+def test_graphs_are_reproducible_and_valid(seed: int) -> None:
     graph, again = random_graph(seed), random_graph(seed)
     assert graph.model == again.model and 0 < len(graph.model.graph.node) <= MAX_NODES
     onnx.checker.check_model(graph.model)
@@ -32,8 +32,8 @@ def test_graphs_have_several_inputs_outputs_and_types() -> None:
     assert types == {onnx.TensorProto.FLOAT, onnx.TensorProto.INT32, onnx.TensorProto.INT64, onnx.TensorProto.BOOL}
 
 
-def floor_of_sum(values: list[float]) -> RandomGraph:
-    """Return a graph whose last operator is Floor, behind one that rounds."""
+def floor_of_product(values: list[float]) -> RandomGraph:
+    """Return a graph with a rounding operator followed by Floor."""
     x = np.array(values, np.float32)
     nodes = [helper.make_node("Mul", ["x", "k"], ["p"]), helper.make_node("Floor", ["p"], ["y"])]
     model = model_of(nodes, {"x": x}, {"k": np.float32([3.0])}, ["y"], 18)
@@ -52,13 +52,13 @@ def floor_of_sum(values: list[float]) -> RandomGraph:
         ([0.5, np.inf], [1.0, 0.0], "non-finite differs"),
     ],
 )
-def test_a_step_may_be_missed_by_one_unit_and_no_more(values: list[float], change: list[float], outcome: str) -> None:
-    graph = floor_of_sum(values)
+def test_only_ulp_differences_count_as_rounding(values: list[float], change: list[float], outcome: str) -> None:
+    graph = floor_of_product(values)
     (expected,) = run(graph.model, graph.inputs)
     assert judge(graph, [(expected + np.float32(change)).astype(np.float32)])[0] == outcome
 
 
-def test_what_onnx_itself_computes_is_no_error() -> None:
+def test_results_of_onnx_reference_are_no_error() -> None:
     """ONNX Runtime subtracts the mean as the last step, which cancels."""
     nodes = [helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["y"])]
     x, bias = np.full((1, 1, 1), 99.9, np.float32), np.float32([0.507])
@@ -70,7 +70,7 @@ def test_what_onnx_itself_computes_is_no_error() -> None:
     assert judge(graph, [bias.reshape(1, 1, 1) + 1])[0] == "wrong"
 
 
-def test_the_smallest_part_is_the_operator_that_fails() -> None:
+def test_graphs_are_reduced_to_the_failing_operator() -> None:
     graph = next(
         each for each in map(random_graph, range(99)) if any(n.op_type == "Conv" for n in each.model.graph.node)
     )

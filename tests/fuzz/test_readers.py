@@ -1,4 +1,4 @@
-"""What `make fuzz` begins with is accepted by every reader, so that changes of it reach all of the reader's code."""
+"""The seed inputs of `make fuzz` are accepted by every reader, which lets mutations reach all of its code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from anole.errors import AnoleError
 
-from .readers import MENDED, Readers
+from .readers import RESEALED, Readers
 
 NAMES = ("shard", "documents", "spec", "lockfile", "database", "onnx")
 
@@ -22,10 +22,10 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
 def test_every_seed_is_accepted(readers: Readers, name: str) -> None:
     seeds = readers.seeds(name)
     if name == "database":
-        # The last ones are changes of values, which are refused.
+        # The others are changed values, which are rejected.
         seeds = seeds[:2]
     if name == "spec":
-        # The other one is the repository's own, whose files are not here.
+        # The other one is the repository's models.yaml, whose files are missing here.
         seeds = seeds[:1]
     assert seeds
     for seed in seeds:
@@ -33,13 +33,13 @@ def test_every_seed_is_accepted(readers: Readers, name: str) -> None:
 
 
 def test_changed_values_reach_the_import(readers: Readers) -> None:
-    """The tables that they are put into have no types, which would refuse them before."""
+    """The tables have no column types, which would reject the values earlier."""
     read = readers.by_name["database"]
     with pytest.raises(AnoleError):
-        read(MENDED + b'[["trial", 0, "number", "text"]]')
+        read(RESEALED + b'[["trial", 0, "number", "text"]]')
 
 
-def test_a_change_behind_a_checksum_is_read(readers: Readers) -> None:
-    (first, *_) = (seed for seed in readers.seeds("shard") if seed[:1] == MENDED)
+def test_checksums_of_changed_lines_are_recomputed(readers: Readers) -> None:
+    (first, *_) = (seed for seed in readers.seeds("shard") if seed[:1] == RESEALED)
     with pytest.raises(AnoleError, match="started_at"):
         readers.by_name["shard"](first.replace(b'"started_at":"2', b'"started_at":"x', 1))

@@ -1,4 +1,4 @@
-"""What a worker holds, and notes when it is given back."""
+"""A resource for workers that writes a note when it is released."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-class _Holder:
-    """Notes when it is given back."""
+class _Resource:
+    """A handler of calls that writes a note when it is deleted."""
 
     def __init__(self, note: Path) -> None:
         self._note = note
@@ -20,4 +20,4 @@ class _Holder:
 
 
 def start_holding(note: Path) -> Callable[..., object]:
-    return _Holder(note)
+    return _Resource(note)

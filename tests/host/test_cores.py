@@ -1,4 +1,4 @@
-"""The calling thread has a core that no other thread is bound to, and busy threads have one each."""
+"""Binding to cores: the calling thread avoids cores of bound threads, and busy threads get one core each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from anole.host.machine import affinity
 Cores = set[int]
 
 
-def in_a_process_of_its_own(scenario: Callable[[Cores], None]) -> None:
-    """Run a scenario with all cores that may be used, where no engine of another test has bound its threads."""
+def in_a_fork(scenario: Callable[[Cores], None]) -> None:
+    """Run a scenario in a fork with all allowed cores, without threads that engines of other tests have bound."""
     allowed = affinity()
 
     def run() -> None:
@@ -35,7 +35,7 @@ def in_a_process_of_its_own(scenario: Callable[[Cores], None]) -> None:
 
 @contextmanager
 def bound_threads(*cores: Cores) -> Iterator[None]:
-    """Threads that do nothing, each on its cores."""
+    """Run idle threads, each bound to some cores."""
     done, ready = threading.Event(), threading.Barrier(len(cores) + 1)
 
     def wait(mine: Cores) -> None:
@@ -55,7 +55,7 @@ def bound_threads(*cores: Cores) -> Iterator[None]:
             thread.join()
 
 
-def leaves_what_is_taken(which: Callable[[Cores], int], allowed: Cores) -> None:
+def avoids_a_taken_core(which: Callable[[Cores], int], allowed: Cores) -> None:
     taken = which(allowed)
     with bound_threads({taken}):
         with caller_apart():
@@ -63,17 +63,17 @@ def leaves_what_is_taken(which: Callable[[Cores], int], allowed: Cores) -> None:
         assert os.sched_getaffinity(0) == allowed
 
 
-def is_not_driven_away_by_what_may_move(allowed: Cores) -> None:
+def ignores_threads_that_may_move(allowed: Cores) -> None:
     with bound_threads(allowed), caller_apart():
         assert os.sched_getaffinity(0) == {min(allowed)}
 
 
-def stays_where_every_core_is_taken(allowed: Cores) -> None:
+def does_nothing_if_every_core_is_taken(allowed: Cores) -> None:
     with bound_threads(*({core} for core in allowed)), caller_apart():
         assert os.sched_getaffinity(0) == allowed
 
 
-def comes_back_after_an_error(allowed: Cores) -> None:
+def restores_the_affinity_after_an_error(allowed: Cores) -> None:
     with suppress(ZeroDivisionError), caller_apart():
         raise ZeroDivisionError
     assert os.sched_getaffinity(0) == allowed
@@ -82,24 +82,24 @@ def comes_back_after_an_error(allowed: Cores) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(partial(leaves_what_is_taken, min), id="the first core is taken"),
-        pytest.param(partial(leaves_what_is_taken, max), id="the last core is taken"),
-        is_not_driven_away_by_what_may_move,
-        stays_where_every_core_is_taken,
-        comes_back_after_an_error,
+        pytest.param(partial(avoids_a_taken_core, min), id="the first core is taken"),
+        pytest.param(partial(avoids_a_taken_core, max), id="the last core is taken"),
+        ignores_threads_that_may_move,
+        does_nothing_if_every_core_is_taken,
+        restores_the_affinity_after_an_error,
     ],
 )
-def test_the_caller_has_a_core_of_its_own(scenario: Callable[[Cores], None]) -> None:
-    in_a_process_of_its_own(scenario)
+def test_the_caller_gets_a_separate_core(scenario: Callable[[Cores], None]) -> None:
+    in_a_fork(scenario)
 
 
 def work() -> None:
-    """Keep a core busy, and the interpreter free, for some milliseconds."""
+    """Keep a core busy for some milliseconds without holding the GIL."""
     hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)
 
 
 def spread_over(workers: ThreadPoolExecutor) -> Cores:
-    """Spread what one worker and the caller do; returns the worker's cores."""
+    """Spread the work of a worker and the caller; return the worker's cores."""
 
     def both() -> None:
         theirs = workers.submit(work)
@@ -118,19 +118,19 @@ def leaves_the_first_core_to_the_caller(allowed: Cores) -> None:
             assert os.sched_getaffinity(0) == {min(allowed)}
 
 
-def leaves_the_bound_where_they_are(allowed: Cores) -> None:
+def leaves_bound_threads_alone(allowed: Cores) -> None:
     with ThreadPoolExecutor(1, initializer=os.sched_setaffinity, initargs=(0, {min(allowed)})) as workers:
         assert spread_over(workers) == {min(allowed)}
 
 
-def leaves_the_idle_alone(allowed: Cores) -> None:
+def leaves_idle_threads_alone(allowed: Cores) -> None:
     with bound_threads(allowed), ThreadPoolExecutor(1) as workers:
         spread_over(workers)
         bound = [os.sched_getaffinity(thread.native_id or 0) for thread in threading.enumerate()]
         assert sorted(map(len, bound)) == [1, len(allowed), len(allowed)]
 
 
-def leaves_the_caller_a_core_where_there_is_one(allowed: Cores) -> None:
+def leaves_the_caller_the_only_core(allowed: Cores) -> None:
     os.sched_setaffinity(0, {min(allowed)})
     with ThreadPoolExecutor(1) as workers:
         assert spread_over(workers) == {min(allowed)}
@@ -141,10 +141,10 @@ def leaves_the_caller_a_core_where_there_is_one(allowed: Cores) -> None:
     "scenario",
     [
         leaves_the_first_core_to_the_caller,
-        leaves_the_bound_where_they_are,
-        leaves_the_idle_alone,
-        leaves_the_caller_a_core_where_there_is_one,
+        leaves_bound_threads_alone,
+        leaves_idle_threads_alone,
+        leaves_the_caller_the_only_core,
     ],
 )
-def test_busy_threads_have_a_core_each(scenario: Callable[[Cores], None]) -> None:
-    in_a_process_of_its_own(scenario)
+def test_busy_threads_get_one_core_each(scenario: Callable[[Cores], None]) -> None:
+    in_a_fork(scenario)

@@ -1,4 +1,4 @@
-"""A model that hangs, crashes or ends the process is an error with a message, and a stage that works is left alone."""
+"""The guard reports a model that hangs, crashes or ends the process, and does not affect a stage that works."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ FORKS = "os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)"
     [
         ("os._exit(0)", "", 2, "the factory ended the process with status 0"),
         ("ctypes.string_at(0)", "", 2, "the factory was ended by SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "", 2, "the factory was ended by SIGKILL; the memory may be too small"),
+        ("os.kill(os.getpid(), 9)", "", 2, "the factory was ended by SIGKILL; the machine may have run out of memory"),
         (FORKS, "", 2, "the factory ended the process with status 0"),
         ("os.closerange(0, 99); os._exit(0)", "", 2, "the factory ended the process with status 0"),
-        # It ends as it would alone.
+        # The stage ends as it would without the guard.
         ("pass", "raise ExtractError('model net: is odd')", 2, "is odd"),
         ("pass", "sys.exit(7)", 7, None),
         ("pass", "os._exit(0)", 2, "something ended the process with status 0"),
     ],
 )
-def test_what_ends_the_process_is_told(factory: str, rest: str, status: int, problem: str | None) -> None:
+def test_code_that_ends_the_process_is_reported(factory: str, rest: str, status: int, problem: str | None) -> None:
     process = start(factory, rest)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (status, "")
@@ -63,14 +63,14 @@ def test_what_ends_the_process_is_told(factory: str, rest: str, status: int, pro
 
 
 @pytest.mark.parametrize("factory", ["os.closerange(0, 99); time.sleep(60)", "ctypes.CDLL(None).pause()"])
-def test_what_does_not_end_is_ended(factory: str) -> None:
+def test_code_that_hangs_is_killed(factory: str) -> None:
     began = time.monotonic()
     process = start(factory, limit_s="0.5")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and time.monotonic() - began < 30
     assert errors == (
         "anole: model net: the factory did not end within 0.5 s; "
-        "set ANOLE_MODEL_LIMIT_S to another number of seconds if it needs longer\n"
+        "set the environment variable ANOLE_MODEL_LIMIT_S to more seconds if it needs longer\n"
     )
 
 
@@ -88,9 +88,9 @@ def test_a_thread_that_a_model_left_does_not_keep_a_stage_alive() -> None:
 
 
 @pytest.mark.parametrize("limit_s", ["nan", "soon"])
-def test_a_limit_is_a_number_of_seconds(limit_s: str) -> None:
+def test_an_invalid_limit_is_rejected(limit_s: str) -> None:
     _, errors = start("pass", limit_s=limit_s).communicate(timeout=60)
-    assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; a number of seconds above 0 is expected\n"
+    assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; expected a number of seconds above 0\n"
 
 
 @pytest.mark.examples(1)

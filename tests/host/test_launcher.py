@@ -1,3 +1,5 @@
+"""The shell command that starts Anole, and the PYTHONPATH of its caller."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +19,7 @@ STARTED = (
 
 
 def started_in(folder: Path, path: str) -> list[str]:
-    """What a Python says that was started in a folder with a ``PYTHONPATH``, and has gone to another folder since."""
+    """Return the output of a Python process that started in a folder with a ``PYTHONPATH``, then changed to ``/``."""
     environment = {**os.environ, "PYTHONPATH": path, "PWD": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", STARTED], cwd=folder, env=environment, capture_output=True, text=True, check=True
@@ -25,7 +27,7 @@ def started_in(folder: Path, path: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_relative_packages_are_those_of_the_folder_where_python_started(tmp_path: Path) -> None:
+def test_relative_packages_are_resolved_where_python_started(tmp_path: Path) -> None:
     packages, _ = started_in(tmp_path, f"own:{LIBRARY}::../other")
     assert packages == str([f"{tmp_path}/own", str(LIBRARY), str(tmp_path.parent / "other")])
 
@@ -40,7 +42,7 @@ def test_the_command_starts_this_library_in_any_folder(tmp_path: Path) -> None:
     assert f"{tmp_path}/o'wn" in path
 
 
-def test_an_installed_library_stays_behind_the_standard_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_library_is_not_added_to_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "")
     assert callers_packages() == []
     assert f"PYTHONPATH={quote(str(LIBRARY))} " in launcher.launcher()

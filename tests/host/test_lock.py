@@ -1,4 +1,4 @@
-"""The device lock: one timer at a time, whatever process it is in."""
+"""The device lock: only one process at a time may use a device for timing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def held(device: str, mode: int) -> bool:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_builders_share_a_device_that_a_timer_has_alone(shared: bool) -> None:
+def test_builders_share_a_device_and_a_timer_holds_it_alone(shared: bool) -> None:
     path = lock.lock_path("cpu")
     path.write_bytes(b"another program's")
     with pytest.raises(RuntimeError), lock.device_lock("cpu", shared=shared):
@@ -47,17 +47,17 @@ def test_builders_share_a_device_that_a_timer_has_alone(shared: bool) -> None:
     assert not held("cpu", fcntl.LOCK_EX) and path.read_bytes() == b"another program's"
 
 
-def test_the_first_idle_device_is_had_alone() -> None:
-    with lock.device_lock("a"), lock.idle_device(["a", "b"]) as had:
-        assert had == "b"
+def test_the_first_idle_device_is_held_exclusively() -> None:
+    with lock.device_lock("a"), lock.idle_device(["a", "b"]) as device:
+        assert device == "b"
         assert held("b", fcntl.LOCK_SH)
     assert not held("b", fcntl.LOCK_EX)
 
 
-def test_one_that_becomes_idle_is_waited_for() -> None:
+def test_idle_device_waits_for_a_device() -> None:
     def wait() -> str:
-        with lock.idle_device(["a", "b"]) as had:
-            return had
+        with lock.idle_device(["a", "b"]) as device:
+            return device
 
     with ThreadPoolExecutor() as pool, lock.device_lock("a"):
         with lock.device_lock("b"):
@@ -67,27 +67,27 @@ def test_one_that_becomes_idle_is_waited_for() -> None:
         assert waiting.result(timeout=30) == "b"
 
 
-def test_the_place_is_the_same_for_every_user_and_every_folder_of_temporaries(
+def test_the_lock_path_is_the_same_for_every_user_and_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANOLE_LOCKS")
-    usual = lock.lock_path("cpu")
+    default = lock.lock_path("cpu")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert lock.lock_path("cpu") == usual == Path("/tmp/anole-cpu.lock")
+    assert lock.lock_path("cpu") == default == Path("/tmp/anole-cpu.lock")
 
 
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
         (lambda path: path.symlink_to(path.with_name("aim")), "it is a symbolic link; remove it$"),
-        (os.mkfifo, " is no regular file; remove it$"),
-        (Path.mkdir, " is no regular file; remove it$"),
+        (os.mkfifo, " is not a regular file; remove it$"),
+        (Path.mkdir, " is not a regular file; remove it$"),
         (lambda path: (path.parent.rmdir(), path.parent.touch()), r"\[Errno 20\]"),
     ],
     ids=["link", "pipe", "folder", "no folder"],
 )
-def test_what_cannot_be_locked_is_said(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
+def test_an_unusable_lock_file_is_reported(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
     path = lock.lock_path("cpu")
     make(path)
     message = f"^cannot lock the device cpu: {path}.*{problem}"
@@ -111,7 +111,7 @@ def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -
         "import os; from anole.host import lock; os.setuid(65534)\n"
         "with lock.device_lock('cpu'): print('held', flush=True)"
     )
-    # Other users do not reach pytest's own folders.
+    # Other users have no access to pytest's folders.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o1777)
         monkeypatch.setenv("ANOLE_LOCKS", folder)
@@ -140,13 +140,13 @@ def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[b
             other.wait(30)
 
 
-def test_who_is_waited_for_is_told_once_a_while(
+def test_the_holder_is_logged_from_time_to_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lock, "_LOG_AFTER_S", 0.05)
     monkeypatch.setattr(lock, "_logged_at_s", {})
     caplog.set_level(logging.INFO)
-    for every_s, least, most in ((60.0, 1, 1), (60.0, 0, 0), (0.1, 2, 6)):
+    for every_s, min_lines, max_lines in ((60.0, 1, 1), (60.0, 0, 0), (0.1, 2, 6)):
         monkeypatch.setattr(lock, "_LOG_EVERY_S", every_s)
         caplog.clear()
         with another_holder(tmp_path) as other:
@@ -154,22 +154,22 @@ def test_who_is_waited_for_is_told_once_a_while(
             threading.Timer(0.3, other.stdin.close).start()
             with lock.device_lock("cpu", shared=True):
                 pass
-        assert least <= len(caplog.messages) <= most
-        # The last one may be told while the device changes hands.
-        for told in caplog.messages[:1]:
+        assert min_lines <= len(caplog.messages) <= max_lines
+        # The last line may be logged while the device changes hands.
+        for message in caplog.messages[:1]:
             command = f"{Path(sys.executable).name} -c import sys; from anole.host import lock with"
-            assert told.startswith(f"waiting for the device cpu: process {other.pid} ({command}")
-            assert told.endswith(f") holds {lock.lock_path('cpu')}")
+            assert message.startswith(f"waiting for the device cpu: process {other.pid} ({command}")
+            assert message.endswith(f") holds {lock.lock_path('cpu')}")
 
 
-def test_several_that_build_are_told_and_no_longer_when_they_are_gone(tmp_path: Path) -> None:
+def test_several_holders_are_described_until_they_end(tmp_path: Path) -> None:
     with another_holder(tmp_path, ", shared=True") as one, another_holder(tmp_path, ", shared=True") as two:
-        told = lock._holders(lock.lock_path("cpu"))
-    assert f"process {one.pid} (" in told and f"process {two.pid} (" in told
+        described = lock._holders(lock.lock_path("cpu"))
+    assert f"process {one.pid} (" in described and f"process {two.pid} (" in described
     assert lock._holders(lock.lock_path("cpu")) == lock._holders(tmp_path / "none") == "another process"
 
 
-def test_a_file_that_was_removed_while_it_was_waited_for_locks_nothing() -> None:
+def test_a_lock_file_that_is_replaced_during_the_wait_is_opened_again() -> None:
     path = lock.lock_path("cpu")
     with ThreadPoolExecutor() as pool:
         with lock.device_lock("cpu"):

@@ -1,3 +1,5 @@
+"""The processor as LLVM names it, and the number of available cores."""
+
 from __future__ import annotations
 
 import os
@@ -53,7 +55,7 @@ def cpuinfo(vendor: str, family: int, model: int, flags: str) -> str:
         ("Unknown", 1, 1, V3, "x86-64-v3"),
     ],
 )
-def test_llvm_is_told_no_more_than_the_flags_allow(vendor: str, family: int, model: int, flags: str, mcpu: str) -> None:
+def test_mcpu_needs_no_missing_flags(vendor: str, family: int, model: int, flags: str, mcpu: str) -> None:
     found = processor(cpuinfo(vendor, family, model, flags), "x86_64")
     assert found.mcpu == mcpu
     assert not found.lacks(mcpu)
@@ -75,12 +77,12 @@ def described(file: str) -> str:
         (described("haswell"), "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", ""),
         (described("nameless_vm"), "x86_64", "x86-64-v3", ""),
         ("", "x86_64", "x86-64", ""),
-        # What is left of a masked processor.
+        # A processor with masked features.
         (cpuinfo("AuthenticAMD", 26, 2, f"{V4} avx512_vnni amx_tile"), "Some CPU: @ 3 GHz", "x86-64-v4", "+avx512vnni"),
     ],
     ids=["AMX", "Zen 4", "Haswell", "no name", "nothing", "masked"],
 )
-def test_processors_elsewhere_are_told_apart(
+def test_recorded_processors_are_identified(
     text: str, name: str, mcpu: str, attributes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.processor", lambda: "")
@@ -97,7 +99,7 @@ def test_features_are_in_a_fixed_order_and_only_those_that_matter() -> None:
 
 
 @pytest.mark.parametrize("mcpu", known_processors("x86_64") + known_processors("aarch64"))
-def test_a_name_needs_no_features_beside_its_own(mcpu: str) -> None:
+def test_a_name_needs_no_attributes_for_its_own_features(mcpu: str) -> None:
     assert llvm_attributes(mcpu, features_of(mcpu)) == []
 
 
@@ -114,17 +116,17 @@ def test_a_claimed_processor_has_no_more_flags_than_the_real_one(file: str, monk
 
 
 @pytest.mark.parametrize("may", [True, False])
-def test_tiles_that_the_system_refuses_are_no_feature(may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_amx_is_no_feature_if_the_system_denies_tiles(may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANOLE_CPUINFO", raising=False)
     assert platform.machine() != "x86_64" or module._may_use_tiles() == ("amx_tile" in processor().flags)
     described = processor((PROCESSORS / "xeon_amx.txt").read_text(), "x86_64")
-    monkeypatch.setattr(module, "_described", lambda *_: described)
+    monkeypatch.setattr(module, "_parsed", lambda *_: described)
     monkeypatch.setattr(module, "_may_use_tiles", lambda: may)
     amx = {flag for flag in described.flags if flag.startswith("amx_")}
     assert described.flags - processor().flags == (set() if may else amx) and amx
 
 
-def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cores_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANOLE_CORES", "64")
     assert machine.available_cores() == machine.available_threads() == 64
     monkeypatch.delenv("ANOLE_CORES")
@@ -134,11 +136,11 @@ def test_cores_can_be_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²"])
-def test_a_claim_that_is_no_number_of_cores_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_number_of_cores_is_rejected(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANOLE_CORES", text)
     with pytest.raises(MachineError) as caught:
         machine.available_cores()
-    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1"
+    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be an integer of at least 1"
 
 
 def test_llvm_knows_every_name_and_every_attribute() -> None:
@@ -198,7 +200,7 @@ def test_a_bound_thread_does_not_bind_the_process() -> None:
     assert done.stdout.split()[0] == "True" and int(done.stdout.split()[1]) > 1
 
 
-def test_a_claimed_processor_whose_file_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cpuinfo_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANOLE_CPUINFO", str(tmp_path / "absent.txt"))
-    with pytest.raises(MachineError, match=r"ANOLE_CPUINFO: .*absent\.txt cannot be read"):
+    with pytest.raises(MachineError, match=r"ANOLE_CPUINFO: cannot read .*absent\.txt"):
         processor()

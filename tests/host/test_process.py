@@ -1,4 +1,4 @@
-"""Workers: what runs in one may do anything, and costs its own call at most."""
+"""Workers: whatever the called function does, it only costs its own call."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def start_without_hardware() -> Callable[..., object]:
     raise TargetError("no such GPU")
 
 
-@pytest.mark.parametrize(("grace_s", "is_given_back"), [(60.0, True), (0.0, False)])
+@pytest.mark.parametrize(("grace_s", "is_released"), [(60.0, True), (0.0, False)])
 @pytest.mark.parametrize("n_calls", [0, 1])
-def test_a_process_with_time_to_end_gives_back_what_it_holds(
-    grace_s: float, is_given_back: bool, n_calls: int, tmp_path: Path
+def test_a_process_with_a_grace_period_releases_its_resources(
+    grace_s: float, is_released: bool, n_calls: int, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
     with Worker(partial(start_holding, note), grace_s=grace_s) as worker:
         worker.launch()
         for _ in range(n_calls):
             worker.call(timeout_s=60)
-    assert note.exists() is is_given_back
+    assert note.exists() is is_released
 
 
 def test_a_process_that_does_not_end_in_time_is_killed() -> None:
@@ -117,12 +117,12 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
     return False
 
 
-def test_returns_what_the_function_returns_in_its_environment(worker: Worker) -> None:
+def test_a_call_returns_the_result_and_sees_the_environment(worker: Worker) -> None:
     assert worker.call("echo", [1, "two"], timeout_s=10) == [1, "two"]
     assert worker.call("environment", "ANOLE_TEST", timeout_s=10) == "seen"
 
 
-_HERE = "^nothing can be built or run here: .*"
+_HERE = "^cannot build or run anything here: .*"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ _HERE = "^nothing can be built or run here: .*"
         ("lose the device", 7, DeviceLostError, "^7$"),
         ("run out of time", 7, CallTimedOut, "^7$"),
         ("miss the target", "no compiler", TargetError, "^no compiler$"),
-        # What was found to be at fault is not guessed again.
+        # Errors of Anole itself are not searched for faults of the machine.
         ("find a broken build", None, CallFailed, "^BuildError: model.so cannot be loaded: file too short$"),
         ("say on a full disk", None, MachineError, _HERE + "exited with 1: LLVM ERROR: IO failure .*; free some space"),
         ("fail in the system", errno.ENOSPC, MachineError, _HERE + "No space .*free some space where temporary files"),
@@ -145,7 +145,7 @@ _HERE = "^nothing can be built or run here: .*"
         ("fail in the system", errno.ENOENT, MachineError, _HERE + "No such file .*candidate.so"),
     ],
 )
-def test_a_call_that_comes_to_nothing_says_why_and_the_next_one_works(
+def test_a_failed_call_says_why_and_the_next_one_works(
     worker: Worker, action: str, argument: object, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
@@ -154,7 +154,7 @@ def test_a_call_that_comes_to_nothing_says_why_and_the_next_one_works(
     assert worker.call("echo", 1, timeout_s=10) == 1
 
 
-def test_a_hang_is_ended_with_everything_it_started(worker: Worker, tmp_path: Path) -> None:
+def test_a_hanging_call_is_killed_with_its_descendants(worker: Worker, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     with pytest.raises(WorkerTimeout):
         worker.call("child and hang", str(note), timeout_s=1.0)
@@ -162,14 +162,14 @@ def test_a_hang_is_ended_with_everything_it_started(worker: Worker, tmp_path: Pa
     assert worker.call("echo", 1, timeout_s=10) == 1
 
 
-def test_missing_hardware_is_told_as_such_and_looked_for_again() -> None:
+def test_missing_hardware_is_a_target_error_at_each_attempt() -> None:
     with Worker(start_without_hardware) as worker:
         for _ in range(2):
             with pytest.raises(TargetError, match=r"^no such GPU$"):
                 worker.submit("pid")
 
 
-def test_is_replaced_after_some_calls_and_leaves_nothing_behind(
+def test_a_worker_is_replaced_after_some_calls_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -179,19 +179,19 @@ def test_is_replaced_after_some_calls_and_leaves_nothing_behind(
     assert all(gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
 
 
-def test_that_does_not_come_up_is_broken_infrastructure() -> None:
+def test_a_worker_that_fails_to_start_is_a_measure_error() -> None:
     with Worker(start_failing) as worker, pytest.raises(MeasureError, match="no such device"):
         worker.call("echo", 1, timeout_s=10)
 
 
-def test_that_cannot_even_be_started_leaves_nothing_to_end() -> None:
+def test_a_worker_that_cannot_be_pickled_leaves_no_process() -> None:
     worker = Worker(lambda: abs)
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         worker.call(1, timeout_s=10)
     worker.kill()
 
 
-def test_dies_with_its_master(tmp_path: Path) -> None:
+def test_a_worker_dies_with_its_master(tmp_path: Path) -> None:
     script = tmp_path / "master.py"
     script.write_text(
         "import os, signal, sys\n"
@@ -210,7 +210,7 @@ def test_dies_with_its_master(tmp_path: Path) -> None:
     assert gone(int(note.read_text()))
 
 
-def test_the_server_imports_before_a_worker_is_asked_for(tmp_path: Path) -> None:
+def test_prepare_imports_modules_before_a_worker_starts(tmp_path: Path) -> None:
     (tmp_path / "slow_module.py").write_text("open(__file__ + '.imported', 'w').close()")
     code = f"""
 import os, time

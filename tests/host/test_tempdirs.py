@@ -1,4 +1,4 @@
-"""Temporary files of killed processes: the next process removes them, and nothing else."""
+"""Temporary files of killed processes: the next process removes them, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from anole.host.tempdirs import PREFIX, own_temporaries, sweep
 
 LIBRARY = Path(__file__).parents[2] / "lib"
-MAKES = """
+MAKER = """
 import os, signal, sys, tempfile, multiprocessing
 from multiprocessing import util
 from anole.host.tempdirs import own_temporaries
@@ -39,9 +39,9 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def maker() -> Iterator[Path]:
-    # The paths of sockets, which multiprocessing makes there, are limited; all other folders may be too long.
+    # The length of the paths of multiprocessing's sockets is limited; other temporary folders may be too long.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        (Path(folder) / "maker.py").write_text(MAKES)
+        (Path(folder) / "maker.py").write_text(MAKER)
         (Path(folder) / "temporary").mkdir()
         yield Path(folder) / "maker.py"
 
@@ -62,15 +62,15 @@ def start(maker: Path, *arguments: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("longer", "letter"),
     [(None, ""), (0, "x"), (0, "ö"), (60, "x"), (60, "ö")],
-    ids=["short", *(f"{paths} of sockets too long" for paths in ("own", "own ö", "usual", "usual ö"))],
+    ids=["short", *(f"{paths} of sockets too long" for paths in ("own", "own ö", "default", "default ö"))],
 )
 def test_a_process_that_ends_leaves_nothing(maker: Path, longer: int | None, letter: str) -> None:
     maker = maker if longer is None else lengthened(maker, longer, letter)
-    said = start(maker).communicate(timeout=60)
-    assert said[1] == "" and left(maker) == []
+    output = start(maker).communicate(timeout=60)
+    assert output[1] == "" and leftovers(maker) == []
 
 
-def test_what_a_killed_process_left_elsewhere_for_short_paths_is_removed_by_the_next(maker: Path) -> None:
+def test_a_folder_for_sockets_of_a_killed_process_is_removed_by_the_next(maker: Path) -> None:
     maker = lengthened(maker, 60, "x")
     killed = start(maker, "wait")
     assert killed.stdout is not None
@@ -79,11 +79,11 @@ def test_what_a_killed_process_left_elsewhere_for_short_paths_is_removed_by_the_
     killed.kill()
     killed.wait()
     start(maker).communicate(timeout=60)
-    assert left(maker) == [] and not sockets.exists()
+    assert leftovers(maker) == [] and not sockets.exists()
 
 
 def lengthened(maker: Path, longer: int, letter: str) -> Path:
-    """Move the program into a folder whose path is so much longer than those of sockets may be."""
+    """Move the program to a folder where the paths of sockets exceed the limit by `longer` bytes."""
     room = 107 - len("/pymp-12345678/listener-12345678") + longer
     long = maker.parent / (letter * ((room - len(os.fsencode(f"{maker.parent}//temporary"))) // len(letter.encode())))
     long.mkdir()
@@ -92,25 +92,25 @@ def lengthened(maker: Path, longer: int, letter: str) -> Path:
     return maker
 
 
-def left(maker: Path) -> list[Path]:
+def leftovers(maker: Path) -> list[Path]:
     return list((maker.parent / "temporary").iterdir())
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_living_one_uses_is_not(maker: Path) -> None:
+def test_only_the_folder_of_a_killed_process_is_removed_by_the_next(maker: Path) -> None:
     killed, living = start(maker, "wait"), start(maker, "wait")
     folders = []
     for process in (killed, living):
         assert process.stdout is not None
         folders.append(Path(process.stdout.readline().strip()))
-    assert sorted(left(maker)) == sorted(folders)
-    # Its log, a folder, what its child left, and multiprocessing's own.
+    assert sorted(leftovers(maker)) == sorted(folders)
+    # A log, a folder, its child's file, and multiprocessing's folder.
     assert len(list(folders[0].iterdir())) == 4
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert folders[0].exists()
     start(maker).communicate(timeout=60)
-    assert left(maker) == [folders[1]]
-    assert living.communicate("", timeout=60)[1] == "" and left(maker) == []
+    assert leftovers(maker) == [folders[1]]
+    assert living.communicate("", timeout=60)[1] == "" and leftovers(maker) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
@@ -122,7 +122,7 @@ def test_another_users_folder_stays(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_links_and_what_others_made_or_hold_stay(tmp_path: Path) -> None:
+def test_links_and_folders_in_use_or_of_other_programs_stay(tmp_path: Path) -> None:
     aim, temporary = tmp_path / "aim", tmp_path / "temporary"
     abandoned, used = (temporary / f"{PREFIX}{name}" for name in ("abandoned", "used"))
     for folder in (aim / "full", temporary / "anole-12345678" / "full", temporary / "own", abandoned / "full", used):
@@ -139,7 +139,7 @@ def test_links_and_what_others_made_or_hold_stay(tmp_path: Path) -> None:
     assert not used.exists()
 
 
-def test_without_a_place_for_it_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_temporary_folder_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     monkeypatch.delenv("TMPDIR", raising=False)
     with own_temporaries():

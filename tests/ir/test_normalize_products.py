@@ -1,4 +1,4 @@
-"""Products that read their right operand transposed compute what they did, without the transposition."""
+"""Transposed right operands are folded into matrix products with equal results."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from anole.task import BatchMatmul
 from ..extract.passes.building import assert_rewritten, calls, drawn
 
 
-def exchanged(value: ir.Expr) -> ir.Expr:
+def transposed_matrix(value: ir.Expr) -> ir.Expr:
     rank = len(value.ty.shape)
     return relax.op.permute_dims(value, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def plain(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    return relax.op.matmul(left, exchanged(right))
+    return relax.op.matmul(left, transposed_matrix(right))
 
 
 def scaled(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    return relax.op.matmul(left, relax.op.multiply(exchanged(right), relax.const(0.5, "float32")))
+    return relax.op.matmul(left, relax.op.multiply(transposed_matrix(right), relax.const(0.5, "float32")))
 
 
 def split(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    return relax.op.matmul(left, relax.op.reshape(exchanged(right), (2, 3, 5, 6)))
+    return relax.op.matmul(left, relax.op.reshape(transposed_matrix(right), (2, 3, 5, 6)))
 
 
-def of_heads(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+def attention_heads(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return relax.op.matmul(left, relax.op.permute_dims(right, [0, 2, 3, 1]))
 
 
 def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    transposed = exchanged(right)
+    transposed = transposed_matrix(right)
     return relax.op.add(relax.op.matmul(left, transposed), transposed)
 
 
@@ -49,8 +49,8 @@ def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
         ((2, 3, 4, 5), (2, 3, 6, 5), plain, ["einsum"], BatchMatmul(6, 4, 5, 6, True)),
         ((3, 4, 5), (3, 6, 5), scaled, ["multiply", "einsum"], BatchMatmul(3, 4, 5, 6, True)),
         ((2, 3, 4, 5), (6, 6, 5), split, ["reshape", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
-        ((2, 3, 4, 5), (2, 6, 3, 5), of_heads, ["permute_dims", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
-        # The batch of one is repeated, which no template does.
+        ((2, 3, 4, 5), (2, 6, 3, 5), attention_heads, ["permute_dims", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
+        # A batch of one is broadcast, which no template supports.
         ((3, 4, 5), (1, 6, 5), plain, ["permute_dims", "matmul"], BatchMatmul(1, 12, 5, 6)),
         ((1, 4, 5), (3, 6, 5), plain, ["permute_dims", "matmul"], None),
         ((5,), (6, 5), plain, ["permute_dims", "matmul"], None),
@@ -69,7 +69,7 @@ def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
         "read",
     ],
 )
-def test_transpositions_are_absorbed(
+def test_transpositions_are_folded(
     left: tuple[int, ...],
     right: tuple[int, ...],
     build: Any,

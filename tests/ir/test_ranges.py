@@ -1,4 +1,4 @@
-"""Ranges of sizes: what models.yaml may say of them, and the sizes that stand for all others."""
+"""Size ranges: their syntax in models.yaml, and their sample, typical and checked sizes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def spec(extents: list[Any], **target: str) -> dict[str, Any]:
 
 
 @given(each=RANGES)
-def test_sizes_that_stand_for_a_range_are_in_it_and_differ(each: SizeRange) -> None:
-    usual, low, largest = each.samples
+def test_sample_and_checked_sizes_are_distinct_and_in_range(each: SizeRange) -> None:
+    typical, low, largest = each.samples
     assert SizeRange.parse(str(each)) == each
-    assert usual == each.typical and (usual in each or usual == 2)
-    assert max(each.min, 2) <= low != usual and each.max <= largest > max(usual, low)
-    assert gcd(low - usual, largest - usual) == 1, "steps of this size would not show"
+    assert typical == each.typical and (typical in each or typical == 2)
+    assert max(each.min, 2) <= low != typical and each.max <= largest > max(typical, low)
+    assert gcd(low - typical, largest - typical) == 1, "steps of this size would not be detected"
     checked = [sizes["n"] for sizes in checked_sizes({"n": each})]
-    assert {each.min, each.max} <= {*checked, usual} and all(size in each for size in checked)
+    assert {each.min, each.max} <= {*checked, typical} and all(size in each for size in checked)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_network_is_imported_at_sizes_near_both_ends(text: str, samples: tuple
     assert SizeRange.parse(text).samples == samples
 
 
-@pytest.mark.parametrize(("text", "usual"), [("1..16", 4), ("16..512", 64), ("1..2", 2), ("7..8", 7)])
-def test_the_usual_size_is_in_the_middle(text: str, usual: int) -> None:
-    assert SizeRange.parse(text).typical == usual
+@pytest.mark.parametrize(("text", "typical"), [("1..16", 4), ("16..512", 64), ("1..2", 2), ("7..8", 7)])
+def test_the_typical_size_is_near_the_geometric_mean(text: str, typical: int) -> None:
+    assert SizeRange.parse(text).typical == typical
 
 
-def test_an_extent_may_be_a_range_and_the_entry_is_read_back() -> None:
+def test_an_extent_may_be_a_range() -> None:
     model = parse_spec(spec([{"batch": "1..16"}, 3, 224, 224])).models["net"]
     assert (model.inputs, model.ranges) == ({"x": (4, 3, 224, 224)}, {"batch": SizeRange(1, 16)})
     assert model.to_json()["inputs"] == [["x", [{"batch": "1..16"}, 3, 224, 224]]]
@@ -66,7 +66,7 @@ def test_an_extent_may_be_a_range_and_the_entry_is_read_back() -> None:
     assert ModelSpec.from_json("net", onnx.to_json()) == onnx
 
 
-def test_inputs_share_a_name_only_with_its_range() -> None:
+def test_inputs_with_the_same_name_must_have_the_same_range() -> None:
     mapping = spec([{"batch": "1..4"}, 3])
     mapping["models"]["net"]["inputs"]["y"] = [{"batch": "1..4"}]
     assert parse_spec(mapping).models["net"].named == {"x": ("batch", None), "y": ("batch",)}
@@ -78,16 +78,16 @@ def test_inputs_share_a_name_only_with_its_range() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        (spec([{"batch": "16"}, 3]), "models.net.inputs.x[0].batch: found '16'; a range has its least"),
-        (spec([{"batch": "9..3"}, 3]), "models.net.inputs.x[0].batch: found '9..3'; a range has its least"),
+        (spec([{"batch": "16"}, 3]), "models.net.inputs.x[0].batch: found '16'; write a range as smallest"),
+        (spec([{"batch": "9..3"}, 3]), "models.net.inputs.x[0].batch: found '9..3'; write a range as smallest"),
         (
             spec([{"batch": "1..4", "more": "1..2"}, 3]),
-            "models.net.inputs.x[0]: found .*; an extent that varies has one",
+            "models.net.inputs.x[0]: found .*; a variable extent is one",
         ),
-        (spec([{"a b": "1..4"}, 3]), "models.net.inputs.x[0]: found the name 'a b'; the name of a range has letters"),
+        (spec([{"a b": "1..4"}, 3]), "models.net.inputs.x[0]: found the name 'a b'; the name of a range consists of letters"),
         (
             spec([1]) | {"models": {"net": {"source": "onnx:pyproject.toml", "dims": {"batch-size": "1..4"}}}},
-            "models.net.dims.batch-size: found a range of 'batch-size'; the name of a range has",
+            "models.net.dims.batch-size: found a range of 'batch-size'; the name of a range consists",
         ),
         (spec([{"batch": "1..99999"}, 999_999]), "models.net.inputs.x: found .*; an input has at most"),
         (
@@ -96,7 +96,7 @@ def test_inputs_share_a_name_only_with_its_range() -> None:
         ),
     ],
 )
-def test_mistakes_are_told_with_their_place(mapping: dict[str, Any], message: str) -> None:
+def test_errors_name_the_location(mapping: dict[str, Any], message: str) -> None:
     pattern = message.replace("[", r"\[").replace("]", r"\]")
     with pytest.raises(SpecError, match=f"^models.yaml: {pattern}"):
         parse_spec(mapping)

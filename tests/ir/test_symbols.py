@@ -1,4 +1,4 @@
-"""Extents that vary: their text, the usual sizes for them, and symbols for those that are computed."""
+"""Symbolic extents: formatting, size hints, and opaque symbols for computed extents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anole.ir.ranges import SizeRange
 from anole.ir.symbols import (
     at_sizes,
     computed_extents,
-    is_number,
     is_small,
+    is_static,
     largest,
     prime_sizes,
     size_hint,
@@ -29,7 +29,7 @@ N, M = symbol_of("batch-size", SizeRange(1, 9)), symbol_of("T", SizeRange(2, 40)
 
 
 def doubled(*shape: Any) -> tirx.PrimFunc:
-    """Return a function on a tensor of this shape, which is told the symbols besides."""
+    """Return a function on a tensor of this shape, with the symbols as further parameters."""
     data = te.placeholder(shape, "float32", name="data")
     result = te.compute(shape, lambda *at: data[at] * 2, name="doubled")
     return te.create_prim_func([data, N, M, result], "int64").without_attr("global_symbol")
@@ -45,22 +45,22 @@ def doubled(*shape: Any) -> tirx.PrimFunc:
         (tirx.min(M, 4) % 3, "min(T, 4) % 3"),
     ],
 )
-def test_extents_are_written_with_their_own_names(extent: Any, text: str) -> None:
+def test_extents_are_formatted_with_symbol_names(extent: Any, text: str) -> None:
     assert text_of(extent) == text
 
 
-def test_only_what_varies_has_a_text() -> None:
+def test_only_dynamic_extents_have_a_text() -> None:
     assert varying_texts([N, 3, M * 2]) == ("batch-size", None, "T * 2")
     assert varying_texts([2, 3]) is None
 
 
-def test_sizes_make_numbers_of_computed_extents() -> None:
+def test_sizes_are_substituted_in_computed_extents() -> None:
     found = at_sizes(doubled(N * 4, N * M + 1), {"batch-size": 3, "T": 5})
     extents = [loop.extent for loop in collect(found.body, tirx.For)]
-    assert all(map(is_number, extents)) and sorted(map(int, extents)) == [12, 16]
+    assert all(map(is_static, extents)) and sorted(map(int, extents)) == [12, 16]
 
 
-def test_computed_extents_are_symbols_meanwhile() -> None:
+def test_computed_extents_are_temporarily_opaque() -> None:
     func = doubled(N * 4, N * 4, M, 3)
     plain = with_opaque_extents_named(func)
     first, second, own, number = plain.params[0].ty.shape
@@ -70,7 +70,7 @@ def test_computed_extents_are_symbols_meanwhile() -> None:
     tvm.ir.assert_structural_equal(with_opaque_extents(func, lambda each: each), func)
 
 
-def test_a_symbol_holds_its_range() -> None:
+def test_size_hints_use_the_range_of_a_symbol() -> None:
     assert size_hint(N * M + 1) == 2 * 8 + 1 and size_hint(N * M, {"batch-size": 3, "T": 5}) == 15
     assert largest(N * 4 - M) == 9 * 4 - 2 and largest(N + tirx.Var("k", "int64")) is None
     assert size_hint(tirx.Var("k", "int64")) is None and size_hint(3) == largest(3) == 3
@@ -78,7 +78,7 @@ def test_a_symbol_holds_its_range() -> None:
 
 
 @pytest.mark.parametrize(("size", "small"), [(1, True), (4, True), (5, False)])
-def test_a_condition_holds_for_small_sizes(size: int, small: bool) -> None:
-    """Midway between 2 and the typical 8, in ratios."""
+def test_the_small_size_condition(size: int, small: bool) -> None:
+    """The limit is the geometric mean of the minimum 2 and the typical size 8."""
     found = tvm.sym.Analyzer().simplify(with_values(is_small([M]), {M: tirx.IntImm("int64", size)}))
     assert bool(found) is small

@@ -1,4 +1,4 @@
-"""The controls: whole samplers, in the batches of another run."""
+"""Controls for search comparisons: samplers with the batch sizes of another run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestSamplers(SamplerContract):
 
 @pytest.mark.guard
 @pytest.mark.parametrize("control", [SizedGreedy, SizedAmongBest])
-def test_a_run_has_the_batches_of_another(control):
+def test_a_run_has_the_batch_sizes_of_another(control):
     formula = bowl()
 
     def sizes_of(settings):
@@ -41,17 +41,17 @@ def test_a_run_has_the_batches_of_another(control):
     sizes = sizes_of(adaptive)
     assert sizes_of(replace(adaptive, sampler=control(sizes=tuple(sizes)))) == sizes
     assert len(set(sizes)) > 1 and sum(sizes) == 120
-    assert sizes_of(replace(adaptive, sampler=control(sizes=(5, 7)))) == [5, 7, 64, 44], "then whole batches"
+    assert sizes_of(replace(adaptive, sampler=control(sizes=(5, 7)))) == [5, 7, 64, 44], "then full batches"
 
 
-def test_draws_among_the_best_alone():
+def test_samples_only_among_the_best():
     space = bowl().space
     vectors = space.sample(200, np.random.default_rng(0))
     candidates = Candidates(vectors, np.linspace(1, 0, 200))
     sampler = SizedAmongBest(n_best=10, sizes=(4,)).start(space)
-    drawn = [sampler.choose(candidates, History(space, 1), 64, np.random.default_rng(seed)) for seed in range(40)]
-    assert {len(each) for each in drawn} == {4}
-    found = {index for each in drawn for index in space.indices(each).tolist()}
+    batches = [sampler.choose(candidates, History(space, 1), 64, np.random.default_rng(seed)) for seed in range(40)]
+    assert {len(each) for each in batches} == {4}
+    found = {index for each in batches for index in space.indices(each).tolist()}
     best = set(space.indices(vectors[:10]).tolist())
     assert found == best
     mixed = SizedAmongBest(n_best=10, sizes=(4, 2), least_random=3).start(space)

@@ -1,4 +1,4 @@
-"""The resources of compiled kernels: what is read from a binary is what the source takes."""
+"""Resources read from compiled kernels match their sources."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def test_shared_memory_and_registers_are_read(arch: str) -> None:
     assert small.occupancy(arch, 64) > 0.9
 
 
-def test_what_does_not_fit_registers_is_local() -> None:
+def test_spilled_values_are_local_memory() -> None:
     assert resources(INDEXED, "sm_90").local_bytes >= 400
 
 
-def test_several_kernels_count_by_their_greediest() -> None:
+def test_several_kernels_count_by_their_maximum() -> None:
     both = resources(COPY.format(shared=64) + COPY.format(shared=512).replace("copy", "other"), "sm_90")
     assert both.shared_bytes == 2048
 
 
 @pytest.mark.parametrize(("source", "arch"), [("not C++", "sm_90"), (COPY.format(shared=64), "sm_35")])
-def test_what_nvrtc_refuses_is_said(source: str, arch: str) -> None:
+def test_nvrtc_errors_are_reported(source: str, arch: str) -> None:
     with pytest.raises(TargetError, match="NVRTC refuses the source"):
         resources(source, arch)
 

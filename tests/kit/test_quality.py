@@ -1,4 +1,4 @@
-"""The arithmetic by which searches are compared."""
+"""Metrics for comparing searches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_incumbent_is_the_first_of_the_fastest(latencies_s: list[float], exp
 
 
 @given(st.lists(st.one_of(st.just(NAN), st.floats(1e-6, 1.0)), min_size=1))
-def test_incumbents_are_those_of_a_plain_loop(latencies_s: list[float]) -> None:
+def test_incumbents_match_a_plain_loop(latencies_s: list[float]) -> None:
     best, expected = -1, []
     for number, latency_s in enumerate(latencies_s):
         if not math.isnan(latency_s) and (best < 0 or latency_s < latencies_s[best]):

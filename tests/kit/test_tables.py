@@ -28,7 +28,7 @@ RANDOM = read_tuner({"preset": "random", "batch": 5})
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
-    """Write a table in which every third config failed and the others took as many microseconds as their index."""
+    """Return a writer of tables with failures for every third config, and indices as microseconds for the others."""
     space = get_target(TARGET).space(WORKLOAD).restricted(RESTRICTION)
     assert space.valid_indices is not None
 
@@ -62,7 +62,7 @@ def test_every_valid_config_has_its_own_latency(recorded: Callable[..., Path]) -
 
 
 def test_a_cost_is_a_latency_over_its_worth() -> None:
-    """On the accelerator, whose area is bounded, the fastest config is not the cheapest one."""
+    """On an accelerator with bounded area, the fastest config is not the cheapest one."""
     table = read_table(TABLES / "vta/256-256_k3x3_s1_14x14.json")
     assert table.space.valid_indices is not None
     fastest, cheapest = int(np.nanargmin(table.latencies_s)), int(np.nanargmin(table.costs_s))
@@ -75,7 +75,7 @@ def test_a_cost_is_a_latency_over_its_worth() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.stem)
-def test_what_was_recorded_for_benchmarks_is_still_of_its_space(path: Path) -> None:
+def test_recorded_tables_still_match_their_spaces(path: Path) -> None:
     table = read_table(path)
     assert len(table.latencies_s) == len(table.space.valid_indices)
 

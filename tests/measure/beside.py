@@ -1,4 +1,4 @@
-"""Devices that building does not disturb; a module of its own, so that its processes need not import pytest."""
+"""Devices that building does not disturb; a separate module, which spares worker processes the import of pytest."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from pathlib import Path
 from typing import Any
 
 from anole.record import Config
-from anole.targets.base import Place, Unit
+from anole.targets.base import LocalDevice, Place
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Workload
 
 
 class BesideCpu(CpuTarget):
-    """Two devices that building does not disturb, whose candidates wait for each other and note what they do.
+    """Two devices that building does not disturb, whose candidates log their steps and can wait for each other.
 
-    A config names, by its ``name``, what is noted in its ``notes``; ``build_after`` and ``run_after`` are notes that
-    are waited for.
+    A config has a ``name`` and a file ``notes`` for its log lines; its build or run waits until the line
+    ``build_after`` or ``run_after`` is in that file.
     """
 
     place = Place.GPU
 
-    def units(self) -> Sequence[Unit]:
-        return [Unit(f"beside-{index}", {"ANOLE_TEST_UNIT": str(index)}) for index in range(2)]
+    def units(self) -> Sequence[LocalDevice]:
+        return [LocalDevice(f"undisturbed-{index}", {"ANOLE_TEST_UNIT": str(index)}) for index in range(2)]
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
-        note(config, "begins {name}")
+        log_step(config, "begins {name}")
         wait_for(config, config.get("build_after"))
         if config.get("fails") == "build":
             raise ValueError("no such schedule")
         artifact.touch()
-        note(config, "built {name}")
+        log_step(config, "built {name}")
 
     def runner(self, workload: Workload) -> Any:
-        return NotingRunner()
+        return LoggingRunner()
 
 
-class NotingRunner:
+class LoggingRunner:
     def load(self, artifact: Path, config: Config) -> Any:
         assert artifact.exists()
         wait_for(config, config.get("run_after"))
-        note(config, f"ran {{name}} on {os.environ['ANOLE_TEST_UNIT']} in {os.getpid()}")
+        log_step(config, f"ran {{name}} on {os.environ['ANOLE_TEST_UNIT']} in {os.getpid()}")
         if config.get("fails") == "run":
             raise RuntimeError("an illegal memory access was encountered")
-        return Perfect()
+        return ExactKernel()
 
 
-class Perfect:
+class ExactKernel:
     def relative_error(self) -> float:
         return 0.0
 
@@ -56,7 +56,7 @@ class Perfect:
         return 1e-3
 
 
-def note(config: Config, text: str) -> None:
+def log_step(config: Config, text: str) -> None:
     with open(config["notes"], "a") as notes:
         notes.write(text.format(**config) + "\n")
 

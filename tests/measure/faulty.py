@@ -1,4 +1,4 @@
-"""Processors with faults, of the machine or of candidates; a module of its own, so that no process imports pytest."""
+"""CPU targets with injected faults of the machine or of candidates; a separate module, so workers import no pytest."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from anole.task import Workload
 
 
 class FaultyCpu(CpuTarget):
-    """The real processor, with the faults that the files in a folder name, and with those that a config asks for.
+    """The real processor, with faults named by the files of a folder and by each config's ``fails``.
 
-    The folder is the description's ``faults``.
-
-    Whatever is built is noted in the folder's file ``built``, one letter a line: ``t`` for a config of another task,
-    ``d`` for the default config, otherwise the config's ``name`` or ``-``.
+    The folder is the description's ``faults``. Each build appends a line to its file ``built``: ``t`` for a config of
+    another task, ``d`` for the default config, otherwise the config's ``name`` or ``-``.
     """
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
@@ -64,7 +62,7 @@ class FaultyCpu(CpuTarget):
 
 
 class BesideFaultyCpu(FaultyCpu):
-    """The same, as a device that building does not disturb."""
+    """A faulty processor that building does not disturb."""
 
     place = Place.GPU
 
@@ -90,7 +88,7 @@ class _Runner:
 
 
 class _Wrong:
-    """A kernel that says of itself that it is wrong."""
+    """A kernel that reports a large error."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -100,7 +98,7 @@ class _Wrong:
 
 
 class CallingCpu(CpuTarget):
-    """The real processor, but for candidates that call a function of C's library in the place of their kernel."""
+    """The real processor; a config with ``calls`` calls that function of the C library instead of its kernel."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         own = {name: value for name, value in config.items() if name != "calls"}
@@ -112,14 +110,14 @@ class CallingCpu(CpuTarget):
         tvm.compile(tvm.IRModule({"main": func}), self.compiler_target()).export_library(str(artifact), fcompile=link)
 
     def template(self, workload: Workload) -> Any:
-        return _Untroubled(super().template(workload))
+        return _IgnoringCalls(super().template(workload))
 
     def runner(self, workload: Workload) -> Any:
         raise AssertionError("nothing runs in this process")
 
 
 class KeepingCpu(CallingCpu):
-    """The same, which builds each config once, into the folder that is the description's ``kept``."""
+    """A `CallingCpu` that caches builds in the description's folder ``kept``."""
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
         kept = Path(self.description["kept"]) / f"{content_key(dict(config))}.so"
@@ -129,8 +127,8 @@ class KeepingCpu(CallingCpu):
         shutil.copy(kept, artifact)
 
 
-class _Untroubled:
-    """A template that knows nothing of the calls."""
+class _IgnoringCalls:
+    """A template that ignores ``calls``."""
 
     def __init__(self, template: Any) -> None:
         self._template = template

@@ -1,4 +1,4 @@
-"""TVM's RPC tracker and servers as processes of their own, which can be killed."""
+"""TVM's RPC tracker and servers as separate processes, which tests can kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Process:
         self._environment = {**os.environ, "PYTHONPATH": path, "TVM_NUM_THREADS": "1"}
 
     def start(self) -> None:
-        """Start it, and waits until it listens."""
+        """Start it, and wait until it listens."""
         self.launch()
         self.await_listening()
 
@@ -61,7 +61,7 @@ class Process:
 
     @property
     def n_loaded(self) -> int:
-        """How many candidates a server has loaded."""
+        """Number of candidates that a server has loaded."""
         return self._log.read_text().count("load_module")
 
     @property
@@ -70,7 +70,7 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it and all that it started, without a word to anybody."""
+        """Kill it and all processes that it started."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -88,27 +88,27 @@ def tracker(folder: Path) -> Process:
 
 
 def server(folder: Path, tracker_port: int | None = None, key: str = "") -> Process:
-    """Return TVM's own server, which a tracker knows by a key, if there is one."""
-    # It sets no start method itself, and with that of Python 3.14 a session takes seconds to begin.
+    """Return TVM's own server, registered with a tracker under a key if given."""
+    # TVM sets no start method, and with the default of Python 3.14 a session takes seconds to begin.
     (folder / "sitecustomize.py").write_text("import multiprocessing\nmultiprocessing.set_start_method('fork')\n")
     known = ["--tracker", f"{HOST}:{tracker_port}", "--key", key] if tracker_port is not None else []
     return Process(folder, "tvm.exec.rpc_server", "--host", HOST, "--port", "{port}", "--port-end", "65535", *known)
 
 
 def at(processes: Sequence[Process]) -> Remote:
-    """Return where servers are that are asked without a tracker."""
+    """Return the addresses of servers without a tracker."""
     (_, first), *others = [(HOST, process.port) for process in processes]
     return Remote(HOST, first, others=tuple(others))
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens on a port."""
+    """Whether a process listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0

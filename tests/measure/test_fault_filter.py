@@ -1,4 +1,4 @@
-"""Failures are believed only of a machine that works, whatever fails there."""
+"""Failures of candidates are recorded only if the machine still works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def faults(tmp_path: Path) -> Path:
 
 
 class Measuring:
-    """A verified measurer of a faulty processor and what it built."""
+    """A fault-filtering measurer of a faulty processor, with the log of its builds."""
 
     def __init__(self, faults: Path, measurer: FaultFilteringMeasurer) -> None:
         self._faults, self.measurer, self.yielded = faults, measurer, list[Status]()
@@ -48,15 +48,15 @@ class Measuring:
 
     @property
     def built(self) -> str:
-        """What was built since the last call."""
+        """The letters of the builds since the last call."""
         path = self._faults / "built"
         text = path.read_text() if path.exists() else ""
         path.unlink(missing_ok=True)
         return "".join(text.split())
 
 
-everywhere = pytest.mark.parametrize("target", [FaultyCpu, BesideFaultyCpu], indirect=True)
-"""Both where building disturbs what is timed and where it goes on meanwhile."""
+with_both_targets = pytest.mark.parametrize("target", [FaultyCpu, BesideFaultyCpu], indirect=True)
+"""A target on which building disturbs timing, and one on which they overlap."""
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def measuring(faults: Path, target: FaultyCpu) -> Iterator[Measuring]:
 def _measuring(faults: Path, target: FaultyCpu, known: Config | None, **where: Any) -> Iterator[Measuring]:
     options = MeasureOptions(Fixed(1, 1), 1, Limits(build_s=10.0))
     measurer = Measurer(TASK, options, target=target, **where)
-    with FaultFilteringMeasurer(measurer, TASK, target, known) as verified:
-        yield Measuring(faults, verified)
+    with FaultFilteringMeasurer(measurer, TASK, target, known) as filtering:
+        yield Measuring(faults, filtering)
 
 
 def failing(configs: list[dict[str, Any]]) -> list[Config]:
@@ -84,59 +84,59 @@ def failing(configs: list[dict[str, Any]]) -> list[Config]:
 OK, FAILED = Status.OK, Status.BUILD_ERROR
 
 
-@everywhere
+@with_both_targets
 @pytest.mark.parametrize(
-    ("faulty", "measured", "built"),
+    ("fault", "measured", "built"),
     [
         # A failure before a success costs nothing.
         ("", ["xxxoo"], ["-----"]),
-        # A failing end is believed when a config that worked works again.
+        # Failures at the end are accepted when a config that worked works again.
         ("", ["kxx", "x"], ["k--k", "-k"]),
-        # Without a success the default config is tried.
+        # Without a success, the default config is tried.
         ("", ["xxx"], ["---d"]),
-        # Where even that is broken, a tiny task is tried; and the default config not again in vain.
+        # If that fails, too, a tiny task is tried, and the default config is not tried again.
         ("default fails", ["xx", "xx"], ["--dt", "--t"]),
     ],
 )
 @pytest.mark.examples(2)
-def test_failures_are_believed_of_a_machine_that_works(
-    faults: Path, measuring: Measuring, faulty: str, measured: list[str], built: list[str]
+def test_failures_are_accepted_if_the_machine_works(
+    faults: Path, measuring: Measuring, fault: str, measured: list[str], built: list[str]
 ) -> None:
-    if faulty:
-        (faults / faulty).touch()
+    if fault:
+        (faults / fault).touch()
     kinds: dict[str, Config] = {"o": {}, "k": {"name": "k"}, "x": {"fails": "always"}}
     for letters, expected in zip(measured, built, strict=True):
-        asked = [{**config, **kinds[letter]} for config, letter in zip(CONFIGS, letters, strict=False)]
-        assert measuring.measure(asked) == [FAILED if letter == "x" else OK for letter in letters]
+        requested = [{**config, **kinds[letter]} for config, letter in zip(CONFIGS, letters, strict=False)]
+        assert measuring.measure(requested) == [FAILED if letter == "x" else OK for letter in letters]
         assert measuring.built == expected
 
 
-@everywhere
+@with_both_targets
 @pytest.mark.examples(1)
-def test_long_rows_are_checked_ever_more_rarely(measuring: Measuring) -> None:
+def test_many_consecutive_failures_are_checked_less_often(measuring: Measuring) -> None:
     assert measuring.measure([{**config, "fails": "always", "name": "x"} for config in CONFIGS]) == [FAILED] * 24
     built = measuring.built
     assert built.count("d") == 2 and built.startswith("x" * 8) and built.endswith("d")
 
 
-@everywhere
+@with_both_targets
 @pytest.mark.parametrize(
     ("fault", "status", "how"),
     [("nothing is built", "build_error", "no such schedule"), ("nothing runs", "run_error", "no device")],
 )
 @pytest.mark.examples(1)
-def test_nothing_is_believed_of_a_machine_on_which_nothing_works(
+def test_no_failure_is_accepted_if_nothing_works(
     faults: Path, measuring: Measuring, fault: str, status: str, how: str
 ) -> None:
     (faults / fault).touch()
     message = r"dense 64->64: 3 candidates in a row failed, .*the smallest task \(dense 32->64\) fails now too, with "
-    with pytest.raises(MeasureError, match=message + rf"{status} \(.*{how}\), so the machine is at fault"):
+    with pytest.raises(MeasureError, match=message + rf"{status} \(.*{how}\); the machine is at fault"):
         measuring.measure(CONFIGS[:3])
     assert measuring.yielded == []
 
 
-@everywhere
-def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring) -> None:
+@with_both_targets
+def test_nothing_is_yielded_after_the_machine_breaks(measuring: Measuring) -> None:
     breaking = {**CONFIGS[1], "fails": "breaks the machine"}
     with pytest.raises(MeasureError, match="a config that worked before fails now too, with build_error"):
         for chunk in ([CONFIGS[0], breaking], list(CONFIGS[2:6])):
@@ -144,7 +144,7 @@ def test_only_what_came_before_the_fault_is_yielded(measuring: Measuring) -> Non
     assert measuring.yielded == []
 
 
-def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(faults: Path, target: FaultyCpu) -> None:
+def test_a_known_config_that_fails_shows_that_the_machine_is_at_fault(faults: Path, target: FaultyCpu) -> None:
     (faults / "nothing is built").touch()
     for measuring in _measuring(faults, target, CONFIGS[0]):
         with pytest.raises(MeasureError, match="a config that worked before fails now too"):
@@ -152,7 +152,7 @@ def test_a_known_config_that_fails_now_says_that_the_machine_is_at_fault(faults:
         assert "t" not in measuring.built
 
 
-def test_a_known_config_that_is_broken_now_is_no_fault_of_a_machine_that_builds_the_default(
+def test_a_broken_known_config_is_not_blamed_on_a_machine_that_builds_the_default(
     faults: Path, target: FaultyCpu
 ) -> None:
     for measuring in _measuring(faults, target, {**CONFIGS[0], "fails": "always"}):
@@ -160,25 +160,25 @@ def test_a_known_config_that_is_broken_now_is_no_fault_of_a_machine_that_builds_
         assert measuring.built == "---d"
 
 
-def test_a_full_disk_ends_it_at_once(faults: Path, measuring: Measuring) -> None:
+def test_a_full_disk_ends_measuring_at_once(faults: Path, measuring: Measuring) -> None:
     (faults / "disk full").touch()
     with pytest.raises(MachineError, match=r"No space left on device: .*; free some space"):
         measuring.measure(CONFIGS[:3])
     assert measuring.yielded == []
 
 
-@everywhere
+@with_both_targets
 @pytest.mark.parametrize(("fails", "status"), [("killed once", OK), ("killed run once", OK), ("killed", FAILED)])
 @pytest.mark.examples(1)
-def test_a_killed_candidate_is_measured_once_more(measuring: Measuring, fails: str, status: Status) -> None:
+def test_a_killed_candidate_is_measured_again(measuring: Measuring, fails: str, status: Status) -> None:
     troubled = {**CONFIGS[1], "fails": fails, "name": "k"}
     assert measuring.measure([CONFIGS[0], troubled, CONFIGS[2]]) == [OK, status, OK]
     assert measuring.built.count("k") == 2
 
 
-@everywhere
+@with_both_targets
 @pytest.mark.examples(1)
-def test_confirmations_that_all_fail_are_not_believed_either(faults: Path, measuring: Measuring) -> None:
+def test_the_machine_is_checked_if_all_confirmations_fail(faults: Path, measuring: Measuring) -> None:
     assert measuring.measure(list(CONFIGS[:2])) == [OK] * 2
     (faults / "nothing runs").touch()
     with pytest.raises(MeasureError, match="a config that worked before fails now too"):
@@ -186,7 +186,7 @@ def test_confirmations_that_all_fail_are_not_believed_either(faults: Path, measu
 
 
 @pytest.mark.guard
-def test_a_remote_device_is_verified_too(faults: Path) -> None:
+def test_a_remote_device_is_checked_too(faults: Path) -> None:
     process = server(faults)
     process.start()
     try:

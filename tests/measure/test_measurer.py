@@ -1,4 +1,4 @@
-"""Measuring on the real CPU: successes, and every way in which a candidate can fail."""
+"""Measuring on the real CPU: successes, and each way in which a candidate can fail."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ CONFIGS = [SPACE.config(vector) for vector in SPACE.sample(4, np.random.default_
 
 
 @dataclass(frozen=True)
-class Telling:
-    """An evaluator that gives, in the place of the deviation, the rival it was told of."""
+class BestReporting:
+    """An evaluator that returns, instead of the deviation, the best latency that was passed to it."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         return Timing(timer(1), best_s or 0.0, 0.0, 1)
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
+def faulty_measurer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
     target = FaultyCpu({**TASK.target, "faults": str(tmp_path_factory.mktemp("faults"))})
     with Measurer(TASK, MeasureOptions(Fixed(), 2), target=target) as measurer:
         yield measurer
@@ -55,20 +55,20 @@ def test_measures_in_order() -> None:
     assert all(confirmation.repeats >= 5 for confirmation in confirmed)
     ratios = {each.latency_s: each.min_ratio for each in confirmed if isinstance(each, Compared)}
     assert len(ratios) == 2 and ratios[min(ratios)] == 1.0 and None not in ratios.values()
-    # To the last digit: they were not built again.
+    # The exact same build times: they were not built again.
     assert [confirmation.build_s for confirmation in confirmed] == [each.build_s for each in measured[:2]]
 
 
 def test_the_evaluator_knows_the_fastest_so_far() -> None:
-    with Measurer(TASK, MeasureOptions(Telling())) as measurer:
+    with Measurer(TASK, MeasureOptions(BestReporting())) as measurer:
         measured = list(measurer.measure(CONFIGS[:3])) + list(measurer.measure(CONFIGS[3:]))
     latencies_s = [measurement.latency_s for measurement in measured if measurement.latency_s is not None]
-    told_s = [measurement.latency_std_s for measurement in measured]
-    assert told_s == [0.0, *(min(latencies_s[:count]) for count in (1, 2, 3))]
+    reported_s = [measurement.latency_std_s for measurement in measured]
+    assert reported_s == [0.0, *(min(latencies_s[:count]) for count in (1, 2, 3))]
 
 
 @pytest.mark.guard
-def test_a_slow_candidate_is_left_after_one_micro_batch() -> None:
+def test_a_slow_candidate_is_abandoned_after_one_micro_batch() -> None:
     evaluator = AdaptiveEvaluator(micro_batch=2, slow_factor=2.0)
     with Measurer(TASK, MeasureOptions(evaluator, 1), best_s=1e-9) as measurer:
         (measured,) = measurer.measure(CONFIGS[:1])
@@ -77,7 +77,7 @@ def test_a_slow_candidate_is_left_after_one_micro_batch() -> None:
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize(
-    ("trouble", "status", "error"),
+    ("fault", "status", "error"),
     [
         ("always", Status.BUILD_ERROR, "ValueError: no such schedule"),
         ("build crash", Status.BUILD_ERROR, "SIGSEGV"),
@@ -87,9 +87,9 @@ def test_a_slow_candidate_is_left_after_one_micro_batch() -> None:
         ("wrong", Status.WRONG_ANSWER, "relative error"),
     ],
 )
-def test_a_failure_costs_one_trial(troubled: Measurer, trouble: str, status: Status, error: str) -> None:
+def test_a_failure_costs_one_trial(faulty_measurer: Measurer, fault: str, status: Status, error: str) -> None:
     first, second, third, _ = CONFIGS
-    measured = list(troubled.measure([first, {**second, "fails": trouble}, third]))
+    measured = list(faulty_measurer.measure([first, {**second, "fails": fault}, third]))
     assert [measurement.status for measurement in measured] == [Status.OK, status, Status.OK]
     assert error in str(measured[1].error)
     assert measured[1].latency_s is None
@@ -97,11 +97,11 @@ def test_a_failure_costs_one_trial(troubled: Measurer, trouble: str, status: Sta
 
 def test_without_a_folder_for_candidates_the_machine_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
-    with pytest.raises(MachineError, match=r"^no folder for candidates can be made: FileNotFoundError"):
+    with pytest.raises(MachineError, match=r"^cannot create a temporary folder for candidates: FileNotFoundError"):
         Measurer(TASK, MeasureOptions(Fixed())).__enter__()
 
 
-def test_what_is_right_is_said_by_the_target() -> None:
+def test_the_target_sets_the_tolerance() -> None:
     strict = Task(TASK.workload, {**TASK.target, "max_relative_error": 1e-9}, 1)
     with Measurer(strict, MeasureOptions(Fixed(), 1)) as measurer:
         (measured,) = measurer.measure(CONFIGS[:1])
@@ -111,11 +111,11 @@ def test_what_is_right_is_said_by_the_target() -> None:
 
 
 @pytest.mark.guard
-def test_rivals_of_a_crash_are_still_confirmed(troubled: Measurer) -> None:
-    confirmed = troubled.confirm([CONFIGS[0], {**CONFIGS[1], "fails": "run crash"}], seconds_each=0.05)
+def test_rivals_of_a_crashing_candidate_are_still_confirmed(faulty_measurer: Measurer) -> None:
+    confirmed = faulty_measurer.confirm([CONFIGS[0], {**CONFIGS[1], "fails": "run crash"}], seconds_each=0.05)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.RUN_ERROR]
 
 
-def test_threads_are_those_of_the_target() -> None:
+def test_the_target_sets_the_number_of_threads() -> None:
     environment = get_target({**TASK.target, "threads": 3}).environment()
     assert environment["TVM_NUM_THREADS"] == "3"

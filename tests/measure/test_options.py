@@ -1,3 +1,5 @@
+"""Backoff of retries."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,5 +15,5 @@ from anole.measure.options import Retries
         (Retries(), [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, *8 * [30.0], 28.5]),
     ],
 )
-def test_waits_grow_up_to_the_longest_until_they_are_spent(retries: Retries, waits: list[float]) -> None:
+def test_waits_double_up_to_the_longest_until_the_total_is_spent(retries: Retries, waits: list[float]) -> None:
     assert list(retries.waits()) == waits

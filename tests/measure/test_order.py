@@ -1,4 +1,4 @@
-"""The contract of overlapping: whatever runs where and ends when, results come in the order of the configs."""
+"""Property tests of `Overlap`: results come in the order of the configs, whatever ends when."""
 
 from __future__ import annotations
 
@@ -21,11 +21,8 @@ from anole.record import Config, Measurement, Status
 OK, FAILED = Status.OK, Status.BUILD_ERROR
 
 
-class Drawn:
-    """Builders, and what runs candidates, whose work ends in an order that is drawn at random.
-
-    It is both, so that it has one source of randomness, and notes what ran.
-    """
+class RandomOrder:
+    """The common part of builders and a runner whose work ends in random order; it records which candidates ran."""
 
     def __init__(self, chance: Random, n: int, failing: set[int]) -> None:
         self._chance, self.n, self.n_workers, self._failing = chance, n, n, failing
@@ -44,15 +41,15 @@ class Drawn:
     def n_busy(self) -> int:
         return len(self._building)
 
-    def _some(self, items: list[Any]) -> list[Any]:
-        """Take some of the items, perhaps none."""
+    def _take_some(self, items: list[Any]) -> list[Any]:
+        """Remove and return a random subset of the items, perhaps none."""
         self._chance.shuffle(items)
         n = self._chance.randint(0, len(items))
         ended, items[:] = items[:n], items[n:]
         return ended
 
 
-class DrawnBuilders(Drawn):
+class RandomBuilders(RandomOrder):
     def begin(self, position: int, config: Config) -> None:
         assert len(self._building) < self.n
         self._building.append((position, config))
@@ -61,14 +58,14 @@ class DrawnBuilders(Drawn):
         failed = Measurement(FAILED, "no such schedule")
         return [
             Built(position, config, Path("none"), 0.0, failed if position in self._failing else None)
-            for position, config in self._some(self._building)
+            for position, config in self._take_some(self._building)
         ]
 
     def abandon(self) -> None:
         self._building.clear()
 
 
-class DrawnLanes(Drawn):
+class RandomRunner(RandomOrder):
     @property
     def has_room(self) -> bool:
         return len(self._running) < self.n_workers and self._chance.random() < 0.7
@@ -83,35 +80,35 @@ class DrawnLanes(Drawn):
             raise MeasureError("all servers are gone")
         return [
             (candidate.position, Measurement(OK, latency_s=float(candidate.config["number"])))
-            for candidate in self._some(self._running)
+            for candidate in self._take_some(self._running)
         ]
 
     def abandon(self) -> None:
         self._running.clear()
 
 
-def overlapped(seed: int, n: int, failing: set[int]) -> tuple[DrawnLanes, Overlap]:
+def overlapped(seed: int, n: int, failing: set[int]) -> tuple[RandomRunner, Overlap]:
     chance = Random(seed)
-    builders = DrawnBuilders(chance, chance.randint(1, 3), failing)
-    lanes = DrawnLanes(chance, chance.randint(1, 4), failing)
+    builders = RandomBuilders(chance, chance.randint(1, 3), failing)
+    runner = RandomRunner(chance, chance.randint(1, 4), failing)
     configs = [{"number": number} for number in range(n)]
-    return lanes, Overlap(builders, lanes, configs)  # type: ignore[arg-type]
+    return runner, Overlap(builders, runner, configs)  # type: ignore[arg-type]
 
 
 @given(st.integers(0), st.integers(0, 12), st.sets(st.integers(0, 11)))
-def test_each_config_is_measured_once_and_yielded_in_its_place(seed: int, n: int, failing: set[int]) -> None:
-    lanes, overlap = overlapped(seed, n, failing)
+def test_each_config_is_measured_once_and_yielded_in_order(seed: int, n: int, failing: set[int]) -> None:
+    runner, overlap = overlapped(seed, n, failing)
     measured = list(overlap)
     assert [each.status for each in measured] == [FAILED if number in failing else OK for number in range(n)]
-    able = [number for number in range(n) if number not in failing]
-    assert [each.latency_s for each in measured if each.status is OK] == able
-    assert sorted(lanes.ran) == able
+    buildable = [number for number in range(n) if number not in failing]
+    assert [each.latency_s for each in measured if each.status is OK] == buildable
+    assert sorted(runner.ran) == buildable
 
 
 @given(st.integers(0), st.integers(1, 12), st.data())
-def test_what_was_yielded_before_an_error_is_the_beginning(seed: int, n: int, data: st.DataObject) -> None:
-    lanes, overlap = overlapped(seed, n, set())
-    lanes.breaks_after = data.draw(st.integers(1, n))
+def test_measurements_yielded_before_an_error_are_a_prefix(seed: int, n: int, data: st.DataObject) -> None:
+    runner, overlap = overlapped(seed, n, set())
+    runner.breaks_after = data.draw(st.integers(1, n))
     yielded: list[float | None] = []
     with pytest.raises(MeasureError, match="all servers are gone"):
         for measurement in overlap:

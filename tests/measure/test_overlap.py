@@ -1,4 +1,4 @@
-"""Building beside a device that does not notice: what overlaps, what order results have, who has which device."""
+"""Building and running in parallel on undisturbed devices: overlap, order of results, choice of device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASK = Task(Dense(1, 8, 8), describe_cpu(threads=1), 1)
 ONCE = MeasureOptions(Fixed(number=1, repeats=1), 2, Limits(build_s=30.0, run_s=30.0))
 
 AFTER_FIRST = {"build_after": "built c0"}
-"""So that it is the first candidate that is run first: two builders may end in any order."""
+"""Makes the first candidate run first: two builders may end in any order."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def configs(notes: Path, count: int, **changes: Mapping[str, str]) -> list[dict[
 
 
 def ran(notes: Path) -> dict[str, tuple[str, str]]:
-    """By each candidate that ran, on which device and in which process it did."""
+    """Return the device and the process of each candidate that ran, by its name."""
     lines = [line.split() for line in notes.read_text().splitlines() if line.startswith("ran")]
     return {name: (unit, process) for _, name, _, unit, _, process in lines}
 
@@ -57,14 +57,14 @@ def test_candidates_are_built_while_one_runs(measurer: Measurer, notes: Path) ->
     assert [measurement.status for measurement in measured] == [Status.OK] * 6
 
 
-def test_one_that_is_ready_does_not_wait_for_one_that_is_not(measurer: Measurer, notes: Path) -> None:
+def test_a_built_candidate_does_not_wait_for_an_unfinished_build(measurer: Measurer, notes: Path) -> None:
     measured = list(measurer.measure(configs(notes, 5, c1={"build_after": "ran c3", "fails": "build"})))
     failed, ok = Status.BUILD_ERROR, Status.OK
     assert [measurement.status for measurement in measured] == [ok, failed, ok, ok, ok]
     assert measured[1].error == "ValueError: no such schedule"
 
 
-def test_builders_are_but_so_far_ahead(measurer: Measurer, notes: Path) -> None:
+def test_the_number_of_builds_ahead_is_limited(measurer: Measurer, notes: Path) -> None:
     in_order = {f"c{index}": {"build_after": f"begins c{index - 1}"} for index in (2, 3, 4)}
     list(measurer.measure(configs(notes, 12, c0={"run_after": "built c4"}, c1=AFTER_FIRST, **in_order)))
     lines = notes.read_text().splitlines()
@@ -72,7 +72,7 @@ def test_builders_are_but_so_far_ahead(measurer: Measurer, notes: Path) -> None:
     assert sum(line.startswith("begins") for line in lines[:first]) == 1 + 2 * 2
 
 
-def test_a_failure_costs_its_process_and_nothing_else(measurer: Measurer, notes: Path) -> None:
+def test_a_failure_only_costs_its_process(measurer: Measurer, notes: Path) -> None:
     measured = list(measurer.measure(configs(notes, 3, c1={"fails": "run"}, c2={"build_after": "ran c1"})))
     assert [measurement.status for measurement in measured] == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert measured[1].error == "RuntimeError: an illegal memory access was encountered"
@@ -80,7 +80,7 @@ def test_a_failure_costs_its_process_and_nothing_else(measurer: Measurer, notes:
     assert in_process["c1"] != in_process["c2"]
 
 
-def test_what_is_abandoned_does_not_come_back(measurer: Measurer, notes: Path) -> None:
+def test_abandoned_candidates_do_not_come_back(measurer: Measurer, notes: Path) -> None:
     begun = measurer.measure(configs(notes, 6, c1={"run_after": "never", **AFTER_FIRST}))
     assert next(iter(begun)).status is Status.OK
     begun.close()
@@ -94,7 +94,7 @@ def test_rivals_are_confirmed_together(measurer: Measurer, notes: Path) -> None:
     assert len(set(ran(notes).values())) == 1
 
 
-def test_each_takes_an_idle_device_and_keeps_it(measurer: Measurer, notes: Path, tmp_path: Path) -> None:
+def test_each_measurer_takes_an_idle_device_and_keeps_it(measurer: Measurer, notes: Path, tmp_path: Path) -> None:
     others = tmp_path / "others"
     others.touch()
     assert len(list(measurer.measure(configs(notes, 2)))) == 2

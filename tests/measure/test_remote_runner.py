@@ -1,4 +1,4 @@
-"""Measuring over TVM's RPC behind real servers: who runs what, in which order results come, what a lost one costs."""
+"""Measuring with real servers over TVM's RPC: which server runs what, the order of results, and lost servers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def known(central: Process, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A server that outlives crashes."""
+    """A server that survives crashes of its sessions."""
     serve = ("anole", "serve", "--port", "{port}", "--threads", "1")
     process = Process(tmp_path_factory.mktemp("lent"), *serve)
     process.start()
@@ -83,7 +83,7 @@ def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.fixture
 def tracked(central: Process, known: Processes) -> Processes:
-    """Two servers that the tracker knows, of which a test may kill any."""
+    """Two servers that are registered with the tracker; a test may kill them."""
     launch(known)
     await_servers(central, 2)
     return known
@@ -98,7 +98,7 @@ def _running(processes: Processes) -> Iterator[Processes]:
 
 
 def launch(processes: Processes) -> None:
-    """Start those that do not run, such as those that a test has killed."""
+    """Start the servers that do not run, such as those that a test has killed."""
     for each in processes:
         if not each.is_running:
             each.launch()
@@ -111,7 +111,7 @@ def kill(processes: Processes) -> None:
 
 
 def grown(processes: Processes, before: Sequence[int]) -> list[int]:
-    """How many candidates each has loaded since."""
+    """Return how many candidates each server has loaded since."""
     return [now - then for now, then in zip(loaded(processes), before, strict=True)]
 
 
@@ -120,7 +120,7 @@ def of(central: Process, servers: int | None = None) -> Remote:
 
 
 def await_servers(central: Process, n: int) -> None:
-    """Wait until the tracker knows n free servers; whoever asked one of them itself would make it register anew."""
+    """Wait until the tracker knows n free servers; connecting to one of them would make it register again."""
     ends_s = time.monotonic() + START_S
     while places_of_workers(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
         assert time.monotonic() < ends_s
@@ -145,7 +145,7 @@ def measurer(kept: Path) -> Measuring:
 
 
 def measure_until_all_ran(measuring: Measurer, processes: Processes, before: Sequence[int]) -> int:
-    """Measure until each server has run two candidates, and returns how many were measured."""
+    """Measure until each server has run two candidates; return how many were measured."""
     results = measuring.measure([*CONFIGS] * 1000)
     for n, measurement in enumerate(results, 1):
         assert measurement.status is Status.OK
@@ -168,7 +168,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def threads_of(process: Process) -> list[int]:
-    """Return the numbers of all threads of a process and of what it started."""
+    """Return the ids of all threads of a process and its descendants."""
     processes = (process.process, *process.process.children(recursive=True))
     return [thread.id for each in processes for thread in each.threads()]
 
@@ -200,7 +200,7 @@ def test_a_wrong_answer_and_a_hang_cost_one_trial_each(measurer: Measuring, pair
         measured = list(measuring.measure([first, {**second, "calls": "getpid"}, {**third, "calls": "pause"}, fourth]))
     assert statuses(measured) == [Status.OK, Status.WRONG_ANSWER, Status.RUN_TIMEOUT, Status.OK]
     assert measured[1].error == "relative error nan; at most 0.0001 is allowed"
-    assert measured[2].error == "ended by its server, because it took too long"
+    assert measured[2].error == "the server ended the session because it took too long"
 
 
 @pytest.mark.guard
@@ -219,25 +219,25 @@ def test_a_server_that_is_killed_and_started_again_costs_nothing(measurer: Measu
 
 @pytest.mark.guard
 @pytest.mark.parametrize("is_deaf", [False, True])
-def test_a_server_that_stays_away_or_is_deaf_ends_it(measurer: Measuring, is_deaf: bool) -> None:
+def test_a_server_that_is_absent_or_does_not_answer_ends_measuring(measurer: Measuring, is_deaf: bool) -> None:
     with socket.create_server((HOST, 0)) as deaf:
         remote = Remote(HOST, deaf.getsockname()[1] if is_deaf else free_port())
-        told = "gives no answer: .*" if is_deaf else f"the RPC server {HOST}:{remote.port} cannot be reached: .*"
+        message = "does not answer: .*" if is_deaf else f"the RPC server {HOST}:{remote.port} cannot be reached: .*"
         with (
             measurer(remote, Limits(connect_s=1.0), SHORT) as measuring,
-            pytest.raises(MeasureError, match=f"{told}; gave up after 0.5 s"),
+            pytest.raises(MeasureError, match=f"{message}; gave up after 0.5 s"),
         ):
             list(measuring.measure(CONFIGS[:1]))
 
 
 @pytest.mark.guard
 def test_a_server_without_a_gpu_is_refused(pair: Processes) -> None:
-    with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU where candidates are to run"):
+    with pytest.raises(TargetError, match="cuda sm_90: TVM finds no GPU on the machine that runs candidates"):
         find_gpu("sm_90", _open_patiently(pair[0]))
 
 
 @pytest.mark.guard
-def test_a_server_of_other_threads_is_refused(pair: Processes) -> None:
+def test_a_server_with_another_number_of_threads_is_refused(pair: Processes) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
         Measurer(task, MeasureOptions(Fixed()), site=RemoteDevices(at(pair[:1]))) as measuring,
@@ -251,7 +251,7 @@ def test_a_crash_costs_one_trial(measurer: Measuring, lent: Process) -> None:
     with measurer(at([lent])) as measuring:
         measured = list(measuring.measure([CONFIGS[0], {**CONFIGS[1], "calls": "abort"}, CONFIGS[2]]))
     assert statuses(measured) == [Status.OK, Status.RUN_ERROR, Status.OK]
-    assert str(measured[1].error).startswith("its device was lost 3 times while it ran: the connection")
+    assert str(measured[1].error).startswith("the device was lost 3 times while running it: the connection")
 
 
 @pytest.mark.guard
@@ -267,7 +267,7 @@ def test_a_server_stays_on_the_processors_that_it_may_use(lent: Process) -> None
 
 
 def _open_patiently(process: Process) -> Any:
-    """Open a session as soon as the last client of a server has left."""
+    """Open a session as soon as the server's previous client has left."""
     ends_s = time.monotonic() + START_S
     while True:
         try:
@@ -313,11 +313,11 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     with measurer(of(central), limits) as measuring:
         confirmed = measuring.confirm(rivals, seconds_each=0.02)
     assert [at for at, status in enumerate(statuses(confirmed)) if status is not Status.OK] == [hanging]
-    assert warnings(caplog) == ["the rivals could not be run together; each is measured on its own"]
+    assert warnings(caplog) == ["the rivals could not run in turns; measuring each on its own"]
 
 
 @pytest.mark.guard
-def test_a_limit_holds(measurer: Measuring, central: Process, tracked: Processes) -> None:
+def test_the_number_of_servers_can_be_limited(measurer: Measuring, central: Process, tracked: Processes) -> None:
     assert len(places_of_workers(of(central), 8)) == 2
     assert places_of_workers(of(central, 1), 8) == [[of(central, 1)]]
     before = loaded(tracked)
@@ -342,7 +342,7 @@ def test_a_server_that_joins_is_used_from_the_next_batch_on(
 
 @pytest.mark.guard
 @pytest.mark.parametrize("is_tracked", [True, False], ids=["tracker", "list"])
-def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
+def test_a_killed_server_loses_no_candidate_and_is_reported_once(
     measurer: Measuring,
     is_tracked: bool,
     central: Process,
@@ -350,40 +350,40 @@ def test_a_server_that_is_killed_loses_nothing_and_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     started: Processes = request.getfixturevalue("tracked" if is_tracked else "pair")
-    row = [*CONFIGS, {**CONFIGS[0], "calls": "getpid"}]
+    batch = [*CONFIGS, {**CONFIGS[0], "calls": "getpid"}]
     with measurer(of(central) if is_tracked else at(started)) as measuring:
         before, measured = loaded(started), list[Measurement]()
-        results = measuring.measure(row * 1000)
+        results = measuring.measure(batch * 1000)
         while started[1].is_running:
             measured.append(next(results))
             if min(grown(started, before)) >= 1:
                 started[1].kill()
         while not warnings(caplog):
             measured.append(next(results))
-        measured += islice(results, 10 * len(row) - len(measured) % len(row))
+        measured += islice(results, 10 * len(batch) - len(measured) % len(batch))
     launch(started)
     if not is_tracked:
         started[1].await_listening()
-    assert statuses(measured) == ([Status.OK] * len(CONFIGS) + [Status.WRONG_ANSWER]) * (len(measured) // len(row))
-    (told,) = warnings(caplog)
-    assert f"the RPC server {HOST}:{started[1].port}" in told
-    assert "another server runs its candidate" in told or "the other servers go on without it" in told
+    assert statuses(measured) == ([Status.OK] * len(CONFIGS) + [Status.WRONG_ANSWER]) * (len(measured) // len(batch))
+    (message,) = warnings(caplog)
+    assert f"the RPC server {HOST}:{started[1].port}" in message
+    assert "running its candidate on another server" in message or "continuing with the other servers" in message
 
 
 @pytest.mark.guard
-def test_when_all_servers_are_gone_it_ends_as_with_one(
-    measurer: Measuring, central: Process, tracked: Processes
-) -> None:
+def test_measuring_ends_when_all_servers_are_gone(measurer: Measuring, central: Process, tracked: Processes) -> None:
     with measurer(of(central), retries=SHORT) as measuring:
         results = measuring.measure(CONFIGS * 1000)
         next(results)
         kill(tracked)
-        with pytest.raises(MeasureError, match=r"has no server of the key 'zen'; it has .*; gave up after 0.5 s"):
+        with pytest.raises(
+            MeasureError, match=r"has no server with the key 'zen'; its keys are: .*; gave up after 0.5 s"
+        ):
             list(results)
 
 
 @pytest.mark.guard
-def test_an_address_where_nobody_is_costs_no_candidate(
+def test_an_address_without_a_server_costs_no_candidate(
     measurer: Measuring, pair: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     absent = free_port()
@@ -392,13 +392,13 @@ def test_an_address_where_nobody_is_costs_no_candidate(
         assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
         assert statuses(measuring.confirm(CONFIGS[:2], seconds_each=0.02)) == [Status.OK] * 2
         assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
-    told = warnings(caplog)
-    assert told and all(f"the RPC server {HOST}:{absent} cannot be reached" in text for text in told)
-    assert sum("go on without it" in text for text in told) <= 1
+    messages = warnings(caplog)
+    assert messages and all(f"the RPC server {HOST}:{absent} cannot be reached" in text for text in messages)
+    assert sum("continuing with the other servers" in text for text in messages) <= 1
 
 
 @pytest.mark.guard
-def test_one_run_that_has_all_servers_gives_one_to_another_run(
+def test_a_run_that_has_all_servers_gives_one_to_another_run(
     measurer: Measuring, central: Process, tracked: Processes
 ) -> None:
     limits, events = Limits(connect_s=START_S, lease_s=0.3), list[str]()
@@ -431,13 +431,13 @@ def test_servers_that_are_in_use_are_waited_for(
 ) -> None:
     held = [_session(of(central)) for _ in tracked]
 
-    def leave_when_told() -> None:
+    def leave_when_logged() -> None:
         ends_s = time.monotonic() + START_S
         while "are in use; waiting" not in caplog.text and time.monotonic() < ends_s:
             time.sleep(0.1)
         held.clear()
 
-    leaving = threading.Thread(target=leave_when_told)
+    leaving = threading.Thread(target=leave_when_logged)
     leaving.start()
     with caplog.at_level("INFO"), measurer(of(central), Limits(connect_s=2 * START_S), SHORT) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:1]))) == [Status.OK]
@@ -446,56 +446,56 @@ def test_servers_that_are_in_use_are_waited_for(
 
 
 def _session(remote: Remote) -> Any:
-    """Open a session with a server that the tracker lends."""
+    """Open a session with a server that the tracker grants."""
     tracker = Tracker(remote)
     tracker.count()
     tracker.request()
     return open_session(tracker.granted(), 60.0)
 
 
-class Hearing(ServerConsistency):
-    """Writes down what it is told."""
+class RecordingConsistency(ServerConsistency):
+    """A `ServerConsistency` that records its comparisons."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[dict[str, float]] = []
+        self.compared: list[dict[str, float]] = []
 
     def add(self, latencies_s: Mapping[str, float]) -> None:
-        self.heard.append(dict(latencies_s))
+        self.compared.append(dict(latencies_s))
         super().add(latencies_s)
 
 
 @pytest.mark.guard
 def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes) -> None:
     site = RemoteDevices(at(pair))
-    hearing = site.likeness = Hearing()
+    recording = site.likeness = RecordingConsistency()
     with measurer(site) as measuring:
-        while not hearing.heard:
+        while not recording.compared:
             assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
-    (latencies_s,) = hearing.heard
+    (latencies_s,) = recording.compared
     assert set(latencies_s) == {f"the RPC server {HOST}:{process.port}" for process in pair}
     assert all(0 < latency_s < 1e-2 for latency_s in latencies_s.values())
 
 
 @pytest.mark.guard
-def test_a_lane_gives_its_session_back_and_opens_another_one_when_its_lease_is_over(tmp_path: Path) -> None:
+def test_a_worker_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
     start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
-    lane = RemoteWorker([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
+    worker = RemoteWorker([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
     states: list[WorkerState] = []
     while states.count(WorkerState.READY) < 2:
-        lane.advance(wait(lane.connections, lane.left_s), may_queue=True)
-        states += [lane.state] if states[-1:] != [lane.state] else []
-        # TVM's server would stop listening if an answer were on its way to a process that is gone.
+        worker.advance(wait(worker.connections, worker.left_s), may_queue=True)
+        states += [worker.state] if states[-1:] != [worker.state] else []
+        # TVM's server would stop listening if it sent an answer to a process that has ended.
         assert note.exists() is (WorkerState.READY in states[:-1])
     assert states[-4:] == [WorkerState.WAITING, WorkerState.STARTING, WorkerState.OPENING, WorkerState.READY]
     note.unlink()
-    lane.end()
+    worker.end()
     assert note.exists()
 
 
 @pytest.mark.guard
-def test_no_candidate_begins_that_its_session_has_no_time_for(measurer: Measuring, pair: Processes) -> None:
+def test_no_candidate_begins_in_a_session_without_enough_time(measurer: Measuring, pair: Processes) -> None:
     limits = Limits(connect_s=START_S, run_s=2.0, lease_s=0.3)
     began_s, n = time.monotonic(), 0
     with measurer(at(pair[:1]), limits) as measuring:
@@ -507,11 +507,11 @@ def test_no_candidate_begins_that_its_session_has_no_time_for(measurer: Measurin
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_lanes_share_a_list_of_servers(n: int) -> None:
+def test_workers_share_a_list_of_servers(n: int) -> None:
     remote = Remote("a", 1, others=(("b", 2), ("c", 3)))
-    lanes = places_of_workers(remote, n)
-    assert len(lanes) == min(n, 3)
-    assert sorted(str(place) for places in lanes for place in places) == [
+    workers = places_of_workers(remote, n)
+    assert len(workers) == min(n, 3)
+    assert sorted(str(place) for places in workers for place in places) == [
         "the RPC server a:1",
         "the RPC server b:2",
         "the RPC server c:3",

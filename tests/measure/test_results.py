@@ -1,4 +1,4 @@
-"""What is kept of the fastest candidates, and what is removed."""
+"""Which artifacts of candidates are kept and which are removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def built(folder: Path, name: int) -> Built:
 
 
 @given(latencies_s=st.lists(st.none() | st.floats(1e-6, 1.0), max_size=12, unique=True), most=st.integers(1, 5))
-def test_the_fastest_are_kept_and_nothing_else(
+def test_only_the_fastest_are_kept(
     tmp_path_factory: pytest.TempPathFactory, latencies_s: list[float | None], most: int
 ) -> None:
     folder, results = tmp_path_factory.mktemp("artifacts"), Results(1e-4, most=most)
@@ -36,7 +36,7 @@ def test_the_fastest_are_kept_and_nothing_else(
     ]
 
 
-def test_one_that_runs_again_is_still_there(tmp_path: Path) -> None:
+def test_a_candidate_that_runs_again_stays(tmp_path: Path) -> None:
     results, candidate = Results(1e-4), built(tmp_path, 0)
     results.keep(candidate, 1e-3)
     results.keep(candidate, None)

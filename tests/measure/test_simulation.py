@@ -1,4 +1,4 @@
-"""Measuring on a simulator: exact, in order, each candidate when it is asked for, and beside anything else."""
+"""Measuring on a simulator: exact, in order, lazy, and without locking a device."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def configs() -> list[Any]:
     return [space.config(vector) for vector in space.vectors(space.valid_indices)]
 
 
-def test_the_kind_of_target_decides_what_measures() -> None:
+def test_the_kind_of_target_selects_the_measurer() -> None:
     assert isinstance(measurer_of(TASK, ONCE), SimulatedMeasurer)
     assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), FaultFilteringMeasurer)
 
@@ -54,26 +54,26 @@ def test_latencies_are_exact_and_in_order() -> None:
         ({"tile_ci": 128, "tile_co": 128}, "at most 4096 are allowed"),
     ],
 )
-def test_what_cannot_be_run_is_rejected_with_its_reason(change: dict[str, int], reason: str) -> None:
+def test_invalid_configs_are_rejected_with_a_reason(change: dict[str, int], reason: str) -> None:
     good = TARGET.default_config(WORKLOAD)
     first, bad, last = SimulatedMeasurer(TASK, TARGET).measure([good, {**good, **change}, good])
     assert (bad.status, bad.latency_s) == (Status.REJECTED, None) and reason in str(bad.error)
     assert first.latency_s == last.latency_s is not None
 
 
-def test_each_is_known_as_soon_as_it_is_asked_for() -> None:
-    asked: list[Any] = []
+def test_candidates_are_simulated_lazily() -> None:
+    simulated: list[Any] = []
 
     class Watched(VtaTarget):
         def simulate(self, workload: Any, config: Any) -> float:
-            asked.append(config)
+            simulated.append(config)
             return super().simulate(workload, config)
 
     two = configs()[:2]
     measuring = iter(SimulatedMeasurer(TASK, Watched(TARGET.description)).measure(two))
-    assert asked == []
+    assert simulated == []
     next(measuring)
-    assert asked == two[:1]
+    assert simulated == two[:1]
 
 
 def test_a_simulation_needs_neither_the_device_nor_another_process() -> None:

@@ -1,4 +1,4 @@
-"""Rivals in turns: how often each of them runs, by how long that takes."""
+"""Timing rivals in turns: how often each runs in a turn, depending on its latency."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anole.task import Dense, Workload
 
 
 class Paced:
-    """A kernel that takes as long as its config says, and notes how many runs each call had."""
+    """A kernel that takes as long as its config says, and records the number of runs of each call."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -30,7 +30,7 @@ class Paced:
 
 
 class PacedCpu(CpuTarget):
-    """A processor of such kernels."""
+    """A CPU target with such kernels."""
 
     def runner(self, workload: Workload) -> Any:
         return self
@@ -39,7 +39,7 @@ class PacedCpu(CpuTarget):
         return Paced(config)
 
 
-def test_a_run_is_repeated_warm_where_the_caches_count() -> None:
+def test_short_runs_are_repeated_with_warm_caches() -> None:
     configs: list[dict[str, Any]] = [{"latency_s": latency_s, "calls": []} for latency_s in (1e-4, 8e-3)]
     run = start_running(PacedCpu(describe_cpu(threads=1)), Dense(1, 8, 8), Fixed())
     timed = run([("kernel", config) for config in configs], None, 0.0)

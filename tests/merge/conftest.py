@@ -1,3 +1,5 @@
+"""Fixtures of the merge tests."""
+
 from __future__ import annotations
 
 import sqlite3
@@ -20,7 +22,7 @@ def dump() -> Callable[[Path], dict[str, list[tuple[Any, ...]]]]:
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[sqlite3.Connection]:
-    """A database without rows."""
+    """An empty database with all tables and views."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         db.execute("pragma foreign_keys = on")
         create_tables(db)

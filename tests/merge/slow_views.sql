@@ -1,5 +1,5 @@
--- What the views of these names without "slow_" say, in the formulation of Anole 0.4: everything is ranked first, and
--- chosen from afterwards.
+-- Reference versions of the views without the prefix "slow_", as in Anole 0.4: they rank all rows first, and apply
+-- conditions afterwards.
 
 create view slow_best_of_run as
 -- The best config of each run, by its last confirmations or, if it has none yet, by its trials.

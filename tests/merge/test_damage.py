@@ -1,4 +1,4 @@
-"""A database that the last merge did not leave so: the files count, and what it alone held is carried over or told."""
+"""Merging into a changed or damaged database: rebuilding it from the files, and copying or reporting other content."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ def asides(project: Any) -> list[Path]:
     return sorted(project.database.parent.glob("tuning.sqlite.damaged-*"))
 
 
-def told(project: Any, replaced: tuple[str, ...]) -> list[str]:
-    """Return what a merge missed; the old file is kept."""
+def missing_of(project: Any, replaced: tuple[str, ...]) -> list[str]:
+    """Return the sentences about content that a merge could not copy; assert that the old file is kept."""
     (aside,) = asides(project)
-    head = "was made anew from shards and documents; the old file was kept as"
+    head = "was rebuilt from shards and documents; the old file was kept as"
     assert replaced[0] == f"{project.database}: {head} {aside.name}"
     return [sentence.removeprefix(f"{project.database}: ") for sentence in replaced[1:]]
 
 
-@pytest.mark.parametrize("seal", ["whole", None, "{", '{"schema": 1}'])
-def test_a_file_that_another_program_wrote_is_folded_anew_with_what_it_holds(
+@pytest.mark.parametrize("seal", ["valid", None, "{", '{"schema": 1}'])
+def test_a_database_that_another_program_changed_is_rebuilt_with_its_records(
     merged: Any, dump: Callable, seal: str | None
 ) -> None:
     before = dump(merged.database)
     execute(merged.database, f"update trial set latency_s = 1e-9 where task_key = '{merged.CONV.key}'; vacuum;")
-    if seal != "whole":
+    if seal != "valid":
         seal_path(merged.database).unlink()
-    if seal is not None and seal != "whole":
+    if seal is not None and seal != "valid":
         seal_path(merged.database).write_text(seal)
     result = merged.merge()
     assert (result.changed_runs, result.runs_without_shard, result.replaced, asides(merged)) == (0, 1, (), [])
     assert dump(merged.database) == before
 
 
-def test_what_the_user_made_is_carried_over_and_stays(merged: Any, dump: Callable) -> None:
+def test_objects_of_the_user_are_copied_and_stay(merged: Any, dump: Callable) -> None:
     execute(
         merged.database,
         """
@@ -98,7 +98,7 @@ def test_what_the_user_made_is_carried_over_and_stays(merged: Any, dump: Callabl
     assert merged.rows("pragma integrity_check") == [{"integrity_check": "CHECK constraint failed in mark"}]
 
 
-def test_what_cannot_be_carried_over_is_told_and_the_old_file_is_kept(merged: Any) -> None:
+def test_content_that_cannot_be_copied_is_reported_and_the_old_file_is_kept(merged: Any) -> None:
     wide = merged.run_of(merged.WIDE).key
     execute(
         merged.database,
@@ -114,21 +114,21 @@ def test_what_cannot_be_carried_over_is_told_and_the_old_file_is_kept(merged: An
     changed = merged.database.read_bytes()
     replaced = merged.merge().replaced
     assert asides(merged)[0].read_bytes() == changed
-    assert [sentence.split(" (")[0] for sentence in told(merged, replaced)] == [
-        "1 of its runs without a file here could not be carried over",
-        "1 of its builds without a file here could not be carried over",
-        "1 of its evaluations without a file here could not be carried over",
-        "your column trial.remark is left out; use a table of your own",
-        "your table found could not be carried over",
-        "your table broken could not be carried over",
+    assert [sentence.split(" (")[0] for sentence in missing_of(merged, replaced)] == [
+        "1 of its runs without a file here could not be copied",
+        "1 of its builds without a file here could not be copied",
+        "1 of its evaluations without a file here could not be copied",
+        "your column trial.remark was left out; use a separate table",
+        "your table found could not be copied",
+        "your table broken could not be copied",
     ]
     assert merged.rows("select inputs from model where name = 'resnet34'") == [{"inputs": "{}"}]
     assert merged.rows("pragma foreign_key_check") == merged.rows("select * from run where key = ?", wide) == []
     assert merged.merge().replaced == ()
 
 
-def test_of_what_the_database_held_later_is_told_as_ever(merged: Any) -> None:
-    """Also when its file is not believed."""
+def test_replaced_newer_records_are_reported(merged: Any) -> None:
+    """Even if the database is not trusted."""
     run = merged.run_of(merged.CONV)
     path = merged.tune(run, merged.CONV, [1e-3])
     folder = merged.compile("resnet18", [(merged.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z").parent
@@ -139,13 +139,13 @@ def test_of_what_the_database_held_later_is_told_as_ever(merged: Any) -> None:
     merged.compile("resnet18", [(merged.CONV, 4, None)])
     evaluation.unlink()
     assert merged.merge().replaced == (
-        f"{path}: 1 trials that the database held are not in this shard; it holds what the shard does",
-        f"{folder}/build.json: the database held a build of this name that was compiled later",
+        f"{path}: 1 trials that the database had are not in this shard; the database now matches the shard",
+        f"{folder}/build.json: replaced a build of this name that was compiled later",
     )
     assert merged.rows("select * from evaluation where build = 'resnet18-cpu'") == []
 
 
-def test_a_newer_copy_of_a_run_in_a_file_that_is_not_believed_stays(project: Any) -> None:
+def test_a_newer_state_of_a_run_in_an_untrusted_database_stays(project: Any) -> None:
     run = project.run_of(project.CONV)
     path = project.tune(run, project.CONV, [1e-3])
     copy = path.with_name(f"{run.key}.0123456789ab.jsonl")
@@ -155,12 +155,12 @@ def test_a_newer_copy_of_a_run_in_a_file_that_is_not_believed_stays(project: Any
     path.unlink()
     execute(project.database, "create table note (text)")
     result = project.merge()
-    assert result.ignored == (f"{copy}: is not merged: the database holds a newer state of its run",)
+    assert result.ignored == (f"{copy}: is not merged: the database has a newer state of its run",)
     assert (result.trials, result.changed_runs) == (2, 0)
 
 
 def damages(content: bytes) -> dict[str, bytes]:
-    """States of a file after faults of the disk."""
+    """Return states of a file after faults of the disk."""
     return {
         "empty": b"",
         "text": b"these are not the bytes of a database\n" * 100,
@@ -173,7 +173,7 @@ def damages(content: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", damages(b"x"))
-def test_a_file_that_cannot_be_read_is_kept_aside(project: Any, dump: Callable, kind: str) -> None:
+def test_an_unreadable_database_is_kept_under_another_name(project: Any, dump: Callable, kind: str) -> None:
     project.fill()
     project.merge()
     before, damaged = dump(project.database), damages(project.database.read_bytes())[kind]
@@ -189,11 +189,11 @@ def test_a_file_that_cannot_be_read_is_kept_aside(project: Any, dump: Callable, 
 
 
 @pytest.mark.parametrize("table", ["run (distance_km real)", "model (name text, year integer, wheels integer)"])
-def test_other_tables_of_our_names_are_not_touched(project: Any, table: str) -> None:
+def test_a_database_of_another_program_is_not_changed(project: Any, table: str) -> None:
     project.database.parent.mkdir()
     execute(project.database, f"create table {table}; create table other (x)")
     before = project.database.read_bytes()
-    with pytest.raises(StoreError, match=r"tuning\.sqlite: is no database of Anole: its table .* is another one"):
+    with pytest.raises(StoreError, match=r"tuning\.sqlite: is not a database of Anole: its table .* has other columns"):
         project.merge()
     assert project.database.read_bytes() == before
 
@@ -207,14 +207,14 @@ def test_other_tables_of_our_names_are_not_touched(project: Any, table: str) -> 
         f"update sqlite_master set sql = 'create table own as {ENDLESS} select i from n' where name = 'own';",
     ],
 )
-def test_a_database_that_was_made_to_harm_ends_soon(merged: Any, script: str) -> None:
+def test_a_malicious_database_does_not_block_a_merge(merged: Any, script: str) -> None:
     began_s = time.monotonic()
     execute(merged.database, "pragma legacy_alter_table = on; " + script)
-    assert told(merged, merged.merge().replaced)
+    assert missing_of(merged, merged.merge().replaced)
     assert time.monotonic() - began_s < 20
 
 
-def test_a_merge_that_fails_leaves_the_damaged_file(merged: Any) -> None:
+def test_a_failed_merge_leaves_the_damaged_database(merged: Any) -> None:
     merged.database.write_bytes(merged.database.read_bytes()[:30000])
     before = {path: path.read_bytes() for path in merged.database.parent.iterdir()}
     path = merged.tune(merged.run_of(merged.CONV, seed=9), merged.CONV, [1e-3])
@@ -225,12 +225,12 @@ def test_a_merge_that_fails_leaves_the_damaged_file(merged: Any) -> None:
 
 
 def damaged(content: bytes, n: int) -> Iterator[tuple[str, bytes]]:
-    """Yield states of a file: changed bits and bytes, a missing end, and pages that are empty or elsewhere."""
+    """Yield states of a file: changed bits and bytes, a missing end, and pages that are empty, copied or swapped."""
     rng, size = random.Random(0), 4096
-    places = [at for at, byte in enumerate(content) if byte]
+    offsets = [at for at, byte in enumerate(content) if byte]
     pages = [content[start : start + size] for start in range(0, len(content), size)]
     for _ in range(n):
-        at, length = rng.choice(places), rng.randrange(1, 600)
+        at, length = rng.choice(offsets), rng.randrange(1, 600)
         one, two = sorted(rng.sample(range(1, len(pages)), 2))
         yield "bit", content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
         yield "bytes", content[:at] + rng.randbytes(length) + content[at + length :]
@@ -241,12 +241,12 @@ def damaged(content: bytes, n: int) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("n", [examples(12), pytest.param(60, marks=pytest.mark.guard)])
-def test_whatever_happened_to_the_file_the_database_equals_the_files(merged: Any, dump: Callable, n: int) -> None:
-    """And has at most what was carried over besides, in entities that are whole; or one error leaves all as it was."""
+def test_merging_into_a_damaged_database_restores_all_files(merged: Any, dump: Callable, n: int) -> None:
+    """Other runs and documents are copied entirely or not at all; an error leaves the database unchanged."""
     content, before = merged.database.read_bytes(), dump(merged.database)
     fresh = merged.folder / "fresh.sqlite"
     merged.merge(database=fresh)
-    least = dump(fresh)
+    minimal = dump(fresh)
     for _, state in damaged(content, n):
         merged.database.write_bytes(state)
         try:
@@ -257,18 +257,18 @@ def test_whatever_happened_to_the_file_the_database_equals_the_files(merged: Any
             continue
         after = dump(merged.database)
         for table, rows in after.items():
-            assert set(least[table]) <= set(rows), table
+            assert set(minimal[table]) <= set(rows), table
             assert len(rows) <= len(before[table]) or result.replaced, table
-        assert {row[:2] for row in after["trial"]} in ({row[:2] for row in each["trial"]} for each in (least, before))
+        assert {row[:2] for row in after["trial"]} in ({row[:2] for row in each["trial"]} for each in (minimal, before))
         assert merged.rows("pragma foreign_key_check") == []
-        assert bool(asides(merged)) == any("was made anew" in sentence for sentence in result.replaced)
+        assert bool(asides(merged)) == any("was rebuilt" in sentence for sentence in result.replaced)
         for path in asides(merged):
             path.unlink()
 
 
 @pytest.mark.parametrize("n", [examples(12), pytest.param(60, marks=pytest.mark.guard)])
-def test_whatever_happened_to_the_file_an_import_takes_what_it_held_or_nothing(merged: Any, n: int) -> None:
-    """Of changed bits and bytes, one run may hold another value that is possible: a database has no checksums."""
+def test_importing_a_damaged_database_imports_all_runs_or_nothing(merged: Any, n: int) -> None:
+    """After changed bits and bytes, one run may have another valid value: a database has no checksums."""
     content, here, foreign = merged.database.read_bytes(), merged.folder / "here", merged.folder / "foreign.sqlite"
 
     def imported(state: bytes) -> set[str]:
@@ -277,15 +277,15 @@ def test_whatever_happened_to_the_file_an_import_takes_what_it_held_or_nothing(m
         import_records(foreign, here)
         return {read_shard(path).digest for path in shard_paths(here)}
 
-    whole, n_refused, n_other = imported(content), 0, 0
+    undamaged, n_rejected, n_changed = imported(content), 0, 0
     for kind, state in damaged(content, n):
         try:
             found = imported(state)
         except StoreError as error:
             assert str(error).startswith(f"{foreign}: ") and "\n" not in str(error)
-            n_refused += 1
+            n_rejected += 1
         else:
-            assert len(found) == len(whole) and len(found - whole) <= (kind in ("bit", "bytes")), kind
-            n_other += found != whole
-    assert n_refused
-    print(f"of {6 * n} databases {n_refused} were refused, and of {n_other} another value was imported")
+            assert len(found) == len(undamaged) and len(found - undamaged) <= (kind in ("bit", "bytes")), kind
+            n_changed += found != undamaged
+    assert n_rejected
+    print(f"{n_rejected} of {6 * n} databases were rejected, and {n_changed} were imported with another value")

@@ -1,3 +1,5 @@
+"""Merging shards and documents into the database: content, precedence, repetition and errors."""
+
 from __future__ import annotations
 
 import json
@@ -28,8 +30,8 @@ from ..record_project import as_first_schema
 LATER = "2030-01-01T00:00:00.000Z"
 
 
-def assert_told(rows: Sequence[Mapping[str, Any]], records: Sequence[Any]) -> None:
-    """Asserts that each row has what its record says under the names of its columns."""
+def assert_rows_match(rows: Sequence[Mapping[str, Any]], records: Sequence[Any]) -> None:
+    """Assert that the columns of each row match the fields of its record."""
     assert len(rows) == len(records)
     for row, record in zip(rows, records, strict=True):
         plain = encode(record)
@@ -38,25 +40,25 @@ def assert_told(rows: Sequence[Mapping[str, Any]], records: Sequence[Any]) -> No
         assert found == {name: plain[name] for name in names} != {}
 
 
-def test_a_merge_tells_all_that_the_files_tell(project) -> None:
+def test_the_database_matches_the_merged_shards(project) -> None:
     project.fill()
     assert project.merge() == Merged(changed_runs=4, runs=4, trials=15)
     for path in project.shards.glob("*/*.jsonl"):
         content = read_shard(path)
         key = content.run.key
-        assert_told(project.rows("select * from run where key = ?", key), [content.run])
+        assert_rows_match(project.rows("select * from run where key = ?", key), [content.run])
         (task,) = project.rows("select * from task where key = ?", content.task.key)
         assert {
             name: json.loads(task[name]) for name in ("workload", "target")
         }.items() <= content.task.to_json().items()
         for table, records in (("trial", content.trials), ("confirmation", content.confirmations)):
-            assert_told(project.rows(f"select * from {table} where run_key = ? order by number", key), records)
+            assert_rows_match(project.rows(f"select * from {table} where run_key = ? order by number", key), records)
         logs = project.rows("select number, log from iteration where run_key = ?", key)
         assert {row["number"]: json.loads(row["log"]) for row in logs} == content.iterations
 
 
 @pytest.mark.parametrize("locked", [None, True])
-def test_only_a_locked_config_may_lack_its_run(project, locked: bool | None) -> None:
+def test_only_a_locked_config_may_refer_to_a_missing_run(project, locked: bool | None) -> None:
     run = project.run_of(project.CONV)
     project.extract("resnet18", [(project.CONV, 4)])
     folder = project.compile("resnet18", [(project.CONV, 4, run)]).parent
@@ -73,7 +75,7 @@ def test_only_a_locked_config_may_lack_its_run(project, locked: bool | None) -> 
     assert [row["run_key"] for row in project.rows("select run_key from build_task")] == [run.key]
 
 
-def test_documents_are_told_in_full(project) -> None:
+def test_the_database_matches_the_merged_documents(project) -> None:
     project.fill()
     project.merge()
     manifest = read_manifest(project.folder / "work/models/resnet34/cpu.json")
@@ -98,7 +100,7 @@ def test_documents_are_told_in_full(project) -> None:
         ("select * from kernel_profile", [profile]),
         ("select * from kernel_latency order by number", profile.kernels),
     ]:
-        assert_told(project.rows(sql), records)
+        assert_rows_match(project.rows(sql), records)
     (row,) = project.rows("select * from build where name = 'resnet18-cpu'")
     manifest = json.loads((project.folder / "builds/resnet18-cpu/build.json").read_text())
     assert json.loads(row["manifest"]) == {name: manifest[name] for name in manifest if name != "crc"}
@@ -114,7 +116,7 @@ def test_an_empty_project_gives_an_empty_database(project) -> None:
 
 @pytest.fixture(scope="module")
 def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
-    """For each of three runs its shard's place, and the states in which it may be found, the newest last."""
+    """The path of the shard of each of three runs, and its possible states, newest last."""
     project = new_project()
     found = []
     for task, preset in ((project.CONV, "autotvm"), (project.CONV, "random"), (project.DENSE, "autotvm")):
@@ -123,16 +125,16 @@ def states(new_project: Callable) -> list[tuple[Path, list[bytes]]]:
         grown = path.read_bytes()
         path.unlink()
         content = read_shard(project.tune(run, task, [4e-3, 1e-3]))
-        anew = encode_shard(replace(content, started_at=LATER), path)
+        restarted = encode_shard(replace(content, started_at=LATER), path)
         young = b"".join(grown.splitlines(keepends=True)[:4])
-        torn = grown[:-20]
-        found.append((path.relative_to(project.shards), [young, torn, grown, anew]))
+        truncated = grown[:-20]
+        found.append((path.relative_to(project.shards), [young, truncated, grown, restarted]))
     return found
 
 
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
-def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
+def test_the_order_partition_and_repetition_of_copies_do_not_matter(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
 ) -> None:
     project = new_project()
@@ -165,7 +167,7 @@ def test_neither_order_nor_partition_nor_repetition_of_copies_matters(
 
 @settings(max_examples=examples(15), deadline=None)
 @given(data=st.data())
-def test_whatever_the_database_held_it_equals_the_local_shards_then(
+def test_the_database_matches_the_local_shards_whatever_it_contained(
     new_project: Callable, states: list[tuple[Path, list[bytes]]], dump: Callable, data: st.DataObject
 ) -> None:
     project = new_project()
@@ -191,7 +193,7 @@ def test_a_local_shard_wins_over_a_longer_newer_state_in_the_database(project) -
     merged = project.merge()
     assert (merged.changed_runs, merged.trials) == (1, 2)
     assert merged.replaced == (
-        f"{path}: 1 trials that the database held are not in this shard; it holds what the shard does",
+        f"{path}: 1 trials that the database had are not in this shard; the database now matches the shard",
     )
     project.tune(run, project.CONV, [1.5e-3])
     assert project.merge().replaced == ()
@@ -207,11 +209,11 @@ def test_a_local_shard_wins_over_a_longer_newer_state_in_the_database(project) -
     content = parse_shard(path, as_first_schema(path.read_bytes()))
     assert content is not None
     path.write_bytes(seal_lines(content, path.read_bytes()))
-    assert "3 trials that the database held" in project.merge().replaced[0]
+    assert "3 trials that the database had" in project.merge().replaced[0]
     assert project.rows("select latency_s from trial") == [{"latency_s": 4e-3}]
 
 
-def test_a_trial_that_is_measured_again_is_not_said_to_be_lost(project) -> None:
+def test_a_trial_that_is_measured_again_is_not_reported_as_lost(project) -> None:
     run = project.run_of(project.CONV)
     project.tune(run, project.CONV, [3e-3, None])
     project.merge()
@@ -222,7 +224,7 @@ def test_a_trial_that_is_measured_again_is_not_said_to_be_lost(project) -> None:
     assert [row["latency_s"] for row in project.rows("select latency_s from trial order by number")] == [3e-3, 1e-3]
 
 
-def test_a_shard_that_was_restored_at_equal_size_is_merged(project) -> None:
+def test_a_restored_shard_of_the_same_size_is_merged(project) -> None:
     path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
     good = path.read_bytes()
     content = read_shard(path)
@@ -236,7 +238,7 @@ def test_a_shard_that_was_restored_at_equal_size_is_merged(project) -> None:
     assert project.rows("select run_s from trial") == [{"run_s": 0.2}]
 
 
-def test_a_copy_counts_only_without_a_local_shard_and_is_said_to_be_ignored(project, new_project: Callable) -> None:
+def test_a_copy_is_ignored_with_a_message_if_there_is_a_local_shard(project, new_project: Callable) -> None:
     run, other = project.run_of(project.CONV), new_project()
     local = project.tune(run, project.CONV, [3e-3])
     copy = local.with_name(f"{run.key}.0123456789ab.jsonl")
@@ -250,10 +252,10 @@ def test_a_copy_counts_only_without_a_local_shard_and_is_said_to_be_ignored(proj
     newer.write_bytes(encode_shard(replace(read_shard(copy), started_at=LATER), newer))
     assert project.merge().ignored == (f"{copy}: is not merged: {newer.name} is a newer state of its run",)
     newer.unlink()
-    assert project.merge().ignored == (f"{copy}: is not merged: the database holds a newer state of its run",)
+    assert project.merge().ignored == (f"{copy}: is not merged: the database has a newer state of its run",)
 
 
-def test_a_shard_under_the_name_of_another_run_is_refused(project) -> None:
+def test_a_shard_with_the_name_of_another_run_is_rejected(project) -> None:
     path = project.tune(project.run_of(project.CONV), project.CONV, [3e-3])
     other = project.run_of(project.CONV, seed=1)
     path.rename(path.with_name(f"{other.key}.jsonl"))
@@ -279,7 +281,7 @@ def test_merging_twice_changes_nothing(project, dump: Callable) -> None:
     assert (dump(project.database), project.database.stat().st_ino) == (before, inode)
 
 
-def test_a_run_that_grew_is_followed_and_what_vanished_stays(project) -> None:
+def test_a_longer_run_is_merged_and_deleted_files_stay_in_the_database(project) -> None:
     project.fill()
     project.merge()
     shutil.rmtree(project.folder / "work" / "models" / "resnet34")
@@ -291,7 +293,7 @@ def test_a_run_that_grew_is_followed_and_what_vanished_stays(project) -> None:
     assert len(project.rows("select * from best_trial")) == 3
 
 
-def test_the_documents_that_are_merged_win_over_newer_ones_in_the_database(project) -> None:
+def test_merged_documents_win_over_newer_ones_in_the_database(project) -> None:
     project.fill()
     project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z", preset="anole")
     evaluation = project.evaluate("resnet18-cpu", 0.015, created_at="2026-11-22T01:00:00.000Z")
@@ -299,17 +301,17 @@ def test_the_documents_that_are_merged_win_over_newer_ones_in_the_database(proje
     folder = project.compile("resnet18", [(project.CONV, 4, None)], preset="random").parent
     evaluation.unlink()
     merged = project.merge()
-    assert merged.replaced == (f"{folder}/build.json: the database held a build of this name that was compiled later",)
+    assert merged.replaced == (f"{folder}/build.json: replaced a build of this name that was compiled later",)
     assert project.rows("select * from model_latency where build = 'resnet18-cpu'") == []
     project.evaluate("resnet18-cpu", 0.016)
     assert project.merge().replaced == ()
     project.evaluate("resnet18-cpu", 0.014, created_at="2026-11-21T11:30:00.000Z")
-    assert project.merge().replaced == (f"{evaluation}: the database held a later evaluation of this build",)
+    assert project.merge().replaced == (f"{evaluation}: replaced a later evaluation of this build",)
     found = project.rows("select preset, latency_s from model_latency where build = 'resnet18-cpu'")
     assert found == [{"preset": "random", "latency_s": 0.014}] * 2
 
 
-def test_of_documents_that_are_merged_together_the_newer_ones_win(project, dump: Callable) -> None:
+def test_the_newest_of_several_documents_with_one_name_wins(project, dump: Callable) -> None:
     project.fill()
     old = project.folder / "old"
     shutil.copytree(project.folder / "builds", old / "builds")
@@ -331,7 +333,7 @@ def test_of_documents_that_are_merged_together_the_newer_ones_win(project, dump:
         assert len(merged.ignored) == 4 and any(text.startswith(of_18) for text in merged.ignored)
 
 
-def test_what_was_tried_within_a_network_is_told_of_the_newest_build(project) -> None:
+def test_refinements_of_the_newest_build_are_stored(project) -> None:
     project.fill()
     project.merge()
     rows = project.rows("select build, task_key, number, latency_s, latency_alone_s, chosen from refinement")
@@ -343,7 +345,7 @@ def test_what_was_tried_within_a_network_is_told_of_the_newest_build(project) ->
     assert project.rows("select * from refinement") == []
 
 
-def test_an_evaluation_of_a_former_build_is_not_shown(project) -> None:
+def test_views_omit_evaluations_of_a_former_build(project) -> None:
     project.fill()
     project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
     project.merge()
@@ -351,24 +353,24 @@ def test_an_evaluation_of_a_former_build_is_not_shown(project) -> None:
     assert project.rows("select * from model_load_latency") == []
 
 
-def test_what_an_evaluation_tells_goes_with_it(project) -> None:
-    def told() -> list[int]:
+def test_the_rows_of_an_evaluation_are_replaced_with_it(project) -> None:
+    def n_rows() -> list[int]:
         project.merge()
         return [len(project.rows(f"select * from {table}")) for table in ("load_latency", "kernel_latency")]
 
     project.fill()
-    assert told() == [6, 3]
+    assert n_rows() == [6, 3]
     project.evaluate("resnet18-cpu", loads=project.LOADS[:2], created_at="2026-11-21T13:00:00.000Z")
-    assert told() == [2, 0]
+    assert n_rows() == [2, 0]
     project.compile("resnet18", [(project.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z")
     evaluation = project.evaluate("resnet18-cpu", created_at="2026-11-22T01:00:00.000Z", loads=project.LOADS)
-    assert told() == [6, 0]
+    assert n_rows() == [6, 0]
     project.compile("resnet18", [(project.CONV, 4, None)])
     evaluation.unlink()
-    assert told() == [0, 0]
+    assert n_rows() == [0, 0]
 
 
-def test_percentiles_that_fall_are_refused(project) -> None:
+def test_decreasing_percentiles_are_rejected(project) -> None:
     project.fill()
     project.evaluate("resnet18-cpu", loads=(replace(project.LOADS[0], p95_s=1e-3),))
     with pytest.raises(StoreError, match="does not fit into the database: CHECK constraint failed: p95_s >= p50_s"):
@@ -394,7 +396,7 @@ def corrupt_shard(project) -> str:
     return f"{path}:"
 
 
-def too_large_a_number(project) -> str:
+def too_large_number(project) -> str:
     path = project.tune(project.run_of(project.CONV, seed=77), project.CONV, [1e-3])
     path.write_bytes(as_first_schema(path.read_bytes()).replace(b'"seed":77', b'"seed":%d' % (1 << 64)))
     return f"{path}:1: "
@@ -413,27 +415,27 @@ def missing_task(project) -> str:
     return f"{path}: there is no such file"
 
 
-def twice_in_a_manifest(project) -> str:
+def duplicate_in_a_manifest(project) -> str:
     path = project.extract("another", [(project.CONV, 1), (project.CONV, 1)])
     return f"{path}: does not fit into the database: UNIQUE"
 
 
-def build_of_no_model(project) -> str:
+def build_without_model(project) -> str:
     path = project.compile("nobody", [(project.CONV, 1, None)])
     return f"{path}: there is no manifest of its model nobody"
 
 
-def build_of_no_run(project) -> str:
+def build_without_run(project) -> str:
     path = project.compile("resnet18", [(project.CONV, 1, project.run_of(project.CONV, seed=9))], LATER)
     return f"{path}: its run "
 
 
-def build_of_no_task(project) -> str:
+def build_without_task(project) -> str:
     path = project.compile("resnet18", [(project.OTHER, 1, None)], LATER)
     return f"{path}: its task {project.OTHER.label}"
 
 
-def evaluation_of_no_build(project) -> str:
+def evaluation_without_build(project) -> str:
     return f"{project.evaluate('nothing')}: there is no build nothing"
 
 
@@ -441,19 +443,17 @@ def evaluation_of_no_build(project) -> str:
     "damage",
     [
         corrupt_shard,
-        too_large_a_number,
+        too_large_number,
         corrupt_build,
         missing_task,
-        twice_in_a_manifest,
-        build_of_no_model,
-        build_of_no_run,
-        build_of_no_task,
-        evaluation_of_no_build,
+        duplicate_in_a_manifest,
+        build_without_model,
+        build_without_run,
+        build_without_task,
+        evaluation_without_build,
     ],
 )
-def test_a_merge_that_fails_names_the_file_and_leaves_the_database_as_it_was(
-    project, damage: Callable[..., str]
-) -> None:
+def test_a_failed_merge_names_the_file_and_leaves_the_database_unchanged(project, damage: Callable[..., str]) -> None:
     project.fill()
     project.merge()
     before = {path: path.read_bytes() for path in project.database.parent.iterdir()}

@@ -1,4 +1,4 @@
-"""Records made elsewhere: imported whole, and never in place of others."""
+"""Importing records from other machines: completely, and without replacing local ones."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def contents(folder):
 
 
 @pytest.mark.parametrize("form", ["database", "folder"])
-def test_all_that_is_known_of_all_runs_is_taken_over(project, tmp_path, form) -> None:
+def test_all_records_of_all_runs_are_imported(project, tmp_path, form) -> None:
     project.fill()
     project.merge()
-    taken = import_records(project.database if form == "database" else project.shards, tmp_path / "here")
-    assert taken == ImportCounts(new=4, trials=15)
+    imported = import_records(project.database if form == "database" else project.shards, tmp_path / "here")
+    assert imported == ImportCounts(new=4, trials=15)
     here, there = contents(tmp_path / "here"), contents(project.shards)
     if form == "database":
-        # There what is known of a space belongs to the task, and so to all of its runs.
+        # In a database, the facts of a space belong to the task, and thus to all of its runs.
         here = {name: replace(content, space=there[name].space) for name, content in here.items()}
     assert here == there
     again = import_records(project.database, tmp_path / "here")
     assert again == ImportCounts(known=4)
 
 
-def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None:
+def test_a_run_that_was_continued_elsewhere_is_updated(project, new_project) -> None:
     other, run = new_project(), project.run_of(project.CONV)
     path = project.tune(run, project.CONV, [3e-3, 2e-3])
     import_records(project.shards, other.shards)
@@ -44,23 +44,23 @@ def test_a_run_that_went_on_elsewhere_is_continued(project, new_project) -> None
 
 
 @pytest.mark.parametrize("form", ["database", "folder"])
-def test_of_two_states_of_a_run_both_are_kept(project, new_project, form) -> None:
+def test_both_of_two_different_states_of_a_run_are_kept(project, new_project, form) -> None:
     other, run = new_project(), project.run_of(project.CONV)
     path = project.tune(run, project.CONV, [3e-3, 2e-3])
-    mine = path.read_bytes()
-    theirs = read_shard(other.tune(run, project.CONV, [3.1e-3, 2e-3, 1e-3]))
+    local = path.read_bytes()
+    remote = read_shard(other.tune(run, project.CONV, [3.1e-3, 2e-3, 1e-3]))
     other.merge()
     done = import_records(other.database if form == "database" else other.shards, project.shards)
-    (beside,) = done.kept_beside
-    assert done == ImportCounts(kept_beside=(beside,), trials=3)
-    assert beside == path.with_name(f"{run.key}.{theirs.digest[:12]}.jsonl")
-    assert path.read_bytes() == mine
-    assert read_shard(beside).trials == theirs.trials
+    (copy,) = done.kept_beside
+    assert done == ImportCounts(kept_beside=(copy,), trials=3)
+    assert copy == path.with_name(f"{run.key}.{remote.digest[:12]}.jsonl")
+    assert path.read_bytes() == local
+    assert read_shard(copy).trials == remote.trials
     for source in (other.database, other.shards):
         assert import_records(source, project.shards) == ImportCounts(known=1)
 
 
-def test_a_run_that_is_being_tuned_is_left_alone_and_the_others_are_imported(project, new_project) -> None:
+def test_a_run_that_is_being_tuned_is_skipped_and_the_others_are_imported(project, new_project) -> None:
     other = new_project()
     busy, free = project.run_of(project.CONV), project.run_of(project.DENSE)
     for run, task in ((busy, project.CONV), (free, project.DENSE)):
@@ -78,7 +78,7 @@ def test_a_run_that_is_being_tuned_is_left_alone_and_the_others_are_imported(pro
     ("name", "text", "message"),
     [("nothing", None, "there is no such database"), ("notes.txt", "hello", "is not a database of trials")],
 )
-def test_what_holds_no_records_is_refused(tmp_path, name, text, message) -> None:
+def test_a_source_without_records_is_rejected(tmp_path, name, text, message) -> None:
     if text is not None:
         (tmp_path / name).write_text(text * 1000)
     with pytest.raises(StoreError, match=message):
@@ -92,13 +92,13 @@ def test_all_sources_are_checked_before_anything_is_written(project, new_project
     other = new_project()
     other.tune(other.run_of(other.OTHER), other.OTHER, [1e-3])
     broken = other.tune(other.run_of(other.OTHER, seed=1), other.OTHER, [1e-3, 2e-3])
-    whole = broken.read_bytes()
-    broken.write_bytes(whole.replace(b'"trial"', b'"trail"', 1))
+    undamaged = broken.read_bytes()
+    broken.write_bytes(undamaged.replace(b'"trial"', b'"trail"', 1))
     here, sources = tmp_path / "here", [project.database, other.shards]
     with pytest.raises(StoreError, match="trail"):
         list(import_all(sources, here))
     assert not here.exists()
-    broken.write_bytes(whole)
+    broken.write_bytes(undamaged)
     done = dict(import_all(sources, here))
     assert done == {project.database: ImportCounts(new=4, trials=15), other.shards: ImportCounts(new=2, trials=3)}
     assert dict(import_all(sources, here)) == {
@@ -107,7 +107,7 @@ def test_all_sources_are_checked_before_anything_is_written(project, new_project
     }
 
 
-def test_a_source_whose_runs_are_in_use_stops_no_other(project, new_project) -> None:
+def test_a_source_whose_runs_are_in_use_does_not_stop_the_others(project, new_project) -> None:
     busy, free, run = new_project(), new_project(), project.run_of(project.CONV)
     busy.tune(run, project.CONV, [3e-3])
     free.tune(free.run_of(free.DENSE), free.DENSE, [3e-3])

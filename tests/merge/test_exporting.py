@@ -1,4 +1,4 @@
-"""Records for other machines: what is chosen arrives there whole, with where and when it was measured."""
+"""Exporting records for other machines: selection of runs, and complete records with their origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = ("task", "space", "run", "warm_start", "iteration", "trial", "confirmat
 
 @pytest.fixture
 def filled(project: Any) -> Any:
-    """A project with every kind of record, one of which was measured on another machine and again."""
+    """A project with every kind of record, including a run on another machine with a remeasured trial."""
     project.fill()
     run = project.run_of(project.CONV, seed=5)
     run.host["measured_at"] = {"rpc": "board:9090"}
@@ -38,13 +38,13 @@ def filled(project: Any) -> Any:
 
 
 def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the rows of each table; those of runs without what they say of the bytes of shards."""
+    """Return the rows of each table, without the columns of runs that describe the bytes of shards."""
     found = dump_of(database)
     return {table: [row[: 10 if table == "run" else None] for row in found[table]] for table in TABLES}
 
 
-def chosen(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
-    """Return the keys of the runs that are exported."""
+def exported_keys(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
+    """Export the selected runs, and return their keys."""
     there = project.folder / "exported"
     manifests = project.folder.glob("work/models/*/*.json")
     done = export_records(source or project.shards, there, selection, manifests)
@@ -56,7 +56,7 @@ def chosen(project: Any, selection: Selection, source: Path | None = None) -> se
 
 
 @pytest.mark.parametrize("form", ["shards", "database"])
-def test_what_is_exported_imported_and_merged_gives_equal_rows(
+def test_exported_imported_and_merged_records_have_the_same_rows(
     filled: Any, new_project: Callable, tmp_path: Path, form: str
 ) -> None:
     source, there, other = getattr(filled, form), tmp_path / "there", new_project()
@@ -69,8 +69,8 @@ def test_what_is_exported_imported_and_merged_gives_equal_rows(
         assert (other.shards / path.parent.name / path.name).read_bytes() == path.read_bytes()
 
 
-def test_runs_are_chosen_by_each_of_their_names(filled: Any) -> None:
-    conv, by_chance, again, wide, dense = (
+def test_runs_can_be_selected_by_each_condition(filled: Any) -> None:
+    conv, random, again, wide, dense = (
         run.key
         for run in (
             filled.run_of(filled.CONV),
@@ -80,32 +80,30 @@ def test_runs_are_chosen_by_each_of_their_names(filled: Any) -> None:
             filled.run_of(filled.DENSE),
         )
     )
-    every = {conv, by_chance, again, wide, dense}
-    assert chosen(filled, Selection(tasks=(filled.CONV.label,))) == {conv, by_chance, again}
-    assert chosen(filled, Selection(tasks=(filled.WIDE.key[:8], filled.DENSE.key))) == {wide, dense}
-    assert chosen(filled, Selection(presets=("random",))) == {by_chance}
-    assert chosen(filled, Selection(runs=(wide[:6],))) == {wide}
-    assert chosen(filled, Selection(targets=("cpu",))) == every
-    assert chosen(filled, Selection(since="2026-11-22T10:00:00")) == {again}
-    assert chosen(filled, Selection(tasks=(filled.CONV.label,), presets=("random",))) == {by_chance}
+    all_runs = {conv, random, again, wide, dense}
+    assert exported_keys(filled, Selection(tasks=(filled.CONV.label,))) == {conv, random, again}
+    assert exported_keys(filled, Selection(tasks=(filled.WIDE.key[:8], filled.DENSE.key))) == {wide, dense}
+    assert exported_keys(filled, Selection(presets=("random",))) == {random}
+    assert exported_keys(filled, Selection(runs=(wide[:6],))) == {wide}
+    assert exported_keys(filled, Selection(targets=("cpu",))) == all_runs
+    assert exported_keys(filled, Selection(since="2026-11-22T10:00:00")) == {again}
+    assert exported_keys(filled, Selection(tasks=(filled.CONV.label,), presets=("random",))) == {random}
     for source in (filled.shards, filled.database):
-        assert chosen(filled, Selection(models=("resnet18",)), source) == every - {wide}
+        assert exported_keys(filled, Selection(models=("resnet18",)), source) == all_runs - {wide}
 
 
 @pytest.mark.parametrize(
     ("selection", "message"),
     [
-        (Selection(tasks=("conv2d 64->64 k3x3 s1 56x57",)), "found task .* did you mean 'conv2d 64->64 k3x3 s1 56x56'"),
+        (Selection(tasks=("conv2d 64->64 k3x3 s1 56x57",)), "no run: did you mean 'conv2d 64->64 k3x3 s1 56x56'"),
         (Selection(presets=("autotvn",)), "did you mean 'autotvm'"),
-        (Selection(targets=("gpu",)), "found target 'gpu', which no run has: did you mean 'cpu'"),
+        (Selection(targets=("gpu",)), "target 'gpu' matches no run: did you mean 'cpu'"),
         (Selection(models=("resnet",)), "did you mean 'resnet34'"),
-        (Selection(runs=("abcdef0",)), "found run 'abcdef0', which no run has$"),
-        (Selection(presets=("random",), models=("resnet34",), since="2027-01-01T00:00:00"), "no run is chosen by all"),
+        (Selection(runs=("abcdef0",)), "run 'abcdef0' matches no run$"),
+        (Selection(presets=("random",), models=("resnet34",), since="2027-01-01T00:00:00"), "no run satisfies all"),
     ],
 )
-def test_names_that_fit_nothing_are_told_and_nothing_is_written(
-    filled: Any, selection: Selection, message: str
-) -> None:
+def test_unknown_names_are_reported_and_nothing_is_written(filled: Any, selection: Selection, message: str) -> None:
     manifests = filled.folder.glob("work/models/*/*.json")
     before = set(filled.folder.rglob("*"))
     with pytest.raises(StoreError, match=message):
@@ -113,13 +111,13 @@ def test_names_that_fit_nothing_are_told_and_nothing_is_written(
     assert set(filled.folder.rglob("*")) == before
 
 
-def test_without_manifests_a_model_is_looked_for_in_a_database(filled: Any) -> None:
-    with pytest.raises(StoreError, match=r"no manifest here .* which a database does \(--from\)"):
+def test_selecting_a_model_needs_manifests_or_a_database(filled: Any) -> None:
+    with pytest.raises(StoreError, match=r"no manifest here lists .* use a database that does \(--from\)"):
         export_records(filled.shards, filled.folder / "there", Selection(models=("resnet18",)))
 
 
-def test_nothing_is_replaced(filled: Any) -> None:
-    with pytest.raises(StoreError, match="is already there"):
+def test_existing_files_are_not_replaced(filled: Any) -> None:
+    with pytest.raises(StoreError, match="already exists"):
         export_records(filled.shards, filled.shards, ALL)
     with pytest.raises(StoreError, match="records are exported as a folder of shards; give the"):
         export_records(filled.shards, filled.folder / "there.sqlite", ALL)
@@ -127,7 +125,7 @@ def test_nothing_is_replaced(filled: Any) -> None:
         export_records(filled.folder / "nothing", filled.folder / "there", ALL)
 
 
-def test_of_a_runs_copies_the_newest_is_exported_unless_it_has_its_own(
+def test_the_newest_copy_of_a_run_is_exported_unless_there_is_a_local_shard(
     project: Any, new_project: Callable, tmp_path: Path
 ) -> None:
     run = project.run_of(project.CONV)

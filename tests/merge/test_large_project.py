@@ -1,4 +1,4 @@
-"""The project that benchmarks/store/scale.py measures, made small."""
+"""A small version of the synthetic project that benchmarks/store/scale.py measures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anole.store.shard import read_shard
 from kit.large_project import make_project
 
 
-def test_its_shards_hold_every_kind_of_record_and_are_merged(tmp_path: Path) -> None:
+def test_the_synthetic_shards_have_every_kind_of_record_and_can_be_merged(tmp_path: Path) -> None:
     make_project(tmp_path, n_tasks=60, n_trials=1500)
     contents = [read_shard(path) for path in tmp_path.glob("db/shards/*/*.jsonl")]
     statuses = {trial.measurement.status.value for content in contents for trial in content.trials}

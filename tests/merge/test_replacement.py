@@ -1,3 +1,5 @@
+"""Replacing a database file atomically, with concurrent readers and writers."""
+
 from __future__ import annotations
 
 import resource
@@ -38,7 +40,7 @@ def notes(database: Path) -> list[str]:
     return found
 
 
-def test_a_rewriting_adds_to_what_is_there(database: Path) -> None:
+def test_replacing_keeps_the_former_rows(database: Path) -> None:
     database.chmod(0o640)
     for text in ("a", "b"):
         with replaced(database) as db:
@@ -48,7 +50,7 @@ def test_a_rewriting_adds_to_what_is_there(database: Path) -> None:
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
 
 
-def test_a_failure_leaves_the_database_as_it_was(database: Path) -> None:
+def test_a_failure_leaves_the_database_unchanged(database: Path) -> None:
     before = database.read_bytes()
     with pytest.raises(KeyError), replaced(database) as db:
         db.execute("insert into note values ('lost')")
@@ -61,7 +63,7 @@ def test_a_failure_leaves_the_database_as_it_was(database: Path) -> None:
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
 
 
-def test_a_full_disk_leaves_the_database_as_it_was(database: Path) -> None:
+def test_a_full_disk_leaves_the_database_unchanged(database: Path) -> None:
     before = database.read_bytes()
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
@@ -80,7 +82,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_crash_left_behind_is_swept_away(database: Path) -> None:
+def test_temporary_files_of_a_crash_are_removed(database: Path) -> None:
     for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
         database.with_name(name).write_text("half written")
     with replaced(database) as db:
@@ -98,7 +100,7 @@ def test_a_link_stays_a_link(database: Path) -> None:
     assert notes(database) == ["a"]
 
 
-def test_many_at_once_take_turns(database: Path) -> None:
+def test_concurrent_writers_take_turns(database: Path) -> None:
     def add(text: str) -> None:
         with replaced(database) as db:
             db.execute("insert into note values (?)", [text])
@@ -111,8 +113,8 @@ def test_many_at_once_take_turns(database: Path) -> None:
     assert notes(database) == list("abcdef")
 
 
-def test_another_programs_transaction_is_not_overrun(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacement, "_PATIENCE_S", 0.05)
+def test_a_transaction_of_another_program_is_not_overwritten(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacement, "_BUSY_TIMEOUT_S", 0.05)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     other.execute("insert into note values ('other')")
@@ -123,7 +125,7 @@ def test_another_programs_transaction_is_not_overrun(database: Path, monkeypatch
     assert notes(database) == ["other"]
 
 
-def test_another_programs_late_writing_is_refused_and_not_lost_silently(database: Path) -> None:
+def test_a_late_write_of_another_program_raises_an_error(database: Path) -> None:
     other = sqlite3.connect(database, isolation_level=None, timeout=0.05)
     assert other.execute("select count(*) from note").fetchone() == (0,)
     with replaced(database) as db:
@@ -137,8 +139,8 @@ def test_another_programs_late_writing_is_refused_and_not_lost_silently(database
     assert notes(database) == ["a"]
 
 
-def test_reading_the_file_does_not_end_its_locks(database: Path) -> None:
-    """As closing a file that another library has locked does."""
+def test_reading_the_file_does_not_release_its_locks(database: Path) -> None:
+    """POSIX releases a process's locks of a file when any descriptor of the file is closed."""
     write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05).execute('begin immediate')"
     with held(database), opened(database) as old:
         assert old.rows("select * from note") == []
@@ -149,8 +151,8 @@ def test_reading_the_file_does_not_end_its_locks(database: Path) -> None:
                 pass
 
 
-def test_a_write_ahead_log_is_taken_over(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacement, "_PATIENCE_S", 0.05)
+def test_a_write_ahead_log_is_merged(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacement, "_BUSY_TIMEOUT_S", 0.05)
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("pragma journal_mode = wal")
     other.execute("insert into note values ('logged')")

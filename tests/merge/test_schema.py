@@ -1,4 +1,4 @@
-"""The tables: what they refuse and what is said of them, and databases of other versions."""
+"""The tables: constraints, columns, and databases of other versions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ OLDER = (
     "alter table evaluation drop column snr_db",
     "drop table warm_start; alter table build drop column shared",
 )
-"""What takes a database back, one version after the other, until the first."""
+"""Statements that downgrade a database version by version to the first one."""
 
 LOST = {"size_latency", "load_latency", "kernel_profile", "kernel_latency", "refinement", "space", "warm_start"}
 
 
 def age(database: Path, n_back: int) -> None:
-    """Make a database what a version before 0.7 would have written."""
+    """Downgrade a database to a version before 0.7."""
     with closing(sqlite3.connect(database)) as connection:
         views = connection.execute("select name from sqlite_master where type = 'view'").fetchall()
         for (view,) in views:
@@ -54,10 +54,8 @@ def age(database: Path, n_back: int) -> None:
 
 @pytest.mark.examples(4)
 @pytest.mark.parametrize("n_back", range(len(OLDER) + 1))
-def test_a_database_of_any_older_version_is_brought_up_to_date(
-    project, tmp_path: Path, dump: Callable, n_back: int
-) -> None:
-    """With all that it holds and no file tells."""
+def test_a_database_of_any_older_version_is_upgraded(project, tmp_path: Path, dump: Callable, n_back: int) -> None:
+    """Records without files are kept."""
     project.fill()
     project.merge()
     before = dump(project.database)
@@ -79,21 +77,21 @@ def test_a_database_of_any_older_version_is_brought_up_to_date(
     assert dump(project.database) == before
 
 
-def test_a_database_of_a_newer_version_is_left_alone(project, tmp_path: Path) -> None:
+def test_a_database_of_a_newer_version_is_not_changed(project, tmp_path: Path) -> None:
     project.fill()
     project.merge()
     execute(project.database, f"pragma user_version = {version() + 1}")
     before = {path: path.read_bytes() for path in project.database.parent.iterdir()}
-    said = rf"written by a newer Anole \(its tables have version {version() + 1}, .* up to {version()} .*; update Anole"
-    with pytest.raises(StoreError, match=said + ", or move the file away and merge again$"):
+    message = rf"by a newer Anole \(its tables have version {version() + 1}; .* up to {version()}\); update Anole"
+    with pytest.raises(StoreError, match=message + ", or move the file away and merge again$"):
         project.merge()
-    with pytest.raises(StoreError, match=said + "$"):
+    with pytest.raises(StoreError, match=message + "$"):
         import_records(project.database, tmp_path / "here")
     assert {path: path.read_bytes() for path in project.database.parent.iterdir()} == before
 
 
-def test_other_tables_make_the_database_anew(project, dump: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although it is as the last merge wrote it."""
+def test_a_changed_schema_rebuilds_the_database(project, dump: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the database is unchanged since the last merge."""
     project.fill()
     project.merge()
     before, inode = dump(project.database), project.database.stat().st_ino
@@ -108,9 +106,9 @@ def test_every_table_is_strict_and_keyed_by_its_first_columns(db: sqlite3.Connec
     )
     assert strict == dict.fromkeys(columns(), 1)
     for table in columns():
-        places = [row[5] for row in db.execute(f"pragma table_info({table})")]
-        n_keys = max(places)
-        assert places[:n_keys] == [*range(1, n_keys + 1)] and n_keys, table
+        key_positions = [row[5] for row in db.execute(f"pragma table_info({table})")]
+        n_keys = max(key_positions)
+        assert key_positions[:n_keys] == [*range(1, n_keys + 1)] and n_keys, table
 
 
 def test_a_trial_has_exactly_the_fields_of_a_record(project) -> None:
@@ -129,7 +127,7 @@ def test_a_trial_has_exactly_the_fields_of_a_record(project) -> None:
         ("insert into iteration values ('k', 0, '{}')", "FOREIGN KEY constraint failed"),
     ],
 )
-def test_what_does_not_fit_is_refused(db: sqlite3.Connection, statement: str, problem: str) -> None:
+def test_invalid_rows_are_rejected(db: sqlite3.Connection, statement: str, problem: str) -> None:
     with pytest.raises(sqlite3.IntegrityError, match=problem):
         db.execute(statement)
 
@@ -138,14 +136,14 @@ def names(db: sqlite3.Connection, view: str) -> list[str]:
     return [name for name, *_ in db.execute(f"select * from {view}").description]
 
 
-def test_model_latency_has_the_agreed_columns(db: sqlite3.Connection) -> None:
+def test_model_latency_has_the_documented_columns(db: sqlite3.Connection) -> None:
     assert names(db, "model_latency") == [
         *("model", "target", "preset", "latency_s", "reference", "reference_latency_s", "speedup", "relative_error"),
         *("build", "output_variation", "precision", "reference_precision"),
     ]
 
 
-def test_views_are_made_anew(db: sqlite3.Connection) -> None:
+def test_views_are_recreated(db: sqlite3.Connection) -> None:
     db.execute("drop view failures")
     db.execute("create view failures as select 1 as old")
     create_views(db)

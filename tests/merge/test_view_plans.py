@@ -1,4 +1,4 @@
-"""Views read only what a condition chooses, and say what a slow formulation says, whatever the rows are."""
+"""Views only read the rows that a condition selects, and have the same rows as slow reference versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 SLOW = Path(__file__).with_name("slow_views.sql").read_text()
 VIEWS = ("best_of_run", "best_trial", "tuning_curve", "tuner_summary")
 LATENCIES = st.sampled_from([1e-3, 2e-3, 3e-3])
-"""So few that ties are common."""
+"""Few values, which makes ties common."""
 
 TRIALS = st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | LATENCIES), max_size=6, unique_by=itemgetter(0))
 CONFIRMATIONS = st.lists(
@@ -30,7 +30,7 @@ def slow_views(db: sqlite3.Connection) -> None:
 
 
 def fill(connection: sqlite3.Connection, runs: list[Any]) -> None:
-    """Write runs of three tasks, two of which have the same label."""
+    """Insert runs of three tasks; two of these tasks have the same label."""
     for table in ("confirmation", "trial", "run", "task"):
         connection.execute(f"delete from {table}")
     for number in range(3):
@@ -63,7 +63,7 @@ def read(connection: sqlite3.Connection, view: str, where: str = "") -> list[tup
 
 
 @given(runs=RUNS)
-def test_views_say_what_slow_ones_say(db: sqlite3.Connection, runs: list[Any]) -> None:
+def test_views_have_the_rows_of_their_slow_versions(db: sqlite3.Connection, runs: list[Any]) -> None:
     fill(db, runs)
     for view in VIEWS:
         for where in ("", "where task_key = 'task1'", "where label = 'label0'", "where preset = 'x'"):
@@ -75,7 +75,7 @@ def test_views_say_what_slow_ones_say(db: sqlite3.Connection, runs: list[Any]) -
 def test_the_rows_of_one_task_are_found_without_reading_the_trials_of_others(
     db: sqlite3.Connection, view: str, condition: str
 ) -> None:
-    """Count what SQLite does, and not seconds."""
+    """Count SQLite's steps, which are deterministic, unlike time."""
     steps = []
     for n_trials in (10, 300):
         others = [(0, "x", [(str(at), 1e-3) for at in range(n_trials)], []) for _ in range(5)]

@@ -1,4 +1,4 @@
-"""The views say what is best, how often what failed, and how builds compare; see also `test_view_plans`."""
+"""The views of the database: best configs, failures, and comparisons of builds; see also `test_view_plans`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
-    """Append a round of confirmations: number of the trial to its latency, the fastest first."""
+    """Append a round of confirmations, given as trial number to latency, fastest first."""
     with project.open(run) as shard:
         for rank, (number, latency_s) in enumerate(latencies_s.items()):
             trial = shard.trials[number]
@@ -16,7 +16,7 @@ def confirm(project, run, latencies_s: dict[int, float | None]) -> None:
 
 
 def best(project, view: str = "best_of_run") -> list[tuple[int, float, int]]:
-    """Return, of each row, the number of the trial, its latency and whether it is confirmed."""
+    """Return the trial's number, its latency and whether it is confirmed for each row."""
     project.merge()
     rows = project.rows(f"select config, latency_s, confirmed from {view}")
     return [(json.loads(row["config"])["tile_f"][0] - 1, row["latency_s"], row["confirmed"]) for row in rows]
@@ -54,7 +54,7 @@ def test_only_the_last_round_of_confirmations_counts(project, run) -> None:
     assert best(project) == [(4, 1.3e-3, 1)]
 
 
-def test_the_rejected_share_of_a_space_is_told_by_reason(project) -> None:
+def test_the_rejected_share_of_a_space_is_listed_by_reason(project) -> None:
     project.fill()
     project.merge()
     rows = project.rows("select reason, share, size, target_kind from rejections order by share")
@@ -85,7 +85,7 @@ def test_the_usage_of_a_task_lists_its_models(project) -> None:
     ]
 
 
-def test_the_latency_of_a_model_has_how_much_its_outputs_vary(project) -> None:
+def test_model_latency_includes_the_variation_of_outputs(project) -> None:
     project.fill()
     project.evaluate("resnet18-cpu", 0.016, output_variation=0.25)
     project.merge()
@@ -98,7 +98,7 @@ def test_the_latency_of_a_model_has_how_much_its_outputs_vary(project) -> None:
     ]
 
 
-def test_latencies_under_load_stand_beside_those_of_each_reference(project) -> None:
+def test_latencies_under_load_are_compared_with_each_reference(project) -> None:
     project.fill()
     project.merge()
     rows = project.rows("select * from model_load_latency order by neighbours, reference")

@@ -135,7 +135,7 @@ def test_a_template_that_was_not_edited_is_refused(tmp_path: Path) -> None:
     script.write_text(f"#!/bin/sh\n# properties = {json.dumps(TUNE)}\ntrue\n")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run([FOLDER / "submit.py", script], env=environment, capture_output=True, text=True, check=False)
-    told = "submit.py: job.yaml: the image is still registry.example.org/anole; give one of your own\n"
+    told = "submit.py: job.yaml: the image is still registry.example.org/anole; replace it with your own\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", told)
 
 

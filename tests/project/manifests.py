@@ -1,4 +1,4 @@
-"""A project as it is read, and what extracting leaves of a model, without a model."""
+"""Load projects, and write the outputs of extracting a model without a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.project.pipeline import Pipeline
 
 
 def load(project: Path, models: str | None = None) -> Pipeline:
-    """Read a project, whose models.yaml is written anew if there is a text for it."""
+    """Load a project, after replacing models.yaml if a text is given."""
     path = project / "models.yaml"
     if models is not None:
         path.write_text(models)
@@ -21,7 +21,7 @@ def load(project: Path, models: str | None = None) -> Pipeline:
 
 
 def leave_manifest(pipeline: Pipeline, model: str, target: str, tasks: Sequence[ListedTask], **changes: Any) -> Path:
-    """Write a manifest, whose origin may have changes, and a file for each of its tasks."""
+    """Write a manifest, with changes to its origin, and a file for each of its tasks."""
     path = pipeline.project / layout.manifest_path(model, target)
     origin = replace(pipeline.origin(model, target), **changes)
     source, flop = pipeline.spec.models[model].source, sum(each.flop * each.weight for each in tasks)

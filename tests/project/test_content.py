@@ -13,7 +13,7 @@ LARGE = 1 << 20
 
 
 @pytest.mark.parametrize("size", [5, LARGE])
-def test_a_digest_follows_the_content_and_not_the_times(tmp_path: Path, size: int) -> None:
+def test_a_digest_depends_on_the_content_and_not_the_times(tmp_path: Path, size: int) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(b"a" * size)
     first = digest_of([Path("model.onnx")], tmp_path)

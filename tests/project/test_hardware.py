@@ -1,4 +1,4 @@
-"""What a target is: detected here, described by a node, or kept for jobs on other machines."""
+"""Hardware of a target: detected here, described by a node, or stored for jobs on other machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kept_path(project: Path, target: TargetSpec) -> Path:
 
 
 def describe_on_node(target: TargetSpec, project: Path, **changes: Any) -> dict[str, Any]:
-    """Leave what a node with another processor would, and returns its description."""
+    """Write the description of a node with another CPU, and return it."""
     described = describe_here(asked_of(target))
     description = {**described.description, "model": "EPYC 9755", **changes}
     write_described(kept_path(project, target), replace(described, description=description, node="zen1"))
@@ -35,18 +35,18 @@ def describe_on_node(target: TargetSpec, project: Path, **changes: Any) -> dict[
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_before_a_node_is_asked_nothing_is_known(tmp_path: Path, kept: bool) -> None:
+def test_hardware_is_unknown_before_a_node_describes_it(tmp_path: Path, kept: bool) -> None:
     assert look_for(ON_NODES, tmp_path, kept) == Hardware(None, None)
     with pytest.raises(SpecError) as caught:
         describe_target(ON_NODES, tmp_path)
     assert str(caught.value) == (
         "models.yaml: targets.zen: no node has described it yet; "
-        "`snakemake work/targets/zen.json` asks one, with your cluster's profile"
+        "run `snakemake work/targets/zen.json` with your cluster's profile"
     )
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_target_on_nodes_is_what_a_node_said(tmp_path: Path, kept: bool) -> None:
+def test_a_target_on_nodes_has_the_nodes_description(tmp_path: Path, kept: bool) -> None:
     description = describe_on_node(ON_NODES, tmp_path)
     assert description["model"] != processor().name
     assert look_for(ON_NODES, tmp_path, kept) == Hardware(description, None)
@@ -56,13 +56,13 @@ def test_a_target_on_nodes_is_what_a_node_said(tmp_path: Path, kept: bool) -> No
 @pytest.mark.parametrize(
     "change", [{"nodes": {"partition": "intel"}}, {"settings": {"threads": 2}}, {"settings": {}}, {"kind": "cuda"}]
 )
-def test_what_a_node_said_to_another_question_is_stale(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_description_for_other_settings_is_stale(tmp_path: Path, change: dict[str, Any]) -> None:
     describe_on_node(ON_NODES, tmp_path)
     assert look_for(replace(ON_NODES, **change), tmp_path) == Hardware(None, None)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 99}'])
-def test_a_damaged_description_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_description_is_ignored(tmp_path: Path, text: str) -> None:
     describe_on_node(ON_NODES, tmp_path)
     kept_path(tmp_path, ON_NODES).write_text(text)
     assert look_for(ON_NODES, tmp_path) == Hardware(None, None)
@@ -77,7 +77,7 @@ def test_a_damaged_description_is_none(tmp_path: Path, text: str) -> None:
     ],
     ids=["on nodes", "remote", "here"],
 )
-def test_a_target_that_is_fully_given_is_believed_and_absent_only_where_it_must_be_here(
+def test_a_fully_given_target_is_absent_only_if_it_must_be_local(
     tmp_path: Path, target: TargetSpec, absence: str | None
 ) -> None:
     found = look_for(target, tmp_path)
@@ -86,7 +86,7 @@ def test_a_target_that_is_fully_given_is_believed_and_absent_only_where_it_must_
     assert {name: found.description[name] for name in BY_HAND.settings} == BY_HAND.settings
 
 
-def test_hardware_that_cannot_be_described_is_an_error_only_where_it_is_required(tmp_path: Path) -> None:
+def test_impossible_settings_are_errors_even_if_the_target_is_not_required(tmp_path: Path) -> None:
     too_many = TargetSpec("cpu", "cpu", {"threads": 1 << 20})
     for target in (too_many, replace(too_many, required=False)):
         with pytest.raises(
@@ -95,7 +95,7 @@ def test_hardware_that_cannot_be_described_is_an_error_only_where_it_is_required
             look_for(target, tmp_path)
 
 
-def test_a_job_takes_what_the_main_process_kept(tmp_path: Path) -> None:
+def test_a_job_uses_the_stored_description(tmp_path: Path) -> None:
     description = {"kind": "cpu", "model": "the head's"}
     here = TargetSpec("cpu", "cpu", {"threads": 1})
     keep(here, Hardware(description, "it is elsewhere"), tmp_path)
@@ -106,12 +106,12 @@ def test_a_job_takes_what_the_main_process_kept(tmp_path: Path) -> None:
     assert look_for(GPU, tmp_path, kept=True) == Hardware(None, "no GPU")
 
 
-def test_without_anything_kept_a_job_looks_for_itself(tmp_path: Path) -> None:
+def test_a_job_detects_hardware_without_a_stored_description(tmp_path: Path) -> None:
     here = TargetSpec("cpu", "cpu", {"threads": 1})
     assert look_for(here, tmp_path, kept=True) == look_for(here, tmp_path)
 
 
-def test_a_node_says_what_it_is_and_what_it_was_asked() -> None:
+def test_a_description_contains_the_hardware_and_the_request() -> None:
     described = describe_here(asked_of(ON_NODES))
     assert described.asked == {"kind": "cpu", "settings": {"threads": 1}, "nodes": NODES}
     assert described.description["model"] == processor().name and described.description["threads"] == 1
@@ -120,15 +120,15 @@ def test_a_node_says_what_it_is_and_what_it_was_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
-        ({"model": "EPYC 9755", "threads": 1}, f"found model {processor().name!r}, and not 'EPYC 9755'"),
+        ({"model": "EPYC 9755", "threads": 1}, f"found model {processor().name!r}, not 'EPYC 9755'"),
         (BY_HAND.settings, f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
         ({"threads": 1 << 20}, "may use"),
     ],
     ids=["another model", "another machine", "too few cores"],
 )
-def test_a_node_that_is_not_what_was_asked_for_refuses(settings: dict[str, Any], told: str) -> None:
+def test_a_node_with_other_hardware_raises_an_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError) as caught:
         describe_here(asked_of(replace(ON_NODES, settings=settings)))
-    assert told in str(caught.value)
+    assert message in str(caught.value)

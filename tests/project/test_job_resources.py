@@ -39,7 +39,7 @@ def load(folder: Path, target: str) -> Pipeline:
         ("{kind: cuda, arch: sm_90, nodes: {partition: gpu}}", {"gpu": 1}),
     ],
 )
-def test_only_what_its_jobs_share_is_limited(tmp_path: Path, target: str, limits: dict[str, int]) -> None:
+def test_only_shared_resources_are_limited(tmp_path: Path, target: str, limits: dict[str, int]) -> None:
     assert limits_of(load(tmp_path, target)) == limits
 
 
@@ -53,7 +53,7 @@ def test_only_what_its_jobs_share_is_limited(tmp_path: Path, target: str, limits
         (f"{{{BY_HAND}, measure: {REMOTE}}}", JobResources(4, 0, 0, PLAIN_REMOTE), JobResources(4, 0, 0, PLAIN_REMOTE)),
     ],
 )
-def test_a_job_takes_its_share_of_the_cores_or_what_it_uses_of_a_node(
+def test_a_job_gets_its_share_of_the_cores_or_the_cores_it_uses_on_a_node(
     tmp_path: Path, target: str, on_8_cores: JobResources, on_a_node: JobResources
 ) -> None:
     pipeline = load(tmp_path, target)
@@ -61,17 +61,17 @@ def test_a_job_takes_its_share_of_the_cores_or_what_it_uses_of_a_node(
     assert resources_of(pipeline, "here", None) == on_a_node
 
 
-def test_who_describes_a_target_asks_for_what_it_takes(tmp_path: Path) -> None:
+def test_describing_a_target_requests_its_device(tmp_path: Path) -> None:
     pipeline = load(tmp_path, "{kind: cuda, nodes: {partition: gpu}}, there: {kind: cpu, nodes: {partition: amd}}")
-    assert pipeline.undescribed == ["here"], "of the targets with a build"
+    assert pipeline.undescribed == ["here"], "only targets with a build"
     assert resources_of(pipeline, "here", None) == JobResources(1, 0, 1, "{}")
     assert resources_of(pipeline, "there", None) == JobResources(1, 1, 0, "{}")
     assert limits_of(pipeline) == {"gpu": 1}
 
 
-def test_what_no_node_has_described_is_a_guess_until_one_has(tmp_path: Path) -> None:
+def test_resources_of_an_undescribed_target_are_provisional(tmp_path: Path) -> None:
     entry = "{kind: vta, nodes: {partition: any}}", "{kind: cpu, threads: 1, nodes: {partition: amd}}"
-    assert load(tmp_path, entry[0]).undescribed == [], "nothing of a simulator is detected"
+    assert load(tmp_path, entry[0]).undescribed == [], "a simulator is not detected"
     pipeline = load(tmp_path, entry[1])
     assert pipeline.undescribed == ["here"]
     assert resources_of(pipeline, "here", None) == JobResources(1, 1, 0, "{}")

@@ -1,4 +1,4 @@
-"""Builds are locked to what they were compiled with; what cannot be locked is told, and nothing is written then."""
+"""Builds are locked to the configs they were compiled with; errors are reported and nothing is written then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMES = ("resnet18", "resnet34")
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Two builds of a tuned and an untuned task, and one that is not compiled."""
+    """Two builds with a tuned and an untuned task each, and a build that is not compiled."""
     (tmp_path / "models.yaml").write_text(MODELS)
     made = Project(tmp_path)
     description = describe_target(load_spec(tmp_path / "models.yaml").targets["cpu"])
@@ -108,7 +108,7 @@ def test_only_named_builds_are_locked_or_unlocked(project: Project, lock: Callab
     assert not (project.folder / "anole.lock.json").exists()
 
 
-def test_what_could_not_be_scheduled_is_locked_too(project: Project, lock: Callable[..., Result]) -> None:
+def test_unscheduled_configs_are_locked_too(project: Project, lock: Callable[..., Result]) -> None:
     task, *others = read_build(project.folder / "builds/resnet18-cpu").tasks
     change(project, "resnet18-cpu", tasks=(replace(task, config=None, unscheduled=task.config), *others))
     assert lock("resnet18-cpu").exit_code == 0
@@ -126,7 +126,7 @@ def test_what_could_not_be_scheduled_is_locked_too(project: Project, lock: Calla
         (["--remove", "new"], "anole.lock.json: builds: found 'new', which is not one of the locked builds"),
     ],
 )
-def test_a_build_that_is_not_there_is_told(lock: Callable[..., Result], names: list[str], message: str) -> None:
+def test_a_missing_build_is_reported(lock: Callable[..., Result], names: list[str], message: str) -> None:
     result = lock(*names)
     assert result.exit_code == 2 and result.stdout == ""
     assert message in result.stderr and result.stderr.count("\n") == 1
@@ -135,15 +135,15 @@ def test_a_build_that_is_not_there_is_told(lock: Callable[..., Result], names: l
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        ({"entry": {"source": "torchvision:resnet50"}}, "is of another model than"),
-        ({"target_description": {"kind": "cpu"}}, "is of another target than"),
+        ({"entry": {"source": "torchvision:resnet50"}}, ": its model differs from"),
+        ({"target_description": {"kind": "cpu"}}, ": its target differs from"),
         ({"sha256": {"model.so": "0" * 64}}, "model.so: is not the file that build.json describes"),
         ("build.json", "is not JSON"),
-        ("config", f"{CONV.label}: says not with which config it was compiled; `snakemake --forcerun compile`"),
+        ("config", f"{CONV.label}: its config was not recorded; `snakemake --forcerun compile`"),
         ("anole.lock.json", "anole.lock.json: is not JSON"),
     ],
 )
-def test_nothing_is_written_of_a_build_that_is_damaged(
+def test_nothing_is_written_for_a_damaged_build(
     project: Project, lock: Callable[..., Result], damage: Any, message: str
 ) -> None:
     path = project.folder / "anole.lock.json"
@@ -163,7 +163,7 @@ def test_nothing_is_written_of_a_build_that_is_damaged(
     assert (path.read_text() if path.exists() else None) == before
 
 
-def test_wrong_usage_is_told(project: Project, lock: Callable[..., Result], tmp_path: Path) -> None:
+def test_wrong_usage_is_reported(project: Project, lock: Callable[..., Result], tmp_path: Path) -> None:
     assert "give the builds to unlock; to unlock all, delete the lock file" in lock("--remove").stderr
     for name in NAMES:
         (project.folder / f"builds/{name}-cpu/build.json").unlink()

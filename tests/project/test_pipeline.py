@@ -52,14 +52,14 @@ def pipeline(project: Path) -> Pipeline:
 
 
 def extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
-    """Leave what extracting leaves."""
+    """Write the outputs of extraction."""
     tasks = [ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys]
     return leave_manifest(pipeline, build.model, build.target, tasks, **changes)
 
 
 @pytest.fixture
 def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
-    """Build for the processor and for two accelerators, of a model with samples."""
+    """Builds for the CPU and for two accelerators, of a model with calibration samples."""
     text = MODELS.replace("  one: {", "  one: {calibration: samples.npz, ").replace(
         "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
     )
@@ -68,7 +68,7 @@ def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
     return load(project, text + builds)
 
 
-def test_another_geometry_or_calibration_is_another_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
+def test_geometry_and_calibration_change_the_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
     assert accelerated.files("one") == [Path("nets.py"), Path("samples.npz")]
     assert accelerated.files("two") == pipeline.files("one") == [Path("nets.py")]
     npu, wide = (accelerated.order(accelerated.spec.builds[f"one-{name}-random"]) for name in ("npu", "wide"))
@@ -84,7 +84,7 @@ def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> 
     assert pipeline.run(one, "k").key != pipeline.run(one, "l").key
 
 
-def test_a_corrupt_shard_is_named(pipeline: Pipeline) -> None:
+def test_a_corrupt_shard_is_reported(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     shard = shard_path(pipeline.project / layout.SHARDS, pipeline.run(one, "a" * 64))
     shard.parent.mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_a_corrupt_shard_is_named(pipeline: Pipeline) -> None:
         pipeline.recorded(one, "a" * 64)
 
 
-def test_receipts_are_named_by_task_run_and_budget(pipeline: Pipeline) -> None:
+def test_paths_of_receipts_contain_task_run_and_budget(pipeline: Pipeline) -> None:
     one, two, again, plain = pipeline.spec.builds.values()
     extracted(pipeline, one, ["a" * 64, "b" * 64])
     extracted(pipeline, two, ["a" * 64])
@@ -110,13 +110,13 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"entry": {"source": "torch:nets:other", "inputs": {}}}, "is of another entry than models.yaml"),
-        ({"target_description": {"kind": "cpu"}}, "is of another target_description"),
-        ({"versions": {"extract": 0}}, "is of another versions"),
-        ({"versions": {}, "entry": {}}, "is of another entry and versions"),
+        ({"entry": {"source": "torch:nets:other", "inputs": {}}}, "differs from models.yaml in entry"),
+        ({"target_description": {"kind": "cpu"}}, "differs from models.yaml in target_description"),
+        ({"versions": {"extract": 0}}, "differs from models.yaml in versions"),
+        ({"versions": {}, "entry": {}}, "differs from models.yaml in entry and versions"),
     ],
 )
-def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
+def test_a_stale_manifest_is_rejected_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     path = extracted(pipeline, one, [], **change)
     with pytest.raises(DocumentError, match=message) as caught:
@@ -125,7 +125,7 @@ def test_a_stale_manifest_is_refused_with_the_remedy(pipeline: Pipeline, change:
     assert "snakemake --forcerun extract" in str(caught.value)
 
 
-def test_a_missing_file_is_told_how_to_mend_and_that_of_a_task_only_until_it_is_tuned(pipeline: Pipeline) -> None:
+def test_missing_files_are_reported_with_the_remedy_unless_the_task_is_tuned(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     missing = "there is no such file; `snakemake --forcerun extract` writes it again"
     with pytest.raises(DocumentError, match=rf"one/cpu\.json: {missing}"):
@@ -153,13 +153,13 @@ def test_a_missing_file_is_told_how_to_mend_and_that_of_a_task_only_until_it_is_
         ("seed: 1", "batch: many", "builds[1].batch"),
     ],
 )
-def test_a_mistake_in_a_tuner_is_named_where_it_was_made(project: Path, old: str, new: str, path: str) -> None:
+def test_mistakes_in_a_tuner_are_reported_with_their_path(project: Path, old: str, new: str, path: str) -> None:
     with pytest.raises(SpecError) as caught:
         load(project, MODELS.replace(old, new))
     assert caught.value.path == path
 
 
-def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -> None:
+def test_versions_cover_extraction_and_all_templates(pipeline: Pipeline) -> None:
     conv2d = [
         "conv2d",
         *(f"conv2d.{kind}" for kind in ("depthwise", "gap", "grouped", "idle", "prefetch", "surplus", "winograd")),
@@ -169,7 +169,7 @@ def test_versions_tell_of_extraction_and_of_every_template(pipeline: Pipeline) -
     assert set(extract_versions(describe_vta())) == {"extract", "conv2d", "dense"}
 
 
-def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
+def test_loading_a_pipeline_imports_nothing_heavy(project: Path) -> None:
     heavy = "{'torch', 'tvm', 'torchvision', 'xgboost', 'sklearn', 'onnx', 'sqlite_utils'}"
     code = (
         "import sys; from anole.extract.stage import extract_versions; from anole.project.pipeline import Pipeline\n"
@@ -181,7 +181,7 @@ def test_what_the_snakefile_needs_imports_nothing_heavy(project: Path) -> None:
 
 
 def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pipeline:
-    """Lock tasks of a build, and read the project again."""
+    """Lock tasks of a build, and reload the project."""
     target = {**pipeline.descriptions[build.target], **changes}
     tasks = {key: LockedTask("layer", {"tile": 1}, None, None) for key in keys}
     write_lockfile(Lockfile(pipeline.project / layout.LOCKFILE, {build.name: LockedBuild(target, tasks)}))
@@ -197,15 +197,15 @@ def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
     assert lock(pipeline, one, "a" * 64, "b" * 64).receipts(one) == []
 
 
-def test_an_entry_changes_only_the_order_of_its_build(pipeline: Pipeline) -> None:
+def test_a_lock_changes_only_the_order_of_its_build(pipeline: Pipeline) -> None:
     one, *others = pipeline.spec.builds.values()
     locked, more = lock(pipeline, one, "a" * 64), lock(pipeline, one, "a" * 64, "b" * 64)
     assert len({canonical_json(argument_of(each.order(one))) for each in (pipeline, locked, more)}) == 3
     assert all(argument_of(pipeline.order(build)) == argument_of(more.order(build)) for build in others)
-    assert "lock" not in argument_of(pipeline.order(one)), "as in versions that knew of no lock"
+    assert "lock" not in argument_of(pipeline.order(one)), "as in versions without locks"
 
 
-def test_an_order_is_short_however_much_is_locked(pipeline: Pipeline) -> None:
+def test_the_order_has_the_same_length_for_any_number_of_locked_tasks(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     short, long = (lock(pipeline, one, *(f"{number:064x}" for number in range(n))) for n in (1, 1000))
     assert len(canonical_json(argument_of(short.order(one)))) == len(canonical_json(argument_of(long.order(one))))
@@ -218,8 +218,8 @@ def test_a_locked_build_is_not_refined(project: Path) -> None:
     assert [each.candidates(one) for each in (pipeline, locked)] == [3, 0] and locked.candidates(two) == 3
 
 
-def test_a_lock_for_another_target_starts_nothing(pipeline: Pipeline) -> None:
-    with pytest.raises(SpecError, match=r"builds.one-cpu-random.target: is another target .*: threads is 7, and here"):
+def test_a_lock_for_another_target_is_rejected(pipeline: Pipeline) -> None:
+    with pytest.raises(SpecError, match=r"builds.one-cpu-random.target: differs from the target .*: threads is 7, but"):
         lock(pipeline, pipeline.spec.builds["one-cpu-random"], threads=7)
 
 
@@ -229,8 +229,10 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
     description = describe_target(pipeline.spec.targets["gpu"])
     if get_target(description).absence() is None:
         pytest.skip("this machine has the GPU")
-    assert list(pipeline.absences) == ["gpu"] and "gpu" in pipeline.spec.builds, "without trials, nothing is lacking"
-    with pytest.raises(SpecError, match=r"gpu lacks the records of any task: .*`required: false` to skip its builds"):
+    assert list(pipeline.absences) == ["gpu"] and "gpu" in pipeline.spec.builds, "without trials, nothing is missing"
+    with pytest.raises(
+        SpecError, match=r"the records of all tasks are missing for build gpu; .*`required: false` to skip its"
+    ):
         load(project, f"{text}  - {{model: one, target: gpu, name: gpu}}\n")
     tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
     write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))
@@ -238,11 +240,11 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
     extracted(locked, locked.spec.builds["gpu"], ["a" * 64])
     assert load(project).receipts(locked.spec.builds["gpu"]) == []
     extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
-    with pytest.raises(SpecError, match="build gpu lacks the records of 1 tasks, of which the first is task b"):
+    with pytest.raises(SpecError, match="the records of 1 tasks, such as task b, are missing for build gpu"):
         load(project)
 
 
-def test_a_target_of_int8_takes_the_quantized_file(project: Path) -> None:
+def test_an_int8_target_uses_the_quantized_file(project: Path) -> None:
     text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
     (project / "models.yaml").write_text(text)
     pipeline = load(project)

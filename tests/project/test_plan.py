@@ -60,7 +60,7 @@ def pipeline(project: Path) -> Pipeline:
 
 
 def extracted(pipeline: Pipeline, model: str, *weighted: tuple[Workload, int], target: str = "cpu") -> list[Task]:
-    """Leave a manifest and tasks as extracting would."""
+    """Write a manifest and tasks like the extract stage."""
     tasks = [Task(workload, pipeline.descriptions[target], 1) for workload, _ in weighted]
     listed = [
         ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
@@ -78,9 +78,9 @@ def measured(
     configs: Sequence[Config] = (),
     build: str = "one-cpu-random",
 ) -> Run:
-    """Leave a shard as tuning would: trials, by default of tile 0 and so on, then confirmations, the best first.
+    """Write a shard like the tune stage: trials, by default of tiles 0, 1, ..., then confirmations, best first.
 
-    A trial without a latency failed.
+    Trials without a latency failed.
     """
     run = pipeline.run(pipeline.spec.builds[build], task.key)
     with Shard.open(pipeline.project / layout.SHARDS, run, task) as shard:
@@ -101,7 +101,7 @@ def of(latency_ms: float | None, cv: float, repeats: int) -> Measurement:
 
 
 def finished(pipeline: Pipeline, *builds: str) -> None:
-    """Leave everything that builds leave."""
+    """Write all output files of builds."""
     for build in builds:
         paths = [*pipeline.receipts(pipeline.spec.builds[build]), layout.build_path(build) / "build.json"]
         for path in (*paths, layout.evaluation_path(build), layout.DATABASE, layout.MERGED):
@@ -113,7 +113,7 @@ def steps(plan: Plan) -> list[tuple[str, str]]:
     return [(step.stage, step.subject) for step in plan.steps]
 
 
-def test_nothing_is_known_before_extraction(plan: Callable[[], Plan]) -> None:
+def test_no_tasks_are_known_before_extraction(plan: Callable[[], Plan]) -> None:
     made = plan()
     assert made.tasks == ()
     assert steps(made) == [
@@ -127,7 +127,7 @@ def test_nothing_is_known_before_extraction(plan: Callable[[], Plan]) -> None:
     ]
 
 
-def test_a_task_is_listed_once_with_all_who_use_it(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+def test_a_shared_task_is_listed_once_with_all_its_models(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     extracted(pipeline, "two", (SHARED, 1), (ONLY_TWO, 2))
     shared, dense = plan().tasks
@@ -137,7 +137,7 @@ def test_a_task_is_listed_once_with_all_who_use_it(pipeline: Pipeline, plan: Cal
 
 
 @pytest.mark.parametrize(("latencies_ms", "best_ms", "left"), [([2.0, None], 2.0, 1), ([3.0, 2.0, 1.5, 1.0], 1.5, 0)])
-def test_what_a_run_has_measured_within_its_budget_is_counted(
+def test_measured_trials_within_the_budget_are_counted(
     pipeline: Pipeline, plan: Callable[[], Plan], latencies_ms: list[float | None], best_ms: float, left: int
 ) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
@@ -150,7 +150,9 @@ def test_what_a_run_has_measured_within_its_budget_is_counted(
 
 
 @pytest.mark.parametrize("seconds", [3, 2])
-def test_a_budget_of_seconds_is_spent_by_records(project: Path, plan: Callable[[], Plan], seconds: int) -> None:
+def test_recorded_time_counts_towards_a_budget_of_seconds(
+    project: Path, plan: Callable[[], Plan], seconds: int
+) -> None:
     pipeline = load(project, MODELS.replace("trials: 3", f"total_seconds: {seconds}"))
     (task,) = extracted(pipeline, "one", (SHARED, 3))
     measured(pipeline, task, [2.0, None])
@@ -160,7 +162,7 @@ def test_a_budget_of_seconds_is_spent_by_records(project: Path, plan: Callable[[
     assert pipeline.unmeasured(pipeline.spec.builds["one-cpu-random"]) == [task.label][seconds == 2 :]
 
 
-def test_when_all_is_there_nothing_is_to_do(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+def test_a_finished_project_has_no_steps(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     extracted(pipeline, "one", (SHARED, 3))
     extracted(pipeline, "two", (SHARED, 1))
     finished(pipeline, "one-cpu-random", "two-cpu-random")
@@ -206,11 +208,11 @@ def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[
     ("change", "reason"),
     [
         (lambda project: os.utime(project / "nets.py", ns=(2**62, 2**62)), "nets.py changed"),
-        (lambda project: load(project, MODELS.replace("8, 8]", "9, 9]")), "is of another entry than models.yaml"),
+        (lambda project: load(project, MODELS.replace("8, 8]", "9, 9]")), "differs from models.yaml in entry"),
     ],
     ids=["factory", "entry"],
 )
-def test_what_changed_is_extracted_again(
+def test_changed_models_are_extracted_again(
     pipeline: Pipeline, plan: Callable[[], Plan], change: Callable[[Path], object], reason: str
 ) -> None:
     extracted(pipeline, "one", (SHARED, 3))
@@ -219,7 +221,7 @@ def test_what_changed_is_extracted_again(
     assert plan().steps[0] == PlannedStep("extract", "one for cpu", reason)
 
 
-def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, plan: Callable[[], Plan]) -> None:
+def test_an_undescribed_target_is_described_first(project: Path, plan: Callable[[], Plan]) -> None:
     entry = "cpu: {kind: cpu, threads: 1, nodes: {partition: amd}}"
     pipeline = load(project, MODELS.replace("cpu: {kind: cpu, threads: 1}", entry))
     first, second, *_ = plan().steps
@@ -232,7 +234,7 @@ def test_a_target_that_no_node_has_described_is_asked_for_first(project: Path, p
     (project / "models.yaml").write_text(MODELS.replace("cpu: {kind: cpu, threads: 1}", entry.replace("amd", "zen")))
     assert [(step.stage, step.reason) for step in plan().steps][:2] == [
         ("describe", "no node has described it yet"),
-        ("extract", "cpu is described anew"),
+        ("extract", "cpu is described again"),
     ]
     assert plan().tasks == ()
 
@@ -245,7 +247,7 @@ def shown(plan: Plan, width: int = 120) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], Plan], width: int) -> None:
+def test_the_table_shows_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], Plan], width: int) -> None:
     task, _ = extracted(pipeline, "one", (SHARED, 3), (ONLY_TWO, 1))
     measured(pipeline, task, [task.workload.flop / 12.34e6, None])
     header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(plan(), width))
@@ -265,7 +267,7 @@ def test_the_table_tells_tasks_and_steps(pipeline: Pipeline, plan: Callable[[], 
     ]
 
 
-def test_presets_are_told_apart_and_long_lists_are_cut(project: Path) -> None:
+def test_presets_have_a_column_and_long_lists_are_shortened(project: Path) -> None:
     pipeline = load(project, MODELS + "  - {model: one, target: cpu, preset: anole, trials: 0}\n")
     layers = [Dense(1, 256, size) for size in range(8, 13)]
     extracted(pipeline, "one", *((layer, 1) for layer in layers))
@@ -298,7 +300,7 @@ def test_a_build_with_another_lock_is_compiled_again(project: Path, plan: Callab
     assert PlannedStep("compile", "one-cpu", "its lock changed") in plan().steps
 
 
-def behind(plan: Plan) -> list[tuple[str, str, str]]:
+def outdated(plan: Plan) -> list[tuple[str, str, str]]:
     return [(each.build, each.subject, each.problem) for each in plan.behind]
 
 
@@ -310,59 +312,59 @@ def test_what_is_locked_is_not_tuned(pipeline: Pipeline, plan: Callable[[], Plan
     lock(pipeline, "two-cpu-random", [(task, 0, 1.0)])
     assert [(each.locked, each.spent) for each in plan().tasks] == [(True, "locked"), (False, "0/3")]
     assert steps(plan())[0] == ("tune", ONLY_TWO.label)
-    assert behind(plan()) == [("two-cpu-random", ONLY_TWO.label, "is not locked: its records decide")]
+    assert outdated(plan()) == [("two-cpu-random", ONLY_TWO.label, "is not locked; the records choose its config")]
 
 
 @pytest.mark.parametrize(
     ("tile", "locked_ms", "confirmed_ms", "problem"),
     [
         (0, 1.0, {0: 1.0, 1: 1.3}, None),
-        (1, 1.3, {0: 1.0, 1: 1.3}, "takes 1.3 ms, and a config of its records 1 ms"),
+        (1, 1.3, {0: 1.0, 1: 1.3}, "takes 1.3 ms, but a recorded config takes 1 ms"),
         (1, 1.0, {0: 1.0, 1: 1.003}, None),
         (1, 1.5, {0: 1.003, 1: 1.0}, None),
-        (2, 3.0, {0: 1.0, 1: 1.003}, "takes 3 ms, and a config of its records 1 ms"),
+        (2, 3.0, {0: 1.0, 1: 1.003}, "takes 3 ms, but a recorded config takes 1 ms"),
         (9, 1.003, {0: 1.0}, None),
-        (9, 1.1, {0: 1.0}, "takes 1.1 ms, and a config of its records 1 ms"),
+        (9, 1.1, {0: 1.0}, "takes 1.1 ms, but a recorded config takes 1 ms"),
         (9, None, {0: 1.0}, None),
         (0, 1.0, {}, None),
-        (2, 1.0, {}, "takes 3 ms, and a config of its records 1 ms"),
+        (2, 1.0, {}, "takes 3 ms, but a recorded config takes 1 ms"),
     ],
 )
-def test_a_lock_is_behind_what_is_faster_beyond_chance(
+def test_a_lock_is_outdated_if_a_config_is_significantly_faster(
     pipeline: Pipeline, plan: Callable[[], Plan], tile: int, locked_ms: float, confirmed_ms: Any, problem: str | None
 ) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
     measured(pipeline, task, [1.0, 1.05, 3.0], confirmed_ms)
     lock(pipeline, "one-cpu-random", [(task, tile, locked_ms)])
-    assert behind(plan()) == ([] if problem is None else [("one-cpu-random", SHARED.label, problem)])
+    assert outdated(plan()) == ([] if problem is None else [("one-cpu-random", SHARED.label, problem)])
 
 
-def test_what_refining_tried_is_not_better(project: Path, plan: Callable[[], Plan]) -> None:
+def test_configs_tried_by_refining_are_not_better(project: Path, plan: Callable[[], Plan]) -> None:
     pipeline = load(project, MODELS.replace("trials: 3", "trials: 3, refine: 2"))
     (task,) = extracted(pipeline, "one", (SHARED, 3))
     measured(pipeline, task, [1.0, 1.5, 3.0])
     lock(pipeline, "one-cpu-random", [(task, 1, 1.5)])
-    assert behind(plan()) == [], "nothing says what was tried"
-    for tried, n_behind in ((0, 0), (2, 1)):
+    assert outdated(plan()) == [], "it is unknown which configs were tried"
+    for tried, n_outdated in ((0, 0), (2, 1)):
         each = TriedConfig({"tile": tried}, 1e-3, 1e-3, chosen=False)
         receipt = Receipt(task.key, "c" * 64, 3, {"tile": 1}, 1.5e-3, refined=(each,))
         refined = Refined("one-cpu-random", utc_now(), None, None, None, kept=True, receipts=(receipt,))
         write_receipt(project / layout.refined_path("one-cpu-random"), refined)
-        assert len(behind(plan())) == n_behind
+        assert len(outdated(plan())) == n_outdated
 
 
-def test_entries_without_a_task_or_build_are_told(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
+def test_locks_without_a_task_or_build_are_reported(pipeline: Pipeline, plan: Callable[[], Plan]) -> None:
     (task,) = extracted(pipeline, "one", (SHARED, 3))
     gone = Task(ONLY_TWO, pipeline.descriptions["cpu"], 1)
     lock(pipeline, "one-cpu-random", [(task, 0, 1.0), (gone, 0, 1.0)])
     lock(pipeline, "renamed", [(task, 0, 1.0)])
     lock(pipeline, "two-cpu-random", [(task, 0, 1.0)])
-    assert behind(plan()) == [
+    assert outdated(plan()) == [
         ("renamed", "renamed", f"{pipeline.spec.file} has no such build"),
         ("one-cpu-random", ONLY_TWO.label, "is locked, but the model has no such task"),
-    ], "of a model that is not extracted, nothing is known"
+    ], "the tasks of a model are unknown before extraction"
     lines = shown(plan())
-    assert lines[lines.index("The lock file is behind:") + 1].startswith("  renamed")
+    assert lines[lines.index("The lock file is outdated:") + 1].startswith("  renamed")
     assert any("anole lock --remove BUILD" in line for line in lines)
 
 
@@ -377,15 +379,13 @@ def test_the_tasks_of_a_simulated_accelerator_are_compared_on_their_hardware(pro
     others = [{**config, "tile_h": 1}, {**config, "tile_co": 32}]
     build = "one-npu-random"
     measured(pipeline, task, [2.0, 4.0, 1.0], configs=[config, *others], build=build)
-    for locked, n_behind in ((config, 0), (others[0], 1), (others[1], 0)):
+    for locked, n_outdated in ((config, 0), (others[0], 1), (others[1], 0)):
         entry = LockedBuild(description, {task.key: LockedTask(task.label, locked, 1e-3, None)})
         write_lockfile(Lockfile(project / layout.LOCKFILE, {build: entry}))
-        assert len(make_plan(load(project)).behind) == n_behind
+        assert len(make_plan(load(project)).behind) == n_outdated
 
 
-def test_a_model_on_a_target_of_int8_is_quantized_before_it_is_extracted(
-    project: Path, plan: Callable[[], Plan]
-) -> None:
+def test_a_model_for_an_int8_target_is_quantized_before_extraction(project: Path, plan: Callable[[], Plan]) -> None:
     text = MODELS.replace("cpu: {kind: cpu, threads: 1}", "cpu: {kind: cpu, threads: 1, precision: int8}")
     (project / "models.yaml").write_text(text)
     assert plan().steps[:2] == (PlannedStep("quantize", "one", "new"), PlannedStep("quantize", "two", "new"))
@@ -398,5 +398,5 @@ def test_a_model_on_a_target_of_int8_is_quantized_before_it_is_extracted(
     os.utime(project / "nets.py", ns=(2**62, 2**62))
     assert plan().steps[:2] == (
         PlannedStep("quantize", "one", "nets.py changed"),
-        PlannedStep("extract", "one for cpu", "it is quantized anew"),
+        PlannedStep("extract", "one for cpu", "it is quantized again"),
     )

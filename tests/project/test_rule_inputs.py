@@ -1,4 +1,4 @@
-"""What the rules ask of a project, without Snakemake."""
+"""Inputs, parameters and resources of rules, without Snakemake."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TASKS = ["a" * 64, "b" * 64]
 
 
 class Waiting(Exception):
-    """Another job must be done first."""
+    """Raised if another job must run first."""
 
 
 class Project:
-    """A project whose model is extracted for the target that is here; no node has described the other one."""
+    """A project whose model is extracted for the local target; no node has described the other target."""
 
     def __init__(self, **workflow: Any) -> None:
         Path("models.yaml").write_text(MODELS)
@@ -75,7 +75,7 @@ def content(argument: str) -> Any:
     return json.loads(Path(argument.removeprefix("@")).read_text())
 
 
-def test_a_run_leads_back_to_its_tuner_and_target() -> None:
+def test_a_run_determines_its_tuner_and_target() -> None:
     project = Project()
     seeded = project.pipeline.spec.builds["seeded"]
     tune = job(task="k", run=project.pipeline.run(seeded, "k").key)
@@ -87,7 +87,7 @@ def test_a_run_leads_back_to_its_tuner_and_target() -> None:
         answers.tuner_of(job(task="k", run="no such run"))
 
 
-def test_a_shared_budget_leads_back_to_its_tuner() -> None:
+def test_a_shared_budget_determines_its_tuner() -> None:
     project = Project()
     for name, seconds in (("shared", ""), ("timed", "--seconds 9")):
         key = project.pipeline.shared_key(project.pipeline.spec.builds[name], dict.fromkeys(TASKS, 1))
@@ -113,7 +113,7 @@ def test_receipts_wait_for_their_model_and_refining_replaces_them() -> None:
         answers.receipts(job(build="seeded"))
 
 
-def test_a_target_of_a_cluster_is_asked_for_once_a_node_has_described_it() -> None:
+def test_a_cluster_target_is_available_after_a_node_described_it() -> None:
     project = Project()
     answers, extract = project.answers, job(model="net", target="amd")
     for question in (answers.description_file, answers.target_description, answers.versions):
@@ -124,11 +124,11 @@ def test_a_target_of_a_cluster_is_asked_for_once_a_node_has_described_it() -> No
     write_described(layout.described_path("amd"), described)
     assert answers.description_file(extract) == "work/targets/amd.json"
     assert content(answers.target_description(extract)) == described.description
-    assert project.loads == 2, "it is read once more"
+    assert project.loads == 2, "it is read again once"
     assert answers.description_file(job(model="net", target="here")) == []
 
 
-def test_a_broken_project_ends_snakemake_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_project_exits_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     project = Project()
     layout.manifest_path("net", "here").write_text("{")
     with pytest.raises(SystemExit, match="2"):
@@ -137,7 +137,7 @@ def test_a_broken_project_ends_snakemake_with_one_line(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("dryrun", [False, True])
-def test_an_argument_is_a_file_of_its_content(dryrun: bool) -> None:
+def test_an_argument_is_a_file_named_by_its_content(dryrun: bool) -> None:
     project = Project(dryrun=dryrun)
     entry = project.pipeline.spec.models["net"].to_json()
     argument = project.answers.own_entry(job(model="net"))
@@ -149,7 +149,7 @@ def test_an_argument_is_a_file_of_its_content(dryrun: bool) -> None:
     assert dryrun or content(order)["seed"] == 1
 
 
-def test_on_a_cluster_what_measures_has_its_node_for_itself() -> None:
+def test_measuring_jobs_get_a_cluster_node_exclusively() -> None:
     here, cluster = Project().answers, Project(non_local_exec=True).answers
     build = job(build="net-amd-random")
     assert (here.tuning_group(build), cluster.tuning_group(build)) == (None, "tune_amd")

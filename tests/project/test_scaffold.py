@@ -30,8 +30,8 @@ def test_a_new_project_has_one_build(tmp_path: Path, demo: bool, build: str) -> 
     assert list(Pipeline.load(tmp_path / "new/models.yaml").spec.builds) == [build]
 
 
-def test_what_the_template_leaves_out_is_right(tmp_path: Path) -> None:
-    """Every entry in a comment is one that models.yaml may have."""
+def test_commented_entries_of_the_template_are_valid(tmp_path: Path) -> None:
+    """All commented entries are valid in models.yaml."""
     template, *_ = make_project(tmp_path, demo=False)
     text = template.read_text().replace("  # gpu:", "  gpu:").replace("  # - {", "  - {")
     text = text.replace("  # detector:", "  detector:").replace("  # own:", "  own:")
@@ -43,24 +43,24 @@ def test_what_the_template_leaves_out_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".gitignore", "profiles/default/profile.yaml", "profiles"])
-def test_nothing_is_written_over_a_file(tmp_path: Path, name: str) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("mine")
     (tmp_path / "models.yaml").symlink_to("nowhere")
     with pytest.raises(ProjectError) as caught:
         make_project(tmp_path, demo=True)
-    assert str(caught.value).startswith(f"{tmp_path}/models.yaml, {tmp_path}/{name}: exists and is not overwritten")
+    assert str(caught.value).startswith(f"{tmp_path}/models.yaml, {tmp_path}/{name}: already exists")
     assert files_in(tmp_path) == {name: "mine"}
 
 
-def test_the_programs_of_a_profile_are_programs(tmp_path: Path) -> None:
+def test_the_programs_of_a_profile_are_executable(tmp_path: Path) -> None:
     made = make_project(tmp_path, demo=True)
     programs = {str(path.relative_to(tmp_path)) for path in made if os.access(path, os.X_OK)}
     assert programs == {f"profiles/kubernetes/{name}.py" for name in ("submit", "status", "cancel")}
 
 
 @pytest.mark.guard
-def test_the_snakefile_of_a_new_project_is_in_good_condition(tmp_path: Path) -> None:
+def test_the_snakefile_of_a_new_project_passes_lint(tmp_path: Path) -> None:
     make_project(tmp_path, demo=True)
     for arguments in (["snakemake", "--lint"], ["snakefmt", "--check", "Snakefile"]):
         done = subprocess.run(
@@ -69,5 +69,5 @@ def test_the_snakefile_of_a_new_project_is_in_good_condition(tmp_path: Path) -> 
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_workflow_of_a_checkout_lies_beside_the_library() -> None:
+def test_the_workflow_of_a_checkout_is_in_its_root() -> None:
     assert HOME == Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Sums and products of values are of 8 bits only where that is harmless and something reads the bytes."""
+"""Sums and products of activations are quantized only where that is harmless and a product reads 8 bits."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from anole.quantize.operators import float_sums
 
 
 def file_of(*nodes: tuple[str, list[str], str]) -> onnx.ModelProto:
-    """Return a file whose operators have the names of their results; what begins with w is a weight."""
+    """Return a file whose operators are named after their results; names of weights begin with w."""
     weights = {name for _, inputs, _ in nodes for name in inputs if name.startswith("w")}
-    made = [helper.make_node(operator, inputs, [output], output) for operator, inputs, output in nodes]
-    held = [numpy_helper.from_array(np.zeros(1, np.float32), name) for name in weights]
-    return helper.make_model(helper.make_graph(made, "net", [], [], held))
+    operators = [helper.make_node(operator, inputs, [output], output) for operator, inputs, output in nodes]
+    initializers = [numpy_helper.from_array(np.zeros(1, np.float32), name) for name in weights]
+    return helper.make_model(helper.make_graph(operators, "net", [], [], initializers))
 
 
-def test_sums_between_convolutions_are_of_bytes() -> None:
+def test_sums_between_convolutions_are_quantized() -> None:
     file = file_of(
         ("Conv", ["x", "w1"], "one"),
         ("Add", ["one", "x"], "sum"),
@@ -30,7 +30,7 @@ def test_sums_between_convolutions_are_of_bytes() -> None:
     assert float_sums(file) == []
 
 
-def test_scores_their_mask_and_what_a_norm_reads_stay_in_float32() -> None:
+def test_masked_scores_and_inputs_of_norms_stay_in_float32() -> None:
     file = file_of(
         ("MatMul", ["query", "key"], "scores"),
         ("Add", ["scores", "mask"], "masked"),

@@ -1,4 +1,4 @@
-"""Any model becomes a file of 8 bits; what it loses is measured, and what loses most can stay in float32."""
+"""Models are quantized to 8 bits; the loss is measured, and layers with the largest loss may stay in float32."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPE = (1, 8, 12, 12)
 
 @pytest.fixture
 def model(tmp_path: Path) -> ModelSpec:
-    """Two convolutions, of which the first has one filter that is far larger than the others, and a dense layer."""
+    """Two convolutions, the first with one filter far larger than the others, and a dense layer."""
     rng = np.random.default_rng(3)
     first = rng.standard_normal((16, 8, 3, 3)).astype(np.float32)
     first[0] *= 50
@@ -60,7 +60,7 @@ def types_of(model: ModelSpec, file: Path) -> list[str]:
     return [task.workload.dtype for task in tasks]
 
 
-def test_the_layers_of_the_file_are_of_bytes(model: ModelSpec, tmp_path: Path) -> None:
+def test_all_layers_are_quantized(model: ModelSpec, tmp_path: Path) -> None:
     output = tmp_path / "work" / "net.onnx"
     found = quantize_model(model, output)
     assert found is not None and not found.floats
@@ -69,7 +69,7 @@ def test_the_layers_of_the_file_are_of_bytes(model: ModelSpec, tmp_path: Path) -
     assert types_of(model, output) == ["uint8"] * 3
 
 
-def test_a_file_of_an_old_opset_gets_scales_for_each_filter(model: ModelSpec, tmp_path: Path) -> None:
+def test_a_file_with_an_old_opset_gets_scales_for_each_filter(model: ModelSpec, tmp_path: Path) -> None:
     old = onnx.load(model.location)
     old.opset_import[0].version = 12
     onnx.save(old, model.location)
@@ -88,7 +88,7 @@ def test_a_bias_may_be_a_row(model: ModelSpec, tmp_path: Path) -> None:
     assert found is not None and found.loss.sqnr_db > 30 and len(found.loss.layers) == 3
 
 
-def test_a_shared_bias_is_copied_under_names_that_no_value_has(model: ModelSpec, tmp_path: Path) -> None:
+def test_copies_of_a_shared_bias_get_unused_names(model: ModelSpec, tmp_path: Path) -> None:
     file = onnx.load(model.location)
     for node in file.graph.node[:3:2]:
         node.input.append("shared")
@@ -104,7 +104,7 @@ def test_a_shared_bias_is_copied_under_names_that_no_value_has(model: ModelSpec,
     assert found is not None and found.loss.sqnr_db > 10 and len(found.loss.layers) == 3
 
 
-def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path) -> None:
+def test_a_mask_with_huge_values_is_supported(model: ModelSpec, tmp_path: Path) -> None:
     file = onnx.load(model.location)
     file.graph.node[-1].output[0] = "scores"
     file.graph.node.append(helper.make_node("Tanh", ["scores"], ["bounded"]))
@@ -117,7 +117,7 @@ def test_a_mask_of_huge_numbers_is_no_obstacle(model: ModelSpec, tmp_path: Path)
     assert found is not None and found.loss.sqnr_db > 20 and not found.floats
 
 
-def test_a_result_is_rounded_once_where_it_is_read_as_float(model: ModelSpec, tmp_path: Path) -> None:
+def test_a_result_with_a_float_reader_is_not_quantized(model: ModelSpec, tmp_path: Path) -> None:
     file = onnx.load(model.location)
     file.graph.node[1].op_type = "Sigmoid"
     onnx.save(file, model.location)
@@ -135,17 +135,17 @@ def test_a_given_layer_stays_in_float32(model: ModelSpec, tmp_path: Path) -> Non
     assert types_of(model, tmp_path / "q.onnx") == ["uint8", "float32", "uint8"]
 
 
-def test_the_layer_that_loses_most_stays_in_float32_where_too_much_is_lost(model: ModelSpec, tmp_path: Path) -> None:
-    whole = quantize_model(model, tmp_path / "q.onnx", "min-max")
-    found = quantize_model(model, tmp_path / "q.onnx", "min-max", min_db=150)
-    assert whole is not None and found is not None
+def test_the_layer_with_the_largest_loss_stays_in_float32_if_needed(model: ModelSpec, tmp_path: Path) -> None:
+    plain = quantize_model(model, tmp_path / "q.onnx", "min-max")
+    found = quantize_model(model, tmp_path / "q.onnx", "min-max", target_db=150)
+    assert plain is not None and found is not None
     (layer,) = found.floats
-    assert layer.name == max(whole.loss.layers, key=lambda layer: layer.lost_db).name
-    assert layer.before_db == whole.loss.sqnr_db < found.loss.sqnr_db
+    assert layer.name == max(plain.loss.layers, key=lambda layer: layer.lost_db).name
+    assert layer.before_db == plain.loss.sqnr_db < found.loss.sqnr_db
     assert types_of(model, tmp_path / "q.onnx").count("float32") == 1
 
 
-def test_samples_decide_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
+def test_samples_determine_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
     np.save(tmp_path / "dim.npy", 0.01 * np.random.default_rng(1).standard_normal((3, *SHAPE)))
     quantize_model(model, tmp_path / "bright.onnx", "min-max")
     quantize_model(replace(model, calibration=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
@@ -156,7 +156,7 @@ def test_samples_decide_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
     assert 50 < scales[0] / scales[1] < 200
 
 
-def test_what_is_quantized_already_is_taken_as_it_is(model: ModelSpec, tmp_path: Path) -> None:
+def test_a_quantized_model_is_copied(model: ModelSpec, tmp_path: Path) -> None:
     quantize_model(model, tmp_path / "q.onnx", "min-max")
     again = replace(model, source=f"onnx:{tmp_path / 'q.onnx'}")
     assert quantize_model(again, tmp_path / "again.onnx") is None
@@ -164,27 +164,27 @@ def test_what_is_quantized_already_is_taken_as_it_is(model: ModelSpec, tmp_path:
 
 
 @pytest.mark.parametrize("operator", ["QLinearConv", "MatMulInteger", "DynamicQuantizeLinear", "MatMulNBits", "QGemm"])
-def test_files_of_all_forms_are_quantized_already(operator: str) -> None:
+def test_all_forms_of_quantized_operators_are_recognized(operator: str) -> None:
     assert precision_of([operator]) != "float32" == precision_of(["QuickGelu"])
 
 
-def test_what_does_not_fit_is_refused_in_words(model: ModelSpec, tmp_path: Path) -> None:
-    def refused(words: str, given: ModelSpec = model, floats: tuple[str, ...] = ()) -> None:
-        with pytest.raises(AnoleError, match=re.escape(words)):
+def test_unknown_layers_and_samples_that_do_not_fit_are_rejected(model: ModelSpec, tmp_path: Path) -> None:
+    def assert_rejected(message: str, given: ModelSpec = model, floats: tuple[str, ...] = ()) -> None:
+        with pytest.raises(AnoleError, match=re.escape(message)):
             quantize_model(given, tmp_path / "q.onnx", "min-max", floats)
         assert not (tmp_path / "q.onnx").exists()
 
-    refused("model net: has no layer 'four'; it has one, two, three", floats=("four",))
+    assert_rejected("model net: has no layer 'four'; it has one, two, three", floats=("four",))
     np.save(tmp_path / "small.npy", np.zeros((2, 1, 8, 4, 4)))
-    refused(
+    assert_rejected(
         "small.npy: found shape (2, 1, 8, 4, 4) for input x", replace(model, calibration=str(tmp_path / "small.npy"))
     )
     np.save(tmp_path / "nan.npy", np.full((1, *SHAPE), np.nan))
-    refused("found values that are not finite numbers", replace(model, calibration=str(tmp_path / "nan.npy")))
-    refused("found no file", replace(model, source="onnx:absent.onnx"))
+    assert_rejected("found values that are not finite numbers", replace(model, calibration=str(tmp_path / "nan.npy")))
+    assert_rejected("found no file", replace(model, source="onnx:absent.onnx"))
 
 
-def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, tmp_path: Path) -> None:
+def test_the_table_lists_all_layers_and_those_in_float32(model: ModelSpec, tmp_path: Path) -> None:
     from rich.console import Console
 
     found = quantize_model(model, tmp_path / "q.onnx", "min-max", ["two"])
@@ -193,7 +193,7 @@ def test_the_table_names_each_layer_and_what_stays_in_float32(model: ModelSpec, 
     with console.capture() as captured:
         console.print(render_quantized("net", found))
     shown = captured.get()
-    assert f"net: {found.loss.sqnr_db:.1f} dB by min-max" in shown and "in float32: two" in shown
+    assert f"net: {found.loss.sqnr_db:.1f} dB with min-max" in shown and "in float32: two" in shown
     assert "without which" not in shown
     assert all(f"{layer.name}" in shown and f"{layer.sqnr_db:.1f}" in shown for layer in found.loss.layers)
 

@@ -1,4 +1,4 @@
-"""Which candidate serves a network best, and what a kernel's time says of its task."""
+"""The choice of the fastest candidate within a network, and the time of a task from its kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def candidate(number: int, latency_s: float | None = None) -> Candidate:
 
 
 def receipt(key: str, n_rivals: int) -> Receipt:
-    """Return a receipt with so many rivals, the best among them; one of a task of which nothing worked with none."""
+    """Return a receipt with `n_rivals`, including the best config; 0 if no config of the task worked."""
     rivals = tuple(MeasuredConfig({"tile": number}, 1e-3 + number) for number in range(n_rivals))
     config, latency_s = (rivals[0].config, rivals[0].latency_s) if rivals else (None, None)
     return Receipt(key, f"run of {key}", n_rivals, config, latency_s, rivals=rivals)
@@ -44,14 +44,14 @@ receipts = st.dictionaries(keys, st.integers(0, 5)).map(
 
 
 @given(st.lists(st.none() | seconds, min_size=1))
-def test_the_chosen_one_takes_least_and_is_the_first_of_equals(latencies_s: list[float | None]) -> None:
+def test_the_fastest_candidate_is_chosen_or_the_first_of_equals(latencies_s: list[float | None]) -> None:
     position = choose([candidate(number, latency_s) for number, latency_s in enumerate(latencies_s)])
     working = [latency_s for latency_s in latencies_s if latency_s is not None]
     assert position == (latencies_s.index(min(working)) if working else 0)
 
 
 @given(receipts, st.integers(1, 6))
-def test_the_first_of_every_tuned_task_are_candidates(made: dict[str, Any], n: int) -> None:
+def test_the_first_rivals_of_every_tuned_task_are_candidates(made: dict[str, Any], n: int) -> None:
     found = candidates_of(made, n)
     assert set(found) == {key for key, each in made.items() if each.config is not None}
     for key, of_task in found.items():
@@ -66,7 +66,7 @@ def test_a_receipt_of_an_older_version_is_named() -> None:
 
 
 @given(receipts, st.integers(0, 6))
-def test_a_round_changes_every_task_that_has_so_many(made: dict[str, Any], number: int) -> None:
+def test_a_round_changes_every_task_with_enough_candidates(made: dict[str, Any], number: int) -> None:
     found = candidates_of(made, 6)
     positions = positions_of_round(found, number)
     assert positions == {key: number if number < len(made[key].rivals) else 0 for key in found}
@@ -106,22 +106,22 @@ kernels = st.lists(st.tuples(st.none() | keys, st.integers(1, 4), st.none() | se
 
 
 @given(kernels, st.sets(keys))
-def test_a_task_takes_the_time_of_all_its_kernels(rows: list[tuple[Any, int, Any]], tuned: set[str]) -> None:
+def test_the_time_of_a_task_covers_all_its_kernels(rows: list[tuple[Any, int, Any]], tuned: set[str]) -> None:
     build = build_of(
         tasks=tuple(built_task(key, "tuned" if key in tuned else "default") for key in "abcd"),
         kernels=tuple(BuiltKernel(f"k{at}", calls, key, (), 1, 1) for at, (key, calls, _) in enumerate(rows)),
     )
     kernels_s = {f"k{at}": taken_s for at, (*_, taken_s) in enumerate(rows) if taken_s is not None}
     found = seconds_per_call(build, kernels_s)
-    own = {key: [row for row in rows if row[0] == key and row[2] is not None] for key in tuned}
-    assert set(found) == {key for key, of_task in own.items() if of_task}
+    rows_of = {key: [row for row in rows if row[0] == key and row[2] is not None] for key in tuned}
+    assert set(found) == {key for key, of_task in rows_of.items() if of_task}
     for key, per_call_s in found.items():
-        total_s = sum(taken_s for *_, taken_s in own[key])
-        assert per_call_s * sum(calls for _, calls, _ in own[key]) == pytest.approx(total_s)
+        total_s = sum(taken_s for *_, taken_s in rows_of[key])
+        assert per_call_s * sum(calls for _, calls, _ in rows_of[key]) == pytest.approx(total_s)
 
 
 @given(st.integers(1, 4), st.lists(st.lists(st.dictionaries(keys, seconds)), min_size=4, max_size=4))
-def test_a_candidate_takes_the_median_of_its_rounds_turns(n: int, rounds: list[list[dict[str, float]]]) -> None:
+def test_a_candidate_gets_the_median_of_its_rounds_turns(n: int, rounds: list[list[dict[str, float]]]) -> None:
     found = timed({"a": [candidate(number) for number in range(n)]}, rounds)
     for number, each in enumerate(found["a"]):
         taken_s = [turn["a"] for turn in rounds[number] if "a" in turn]

@@ -1,4 +1,4 @@
-"""Candidates within a real network: each is timed there, and receipts of those that serve it best are left."""
+"""The refine stage: candidates are timed within a real network, and receipts of the fastest are written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHORT = Effort(turns=2, seconds=0.0, pace=Pace(rounds=3, burst_s=0.001, pause_s=
 
 @dataclass(frozen=True)
 class Project:
-    """A tiny network, extracted, with receipts as tuning leaves them."""
+    """A tiny network, extracted, with receipts as the tune stage writes them."""
 
     folder: Path
     order: Order
@@ -58,7 +58,7 @@ class Project:
         return self.folder / "receipts.json"
 
     def of_another_target(self, description: dict[str, Any], manifest_path: Path) -> Order:
-        """Leave a manifest for another target, and return the order for it."""
+        """Write a manifest for another target, and return the order for it."""
         origin = replace(self.manifest.origin, target_description=description)
         write_manifest(manifest_path, replace(self.manifest, origin=origin))
         return replace(self.order, origin=origin)
@@ -76,7 +76,7 @@ def receipt(task: Task, configs: list[Any]) -> Receipt:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    """Of three tasks: with three candidates, of which the second does not fit, with one, and with none at all."""
+    """A project with three tasks: with one candidate, with three (the second does not fit), and with none."""
     folder = tmp_path_factory.mktemp("refine")
     shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", folder / "tiny.py")
     target = get_target(describe_cpu(threads=1))
@@ -90,10 +90,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         made = Project(folder, order, manifest, tasks)
         stem, twice, head = made.tasks
         space = target.space(twice.workload)
-        drawn = [space.config(vector) for vector in space.sample(2, np.random.default_rng(0))]
+        configs = [space.config(vector) for vector in space.sample(2, np.random.default_rng(0))]
         receipts = [
             receipt(stem, [target.default_config(stem.workload)]),
-            receipt(twice, [drawn[0], {"tile": 7}, drawn[1]]),
+            receipt(twice, [configs[0], {"tile": 7}, configs[1]]),
             receipt(head, []),
         ]
         write_receipt(made.receipts_path, SharedReceipts(4, tuple(receipts)))
@@ -127,7 +127,7 @@ def test_the_faster_one_is_chosen_unless_the_network_is_slower(refined: Refined)
 
 
 @pytest.mark.guard
-def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, refined: Refined) -> None:
+def test_a_build_is_compiled_with_the_chosen_configs_and_records_them(project: Project, refined: Refined) -> None:
     folder = project.folder / "built"
     compile_network("net", project.order, project.manifest_path, [project.folder / "work/net.json"], folder)
     build = read_build(folder)
@@ -139,12 +139,12 @@ def test_a_build_is_compiled_with_what_was_chosen_and_says_so(project: Project, 
     assert [task.matched for task in build.tasks] == ["tuned", "tuned", "default"]
 
 
-def test_nothing_is_left_but_the_receipts(project: Project, refined: Refined) -> None:
+def test_only_the_receipts_remain(project: Project, refined: Refined) -> None:
     assert sorted(path.name for path in (project.folder / "work").iterdir()) == ["net.json", "tasks"]
 
 
 @pytest.mark.guard
-def test_builds_take_turns_and_a_round_that_cannot_be_timed_does_not_count(project: Project, tmp_path: Path) -> None:
+def test_builds_take_turns_and_a_round_that_cannot_be_timed_is_skipped(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}
     site = device_access(target)
@@ -173,7 +173,7 @@ def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None
         refine_network("net", order, tmp_path / "manifest.json", [], 2, tmp_path / "net.json")
 
 
-def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
+def test_without_the_processor_receipts_are_copied_unchanged(
     project: Project, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     elsewhere = {**describe_cpu(threads=1), "model": "a processor elsewhere"}
@@ -191,7 +191,7 @@ def test_where_the_processor_is_absent_the_receipts_stay_as_they_are(
         (None, 0, "net: is not set to be refined; `refine` sets how many candidates"),
     ],
 )
-def test_what_is_locked_or_not_set_to_be_refined_is_refused(
+def test_locked_builds_and_builds_that_are_not_set_to_be_refined_are_rejected(
     project: Project, tmp_path: Path, lock: str | None, n_candidates: int, message: str
 ) -> None:
     with pytest.raises(BuildError, match=message):

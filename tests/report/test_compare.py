@@ -1,4 +1,4 @@
-"""Two builds are compared: which one is slower, by how much, and whether they compute the same."""
+"""Comparing two builds: which one is slower, by how much, and whether their outputs agree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = Rules(threshold=0.2, tolerance=3e-4, seconds=60, rounds=10)
 
 
 def altered(build: Path, folder: Path, line: str) -> Path:
-    """Copy a build, with a line of Python before the end of its network's call."""
+    """Copy a build, adding a line of Python before its network returns."""
     shutil.copytree(build, folder)
     before = (folder / "load.py").read_text()
     after = before.replace("        return [found", f"        {line}\n        return [found")
@@ -37,13 +37,13 @@ def altered(build: Path, folder: Path, line: str) -> Path:
 
 
 @pytest.mark.guard
-def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_project: Path, tmp_path: Path) -> None:
+def test_a_build_equals_its_copy_and_beats_a_slowed_copy(tiny_project: Path, tmp_path: Path) -> None:
     net = tiny_project / "net"
     before, after = tmp_path / "before", tmp_path / "after"
     altered(net, before / "same", "pass")
     altered(net, before / "more", "pass")
     shutil.copytree(net, after / "same")
-    # Several times what the network itself takes.
+    # Several times the latency of the network.
     altered(net, after / "more", "import time; time.sleep(1e-3)")
     shutil.copytree(net, after / "new")
     command = [sys.executable, "-m", "anole", "compare", before, after, "--json", "--rounds", "40", "--threshold", "25"]
@@ -65,13 +65,13 @@ def test_a_build_is_as_fast_as_its_copy_and_faster_than_one_that_does_more(tiny_
     [
         (
             "return [1.001 * found.numpy()]",
-            "their outputs, in float32 and in float32, differ by 0.001, relative to their norm; at most 0.0003 is "
-            "allowed, which --tolerance",
+            r"their outputs \(float32 and float32\) differ by 0.001, relative to their norm; at most 0.0003 is allowed "
+            r"\(--tolerance\)",
         ),
         ("raise ValueError('broken')", "cannot be compared: .*broken"),
     ],
 )
-def test_builds_that_compute_something_else_or_nothing_are_refused(
+def test_builds_with_different_outputs_or_errors_are_rejected(
     tiny_project: Path, tmp_path: Path, line: str, problem: str
 ) -> None:
     net, other = tiny_project / "net", altered(tiny_project / "net", tmp_path / "other", line)
@@ -97,9 +97,13 @@ def test_simulated_builds_are_compared_exactly(accelerated: Path, tmp_path: Path
     assert outcome.exit_code == 1 and outcome.output.startswith("B is 10.0 % slower\n")
 
 
-def test_builds_of_other_kinds_and_inputs_are_refused(tiny_project: Path, accelerated: Path, tmp_path: Path) -> None:
+def test_builds_with_different_kinds_or_inputs_are_rejected(
+    tiny_project: Path, accelerated: Path, tmp_path: Path
+) -> None:
     net, simulated = tiny_project / "net", accelerated / "net"
-    with pytest.raises(BuildError, match=r"have other inputs: float32 \[2, 3, 32, 32\] and float32 \[1, 3, 16, 16\]"):
+    with pytest.raises(
+        BuildError, match=r"have different inputs: float32 \[2, 3, 32, 32\] and float32 \[1, 3, 16, 16\]"
+    ):
         compare_builds("net", net, simulated, RULES)
     build = read_build(simulated)
     shutil.copytree(simulated, tmp_path / "net")
@@ -111,12 +115,12 @@ def test_builds_of_other_kinds_and_inputs_are_refused(tiny_project: Path, accele
 @pytest.mark.parametrize(
     ("builds", "problem"),
     [
-        ((), "a: holds neither a build nor folders of builds"),
-        (("a/x", "b/y"), "a and .*b hold no builds of the same name"),
-        (("a", "b/y"), "a and .*b hold no builds of the same name"),
+        ((), "a: found neither a build nor folders of builds"),
+        (("a/x", "b/y"), "a and .*b have no builds with the same name"),
+        (("a", "b/y"), "a and .*b have no builds with the same name"),
     ],
 )
-def test_folders_without_a_pair_are_refused(tmp_path: Path, builds: Sequence[str], problem: str) -> None:
+def test_folders_without_a_pair_are_rejected(tmp_path: Path, builds: Sequence[str], problem: str) -> None:
     touch(tmp_path, *builds)
     with pytest.raises(BuildError, match=problem):
         pairs_of(tmp_path / "a", tmp_path / "b")
@@ -143,17 +147,17 @@ def test_pairs_have_the_same_names(tmp_path: Path) -> None:
         (Ratio(1.001, 0.996, 1.007, 15, 0.01), "no difference larger than 1 % [-0.4 %, +0.7 %]"),
         (
             Ratio(1.01, 0.996, 1.02, 15, 0.01),
-            "open: B differs by [-0.4 %, +2.0 %], which may be more than 1 % or less; give it more --seconds",
+            "open: B differs by [-0.4 %, +2.0 %], which may be more or less than 1 %; increase --seconds",
         ),
-        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds cannot tell; give it more --seconds"),
+        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds are too few; increase --seconds"),
         (Ratio(1.5, 1.5, 1.5, 0, 0.01), "B is 50.0 % slower"),
     ],
 )
-def test_a_verdict_is_told_in_words(ratio: Ratio, words: str) -> None:
+def test_a_verdict_is_described_in_words(ratio: Ratio, words: str) -> None:
     assert ratio_words(ratio) == words
 
 
-def test_of_several_pairs_each_is_named_and_then_all_are_counted(accelerated: Path, tmp_path: Path) -> None:
+def test_several_pairs_are_named_and_counted(accelerated: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(accelerated / "net", tmp_path / "before" / name)
     outcome = CliRunner().invoke(main, ["compare", str(tmp_path / "before"), str(tmp_path / "before")])
@@ -165,6 +169,6 @@ def test_of_several_pairs_each_is_named_and_then_all_are_counted(accelerated: Pa
     ]
 
 
-def test_options_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_options_are_rejected() -> None:
     outcome = CliRunner().invoke(main, ["compare", "a", "b", "--seconds", "3", "--rounds", "4"])
     assert outcome.exit_code == 2 and "give --seconds or --rounds, not both" in outcome.output

@@ -1,4 +1,4 @@
-"""The cookbook as programs read it: every table, view, column and query of it is found."""
+"""Parsing the cookbook: it describes every table, view and column, and every query works."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_every_table_and_view_is_described_and_every_column(db: Database) -> Non
         )
 
 
-def test_a_view_tells_of_a_column_what_its_own_lines_say_or_else_another_ones() -> None:
+def test_columns_of_a_view_are_described_there_or_elsewhere() -> None:
     assert column_text(DESCRIPTIONS, "tuner_summary", "trials") == "of all these runs"
-    assert column_text(DESCRIPTIONS, "best_trial", "trials") == "how many the run has"
+    assert column_text(DESCRIPTIONS, "best_trial", "trials") == "number in the run"
     assert column_text(DESCRIPTIONS, "best_trial", "gflops") == DESCRIPTIONS["trial"].columns["gflops"]
     assert column_text(DESCRIPTIONS, "trial", "label") is None
     assert "below 0.01" in (column_text(DESCRIPTIONS, "model_latency", "output_variation") or "")
@@ -53,7 +53,7 @@ def test_a_view_tells_of_a_column_what_its_own_lines_say_or_else_another_ones() 
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connection]:
-    """A project with rows for every question: also runs on another processor than their target's."""
+    """The database of a project with rows for every recipe, including runs on a CPU other than their target's."""
     project = Project(tmp_path_factory.mktemp("cookbook"))
     project.fill()
     elsewhere = {"measured_at": {"rpc": "b"}}
@@ -69,18 +69,16 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Conne
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_a_question_is_answered_with_the_columns_that_its_files_name(
-    database: sqlite3.Connection, recipe: Recipe
-) -> None:
+def test_a_recipe_returns_the_columns_that_it_names(database: sqlite3.Connection, recipe: Recipe) -> None:
     assert recipe.question.endswith("?")
     answer = database.execute(recipe.sql, dict.fromkeys(recipe.parameters))
     columns = {name for name, *_ in answer.description}
     assert answer.fetchall()
     assert {*recipe.columns, *re.findall(r"{(\w+)}", recipe.headline)} <= columns
     assert {column for count in recipe.counts for column in re.findall(r"^(?:count|sum|max) (\w+)", count)} <= columns
-    drawn = json.dumps(recipe.chart)
-    fields = {one or other for one, other in re.findall(r'"field": "(\w+)"|datum\.(\w+)', drawn)}
-    assert fields <= {*columns, *re.findall(r'"as": "(\w+)"', drawn)}
+    chart = json.dumps(recipe.chart)
+    fields = {one or other for one, other in re.findall(r'"field": "(\w+)"|datum\.(\w+)', chart)}
+    assert fields <= {*columns, *re.findall(r'"as": "(\w+)"', chart)}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_a_question_is_answered_with_the_columns_that_its_files_name(
         ("wrong_machine", ("dense 256->10", "EPYC", "Xeon", "old", "autotvm", 2)),
     ],
 )
-def test_only_such_rows_are_found(database: sqlite3.Connection, name: str, row: tuple[object, ...]) -> None:
+def test_only_matching_rows_are_found(database: sqlite3.Connection, name: str, row: tuple[object, ...]) -> None:
     (found,) = database.execute(RECIPES[name].sql).fetchall()
     assert found[: len(row)] == row
 
@@ -104,12 +102,12 @@ def test_a_task_is_chosen_by_its_label_or_by_the_beginning_of_its_key(database: 
         assert rows[0] == rows[1] != [] and {row[0] for row in rows[0]} == {Project.WIDE.label}
 
 
-def test_a_file_tells_all_of_its_question() -> None:
+def test_all_parts_of_a_recipe_are_parsed() -> None:
     assert set(RECIPES) == {path.stem for path in (cookbook() / "queries").glob("*.sql")}
     assert {path.stem for path in (cookbook() / "queries").glob("*.json")} == {n for n in RECIPES if RECIPES[n].chart}
     assert RECIPES["best_config_per_layer"].parameters == ("model", "target")
     assert RECIPES["noise"].parameters == ()
-    assert RECIPES["slowest_layers"].remark.startswith("A layer that occurs several times")
+    assert RECIPES["slowest_layers"].remark.startswith("Layers that occur several times")
     sizes = RECIPES["build_sizes"]
     assert (sizes.remark, sizes.counts, sizes.columns[:2]) == ("", ("count build",), ("build", "target"))
     assert sizes.remedy == "`snakemake --cores all` compiles the builds of models.yaml."

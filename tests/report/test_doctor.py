@@ -1,4 +1,4 @@
-"""The doctor's report on this very machine."""
+"""The output of `anole doctor` on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.targets.cpu.settings import describe_cpu
 
 
 def doctor() -> dict[str, dict[str, str]]:
-    """Return the facts of each group by their names."""
+    """Return the facts of each group, by name."""
     outcome = CliRunner().invoke(main, ["doctor"])
     assert outcome.exit_code == 0, outcome.output
     groups: dict[str, dict[str, str]] = {}
@@ -42,7 +42,7 @@ def test_the_report_names_the_machine_and_its_measured_peak() -> None:
     assert groups["cuda"]["CUDA compilers"] and groups["cuda"]["GPU"]
 
 
-def test_a_missing_tool_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_reported_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from anole.report.doctor import tools
 
     monkeypatch.setenv("PATH", str(tmp_path))

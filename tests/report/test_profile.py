@@ -1,4 +1,4 @@
-"""A profile is of the kernels that a build runs, in their order, and is refused with a reason where there is none."""
+"""Profiles list the kernels of a build in order; builds that cannot be profiled are rejected with a reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(json.dumps(profile_build(Path("net"), float(sys.argv[1])).to_json()))
 
 
 def profiled(project: Path, seconds: float) -> dict[str, Any]:
-    """Profile the build ``net`` of a project for a while."""
+    """Profile the build ``net`` of a project for some seconds."""
     run = run_python(project, "-c", PROFILE_NET, str(seconds))
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
@@ -57,7 +57,7 @@ def test_every_kernel_is_timed_in_the_order_of_the_network(tiny_project: Path) -
 
 
 @pytest.mark.slow
-def test_the_kernels_add_up_to_the_whole(tmp_path: Path) -> None:
+def test_kernel_times_add_up_to_the_latency(tmp_path: Path) -> None:
     build_tiny(tmp_path, 1, 3, 96, 96)
     profile = profiled(tmp_path, 5.0)
     assert profile["kernels_s"] == pytest.approx(profile["whole_s"], rel=0.1)
@@ -82,11 +82,11 @@ ABSENCE = CudaTarget(GPU).absence() or "is for cuda; only builds for the CPU can
         (GPU, re.escape(ABSENCE)),
         (SIMULATOR, "is for vta, which is simulated; see `anole vta`"),
         # Older versions of Anole described no kernels.
-        (describe_cpu(), "build.json lacks kernels; compile it again"),
+        (describe_cpu(), "build.json has no kernels; compile the build again"),
     ],
     ids=["gpu", "simulator", "old"],
 )
-def test_a_build_whose_kernels_cannot_be_timed_is_refused(
+def test_a_build_that_cannot_be_profiled_is_rejected(
     tmp_path: Path, description: Mapping[str, Any], message: str
 ) -> None:
     write_build(tmp_path, a_build_for(description))
@@ -102,7 +102,7 @@ ROWS = (
 PROFILE = Profile("net-cpu", 2, ROWS, 2.4e-3, 2.5e-3, PEAK)
 
 
-def test_the_least_time_is_that_of_arithmetic_or_of_memory() -> None:
+def test_the_minimum_time_is_limited_by_arithmetic_or_memory() -> None:
     assert PEAK.min_s(10**9, 10**6) == pytest.approx(1e-3)
     assert PEAK.min_s(10**9, 10**8) == pytest.approx(1e-2)
     assert PEAK.min_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
@@ -117,10 +117,10 @@ def shown(**settings: Any) -> str:
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
-    title, roof, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(width=width).splitlines())
+    title, roofline, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(width=width).splitlines())
     assert title == ["net-cpu: 2.50 ms with 2 threads"]
-    assert roof == ["the roof: 1,000 GFLOP/s (2,000 of bfloat16) and 10.0 GB/s, measured beside it"]
-    assert header == ["layers", "calls", "time", "share", "rate", "of roof"]
+    assert roofline == ["roofline: 1,000 GFLOP/s (2,000 of bfloat16) and 10.0 GB/s, measured afterwards"]
+    assert header == ["layers", "calls", "time", "share", "rate", "of roofline"]
     assert [line[1:] for line in lines] == [
         ["2", "2.00 ms", "80.0 %", "500 GFLOP/s", "50 %"],
         ["1", "400 µs", "16.0 %", "5.00 GB/s", "20 %"],
@@ -132,7 +132,7 @@ def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
     assert conv.startswith("layer1.0.conv1, ") and conv.endswith("…" if width == 80 else "_name")
 
 
-def test_a_kernel_that_is_slow_for_what_it_computes_stands_out() -> None:
+def test_a_kernel_far_below_the_roofline_is_highlighted() -> None:
     lines = shown(width=80, color_system="standard", force_terminal=True).splitlines()
     (yellow,) = (line for line in lines if "\x1b[33m" in line)
     assert "max_pool2d" in yellow

@@ -1,4 +1,4 @@
-"""The progress_view in this process. tests/workflow/test_screen.py runs it in Snakemake."""
+"""The progress view in this process. tests/workflow/test_screen.py runs it in Snakemake."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..record_project import Project
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
-    """The time of the screen's clock, in a folder without a database."""
+    """The time of the view's clock, in a folder without a database."""
     monkeypatch.chdir(tmp_path)
     now = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
@@ -25,48 +25,48 @@ def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
 
 
 def lines_of(shown: RenderableType, width: int) -> list[str]:
-    """Return what a terminal of this width shows."""
+    """Return the lines on a terminal of this width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def drawn(screen: ProgressView, width: int = 80) -> list[str]:
-    """Return the lines of the progress."""
+def progress_lines(screen: ProgressView, width: int = 80) -> list[str]:
+    """Return the lines of the progress display."""
     return lines_of(screen.progress(), width)
 
 
-def test_the_time_left_is_known_once_a_job_ended_that_adds_none(now: list[float]) -> None:
+def test_the_time_left_is_estimated_after_a_job_that_adds_none(now: list[float]) -> None:
     progress_view = ProgressView()
     progress_view.start(1, "extract", ["net", "cpu"], ["net.json"], [], adds_jobs=True)
-    assert drawn(progress_view) == ["━" * 20, "extract net cpu"]
+    assert progress_lines(progress_view) == ["━" * 20, "extract net cpu"]
     now[0] += 100
     progress_view.finish(1)
     progress_view.advance(1, 5)
     progress_view.start(2, "compile", ["net-cpu"], ["net"], [])
-    assert drawn(progress_view) == ["━" * 4 + " " * 17 + "1/5 jobs", "compile net-cpu"]
+    assert progress_lines(progress_view) == ["━" * 4 + " " * 17 + "1/5 jobs", "compile net-cpu"]
     now[0] += 20
     progress_view.advance(2, 5)
-    assert "2/5 jobs, about 0:01:00 left" in drawn(progress_view)[0]
+    assert "2/5 jobs, about 0:01:00 left" in progress_lines(progress_view)[0]
     now[0] += 25
-    assert "about 0:00:35 left" in drawn(progress_view)[0]
+    assert "about 0:00:35 left" in progress_lines(progress_view)[0]
     now[0] += 100
-    assert drawn(progress_view)[0].endswith("2/5 jobs")
+    assert progress_lines(progress_view)[0].endswith("2/5 jobs")
 
 
-def test_below_it_stands_what_the_newest_jobs_say(now: list[float], tmp_path: Path) -> None:
+def test_messages_of_the_newest_jobs_are_below_the_progress(now: list[float], tmp_path: Path) -> None:
     progress_view = ProgressView()
     for number in range(5):
         log = tmp_path / f"{number}.log"
         progress_view.start(number, "tune", ["0" * 64], ["tuned.json"], [str(log)])
         if number < 4:
             log.write_text(f"12:00:00 conv2d {number}: 0/8\n12:00:01 conv2d {number}: 1/8\n12:00:02 warning: slow\n")
-    assert drawn(progress_view)[1:] == ["tune conv2d 2: 1/8", "tune conv2d 3: 1/8", "tune"]
-    assert drawn(progress_view, width=16)[-3:] == ["tune conv2d 2: …", "tune conv2d 3: …", "tune"]
+    assert progress_lines(progress_view)[1:] == ["tune conv2d 2: 1/8", "tune conv2d 3: 1/8", "tune"]
+    assert progress_lines(progress_view, width=16)[-3:] == ["tune conv2d 2: …", "tune conv2d 3: …", "tune"]
 
 
-def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_shown_in_full(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     progress_view = ProgressView()
     progress_view.tell("a line of more than eighty characters " * 5 + "[bold]\nand another", logging.WARNING)
     progress_view.tell("", logging.INFO)
@@ -75,7 +75,7 @@ def test_what_is_told_is_told_in_full(now: list[float], capsys: pytest.CaptureFi
 
 
 def shown(database: Path, width: int) -> list[str]:
-    """Return the lines of the latencies."""
+    """Return the lines of the table of latencies."""
     return lines_of(render_results(database), width)
 
 
@@ -86,7 +86,7 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def test_each_build_stands_beside_its_references(project: Project) -> None:
+def test_builds_are_compared_with_their_references(project: Project) -> None:
     project.evaluate("resnet18-cpu", 0.016, precision="int8")
     project.merge()
     blank, header, first, *_ = lines = shown(project.database, 200)
@@ -100,11 +100,11 @@ def test_each_build_stands_beside_its_references(project: Project) -> None:
         "error",
     ]
     rows = project.rows("select * from model_latency where build = 'resnet18-cpu' order by reference desc")
-    beside = [f"{1e3 * row['reference_latency_s']:.1f} float32 ({row['speedup']:.2f}x)" for row in rows]
+    comparisons = [f"{1e3 * row['reference_latency_s']:.1f} float32 ({row['speedup']:.2f}x)" for row in rows]
     error = max(row["relative_error"] for row in rows)
     assert [cell.strip() for cell in first.split("  ") if cell] == [
         *("builds/resnet18-cpu", "int8", "16.0"),
-        *beside,
+        *comparisons,
         f"{error:.1e}",
     ]
     assert lines[-1].startswith("  anole run builds/resnet18-cpu --random ")
@@ -112,12 +112,12 @@ def test_each_build_stands_beside_its_references(project: Project) -> None:
 
 def test_at_80_columns_nothing_is_lost(project: Project) -> None:
     project.merge()
-    wide, narrow = shown(project.database, 200), shown(project.database, 80)
-    assert max(map(len, narrow)) <= 80
-    assert "".join(wide).split() == "".join(narrow).split()
+    wide, small = shown(project.database, 200), shown(project.database, 80)
+    assert max(map(len, small)) <= 80
+    assert "".join(wide).split() == "".join(small).split()
 
 
-def test_without_latencies_there_is_nothing(tmp_path: Path) -> None:
+def test_without_latencies_nothing_is_shown(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.merge()
     assert shown(project.database, 80) == []

@@ -1,4 +1,4 @@
-"""Running a build on given inputs: what it reads, writes and refuses."""
+"""Running a build on given inputs: reading, writing and rejecting files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)))
 
 
-def test_the_outputs_are_those_of_the_integer_reference(net: Path, array: np.ndarray, tmp_path: Path) -> None:
+def test_outputs_equal_the_integer_reference(net: Path, array: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", array)
     found = run_build(net, [tmp_path / "x.npy"], tmp_path / "y.npy")
     built = BuiltNetwork.load(net)
@@ -56,7 +56,7 @@ def test_inputs_and_outputs_may_have_names(net: Path, array: np.ndarray, tmp_pat
         assert f"{name}: float32 {list(outputs[name].shape)}" in outcome.output
 
 
-def test_without_inputs_it_is_said_which_there_are_and_nothing_runs(net: Path) -> None:
+def test_without_inputs_they_are_described_and_nothing_runs(net: Path) -> None:
     outcome = invoke("run", net)
     (info,), (output,) = read_build(net).inputs, read_build(net).outputs
     lines = [f"  {each.name}  {each.dtype} {list(each.shape)}" for each in (info, output)]
@@ -67,7 +67,7 @@ def test_without_inputs_it_is_said_which_there_are_and_nothing_runs(net: Path) -
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("\nset()\n")
 
 
-def test_random_inputs_are_those_of_the_evaluation_unless_a_seed_is_given(net: Path, tmp_path: Path) -> None:
+def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", draw_inputs(read_build(net))[0])
     given = invoke("run", net, "--input", tmp_path / "x.npy").output
     assert given == invoke("run", net, "--random").output == invoke("run", net, "--random", "--seed", 0).output
@@ -78,11 +78,11 @@ def test_random_inputs_are_those_of_the_evaluation_unless_a_seed_is_given(net: P
     ("options", "problem"),
     [
         (["--random", "--input", "x.npy"], "give --input or --random, not both"),
-        (["--seed", 1], "--seed is the seed of --random"),
+        (["--seed", 1], "--seed needs --random"),
         (["--output", "y.npz"], "--output needs --input or --random"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(net: Path, options: list[object], problem: str) -> None:
+def test_contradictory_options_are_rejected(net: Path, options: list[object], problem: str) -> None:
     outcome = invoke("run", net, *options)
     assert outcome.exit_code == 2 and problem in outcome.output
 
@@ -94,24 +94,24 @@ def test_options_that_contradict_each_other_are_refused(net: Path, options: list
         ({"y": np.zeros((1, 2), np.float32)}, "input x: found none"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(net: Path, tmp_path: Path, made: dict, message: str) -> None:
+def test_mismatched_inputs_are_rejected(net: Path, tmp_path: Path, made: dict, message: str) -> None:
     np.savez(tmp_path / "x.npz", **made)
     with pytest.raises(BuildError, match=message):
         run_build(net, [tmp_path / "x.npz"])
 
 
-def test_what_is_no_array_and_no_build_is_refused(net: Path, array: np.ndarray, tmp_path: Path) -> None:
+def test_bad_arrays_builds_and_outputs_are_rejected(net: Path, array: np.ndarray, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_text("nothing")
     with pytest.raises(BuildError, match=r"x\.npy: is neither"):
         run_build(net, [tmp_path / "x.npy"])
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(DocumentError, match=r"build\.json: there is no such file; .* compile` writes it again"):
         run_build(tmp_path, [tmp_path / "x.npy"])
-    with pytest.raises(BuildError, match=r"y\.txt: 1 outputs go into"):
+    with pytest.raises(BuildError, match=r"y\.txt: the file for 1 outputs must be"):
         run_build(net, [tmp_path / "x.npy"], tmp_path / "y.txt")
 
 
-def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> None:
+def test_a_layer_of_a_build_is_reported_and_plotted(net: Path, tmp_path: Path) -> None:
     outcome = invoke("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
     assert outcome.exit_code == 0 and "matrix unit" in outcome.output
     assert (tmp_path / "head.svg").read_text().startswith("<svg")
@@ -122,7 +122,7 @@ def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("damage", "message"),
     [
         (
             lambda path: write_atomically(path, "other"),  # this process has mapped the library
@@ -131,15 +131,15 @@ def test_a_layer_of_a_build_is_reported_and_drawn(net: Path, tmp_path: Path) -> 
         (lambda path: path.unlink(), "cannot be read: No such file or directory"),
     ],
 )
-def test_another_library_than_the_description_tells_of_is_refused(
-    net: Path, array: np.ndarray, tmp_path: Path, spoil: Callable[[Path], None], said: str
+def test_a_library_that_does_not_match_the_description_is_rejected(
+    net: Path, array: np.ndarray, tmp_path: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     copy = tmp_path / "net"
     shutil.copytree(net, copy)
     (copy / "build.txt").write_text("a note of the user's")
     np.save(tmp_path / "x.npy", array)
     assert invoke("run", copy, "--input", tmp_path / "x.npy").exit_code == 0
-    spoil(copy / "host.so")
+    damage(copy / "host.so")
     outcome = invoke("run", copy, "--input", tmp_path / "x.npy")
-    assert outcome.exit_code == 2 and f"anole: {copy}/host.so: {said}" in outcome.output
+    assert outcome.exit_code == 2 and f"anole: {copy}/host.so: {message}" in outcome.output
     assert outcome.output.endswith("; `snakemake --forcerun compile` writes it again\n")

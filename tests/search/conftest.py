@@ -1,4 +1,4 @@
-"""What tests of searches share: small spaces, histories, and parts that choose and propose with fixed seeds."""
+"""Fixtures and helpers for tests of searches: small spaces, histories, and calls of parts with fixed seeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = (
 
 
 def measured(space: Space, vectors: Any = (), latencies_s: float | Sequence[float | None] = 1.0) -> History:
-    """Return a history of configs with these latencies, or all with one; None is a failure."""
+    """Return a history of configs with the given latencies, or the same for all; None is a failure."""
     rows = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
     each = [latencies_s] * len(rows) if isinstance(latencies_s, float) else latencies_s
     history = History(space, 1)
@@ -65,7 +65,7 @@ def ranks(values: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def bowl() -> Formula:
-    """The formula of that name, one for all tests, since its space is enumerated only once."""
+    """The formula `bowl`, shared by all tests to enumerate its space only once."""
     return formulas.bowl()
 
 

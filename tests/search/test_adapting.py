@@ -1,4 +1,4 @@
-"""What is called adaptive adapts, in whole searches: batches to the landscape, timings to the noise."""
+"""Adaptive methods in entire searches: batch sizes adapt to the landscape, timings to the noise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .conftest import searched
 
 
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
-    """Return the batch sizes of a search that knows the landscape, but for the last one, which the budget cuts off."""
+    """Return the batch sizes of a search with an oracle, except the last one, which the budget cuts off."""
     annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
     of_all_knobs = {"preset": "chameleon", "explorer": annealing, "sampler": {"clustered": "all"}}
     settings = replace(read_tuner(of_all_knobs), surrogate=Oracle(formula, best_s))
@@ -29,21 +29,21 @@ def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
 
 
 @pytest.mark.guard
-def test_batches_are_as_many_as_the_landscape_has_islands() -> None:
-    """The knee is in the first step on one hill, and where the clusters are where there are clusters."""
+def test_the_batch_size_follows_the_number_of_islands() -> None:
+    """On a single hill the knee is in the first step; with clusters, at their number."""
     found = {n: float(np.mean(sizes(islands(n), 1e-3))) for n in (16, 25)}
     hill = float(np.mean(sizes(bowl(), 1e-3)))
     assert hill < 20 < found[16] < 28 < found[25]
 
 
-def test_too_many_candidates_hide_the_islands() -> None:
-    """With all that was visited, instead of the 64 that are planned, the islands merge, and the knee is at once."""
+def test_too_many_candidates_merge_the_islands() -> None:
+    """With all visited configs instead of the best 64, the islands merge, and the knee is in the first step."""
     many, planned = sizes(islands(25), 1e-3, n_candidates=1000), sizes(islands(25), 1e-3)
     assert np.median(many) == 16 and min(planned) > 24
 
 
 NOISE = {"quiet": 0.02, "loud": 0.5}
-"""The deviation of a micro-batch's mean seconds, relative to it; the papers' threshold is 0.1."""
+"""The relative deviation of a micro-batch's mean seconds; the papers' threshold is 0.1."""
 
 
 @pytest.mark.parametrize("preset", ["adatune", "anole"])
@@ -65,8 +65,8 @@ def test_noisy_kernels_are_run_more_often(preset: str) -> None:
     assert np.mean(repeats["loud"]) > 4.5 and {3, 10} < set(repeats["loud"])
 
 
-def test_a_speed_since_the_start_hides_noise_below_the_threshold() -> None:
-    """Means over ever more runs vary less than the micro-batches: those must vary by twice the threshold to matter."""
+def test_noise_below_the_threshold_is_averaged_out() -> None:
+    """Cumulative means vary less than micro-batches, whose deviation must be twice the threshold to matter."""
     rng = np.random.default_rng(0)
 
     def more_than_three(std: float) -> float:

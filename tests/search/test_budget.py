@@ -1,4 +1,4 @@
-"""How one budget is spent on many tasks."""
+"""Allocation of one budget to many tasks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from anole.search.state import Search, Subject
 
 @dataclass
 class Task:
-    """A task of which every trial takes a second and saves a fixed share of what is left, up to `most` trials."""
+    """A task whose every trial takes a second and saves a fixed share of the rest, up to `max_trials` trials."""
 
     latency_s: float
-    most: int = 10**6
+    max_trials: int = 10**6
     n_trials: int = 0
     grants: list[int] = field(default_factory=list)
 
@@ -29,7 +29,7 @@ class Task:
 
     @property
     def done(self) -> bool:
-        return self.n_trials >= self.most
+        return self.n_trials >= self.max_trials
 
     @property
     def expected_saving_s(self) -> float:
@@ -37,7 +37,7 @@ class Task:
 
     def advance(self, n_trials: int) -> None:
         self.grants.append(n_trials - self.n_trials)
-        self.n_trials = min(n_trials, self.most)
+        self.n_trials = min(n_trials, self.max_trials)
 
 
 @given(
@@ -45,16 +45,16 @@ class Task:
     st.integers(1, 200),
     st.integers(1, 64),
 )
-def test_the_budget_is_spent_as_far_as_it_can_be_and_no_further(tasks, n_trials, step):
-    tasks = [Task(latency_s, most) for latency_s, most in tasks]
+def test_the_budget_is_spent_in_full_unless_all_tasks_are_done(tasks, n_trials, step):
+    tasks = [Task(latency_s, max_trials) for latency_s, max_trials in tasks]
     spend(tasks, n_trials, step)
-    assert sum(task.n_trials for task in tasks) == min(n_trials, sum(task.most for task in tasks))
+    assert sum(task.n_trials for task in tasks) == min(n_trials, sum(task.max_trials for task in tasks))
     assert all(0 < grant <= step for task in tasks for grant in task.grants)
     if n_trials >= len(tasks):
         assert all(task.n_trials for task in tasks)
 
 
-def test_trials_go_where_they_save_most():
+def test_trials_go_to_the_task_with_the_greatest_saving():
     slow, fast = Task(1.0), Task(0.1)
     spend([fast, slow], 60, 2)
     assert slow.n_trials > fast.n_trials
@@ -62,14 +62,14 @@ def test_trials_go_where_they_save_most():
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(0, [0, 0]), (1, [0, 2]), (3, [2, 2]), (9, [2, 8])])
-def test_no_step_begins_after_the_seconds(seconds, spent):
+def test_no_step_begins_after_the_time_limit(seconds, spent):
     tasks = [Task(0.1), Task(1.0)]
     spend(tasks, 100, 2, seconds)
     assert [task.n_trials for task in tasks] == spent
 
 
 @pytest.mark.parametrize(("n_trials", "spent"), [(0, [0, 0, 0]), (2, [0, 1, 1])])
-def test_too_small_a_budget_begins_with_the_slowest(n_trials, spent):
+def test_a_budget_below_one_trial_per_task_goes_to_the_slowest(n_trials, spent):
     tasks = [Task(0.1), Task(3.0), Task(1.0)]
     spend(tasks, n_trials, 64)
     assert [task.n_trials for task in tasks] == spent
@@ -105,8 +105,8 @@ class Tuning:
         tune(self.search, self.formula.measure, n_trials)
 
 
-def test_a_shared_budget_is_resumed_as_it_was_spent(formula):
-    """What is replayed counts as it did: whatever was learned from an iteration is known before the next grant."""
+def test_a_resumed_budget_gives_the_same_trials(formula):
+    """Replayed trials count as before: the gain after each iteration is known before the next step."""
 
     def spent(recorded=((), (), ())):
         given = zip((1, 2, 8), recorded, strict=True)
@@ -114,9 +114,9 @@ def test_a_shared_budget_is_resumed_as_it_was_spent(formula):
         spend(tunings, 96, 6)
         return tunings
 
-    whole = spent()
+    uninterrupted = spent()
     for n_lost in (0, 6, 30):
-        again = spent([tuning.search.trials[: max(0, tuning.n_trials - n_lost)] for tuning in whole])
-        assert [tuning.n_trials for tuning in again] == [tuning.n_trials for tuning in whole]
+        again = spent([tuning.search.trials[: max(0, tuning.n_trials - n_lost)] for tuning in uninterrupted])
+        assert [tuning.n_trials for tuning in again] == [tuning.n_trials for tuning in uninterrupted]
         n_asked = sum(len(tuning.formula.asked) for tuning in again)
-        assert n_asked == sum(min(n_lost, tuning.n_trials) for tuning in whole)
+        assert n_asked == sum(min(n_lost, tuning.n_trials) for tuning in uninterrupted)

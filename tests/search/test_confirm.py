@@ -1,4 +1,4 @@
-"""Which trials are the best: by speed, by what that is worth, and of each piece of hardware."""
+"""Confirmation and ranking of trials: by speed, by worth, and for each hardware design."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def trial(number, latency_s, **config):
 
 
 def blocks(*latencies_s):
-    """Trials of a block each, which is their number."""
+    """Return one trial for each latency, with its number as `block`."""
     return [trial(number, latency_s, block=number) for number, latency_s in enumerate(latencies_s)]
 
 
@@ -50,7 +50,7 @@ trials = st.lists(
 
 
 @given(trials)
-def test_there_is_one_of_each_hardware_and_none_is_faster(made):
+def test_the_fastest_of_each_hardware_is_found_once(made):
     found = fastest_of_each(made, ["block", "batch"])
     working = [each for each in made if each.measurement.latency_s is not None]
     by_hardware = {}
@@ -65,7 +65,7 @@ def test_there_is_one_of_each_hardware_and_none_is_faster(made):
 
 
 @given(trials)
-def test_the_fastest_by_worth_come_first_and_each_config_once(made):
+def test_configs_are_unique_and_sorted_by_latency_over_worth(made):
     found = fastest(made, half_of_wide)
     costs = [each.measurement.latency_s / half_of_wide(each.config, each.measurement.latency_s) for each in found]
     assert costs == sorted(costs)
@@ -105,11 +105,11 @@ class Confirming:
         self.trials = blocks(3, 1, None, 2, 4)
         self.kept, self.rounds = [], []
 
-    def settle(self, most=None, default=None, able=True):
-        """Confirm the run, and stop when `most` confirmations of it are kept."""
+    def settle(self, max_kept=None, default=None, able=True):
+        """Confirm the run, and interrupt it after `max_kept` confirmations."""
 
         def keep(confirmation):
-            if len(self.kept) == most:
+            if len(self.kept) == max_kept:
                 raise Interrupted
             self.kept.append(confirmation)
 
@@ -121,36 +121,36 @@ class Confirming:
         return settle(self.trials, CONFIRMING, self.kept, measure if able else None, fully, watch, default)
 
 
-@pytest.mark.parametrize("most", [0, 1, 3])
-def test_a_round_that_was_interrupted_is_confirmed_again_as_a_whole(most):
-    run, whole = Confirming(), Confirming()
-    ranking = whole.settle(default={"block": 9})
-    assert len(whole.kept) == 4
+@pytest.mark.parametrize("max_kept", [0, 1, 3])
+def test_an_interrupted_round_is_repeated_in_full(max_kept):
+    run, complete = Confirming(), Confirming()
+    ranking = complete.settle(default={"block": 9})
+    assert len(complete.kept) == 4
     with pytest.raises(Interrupted):
-        run.settle(most, {"block": 9})
+        run.settle(max_kept, {"block": 9})
     assert [each.config for each in run.settle(default={"block": 9})] == [each.config for each in ranking]
     assert run.rounds == [[1, 3, 0, 9]] * 2
-    assert [each.rank for each in run.kept] == [*range(most), *range(4)]
+    assert [each.rank for each in run.kept] == [*range(max_kept), *range(4)]
 
 
 def test_a_complete_round_is_not_confirmed_again():
     run = Confirming()
     ranking = run.settle(default={"block": 9})
     assert run.settle(default={"block": 9}) == ranking and len(run.rounds) == 1
-    # A round of an older version, in which the default did not compete, or of one with other rivals.
+    # A round with other rivals, or of an older version, in which the default did not compete.
     assert run.settle(default=None) == ranking and len(run.rounds) == 1
     run.settle(default={"block": 8})
     assert run.rounds[1:] == [[1, 3, 0, 8]]
 
 
-def test_without_the_device_an_interrupted_round_is_better_than_none():
+def test_without_the_device_an_interrupted_round_is_used():
     run = Confirming()
     with pytest.raises(Interrupted):
         run.settle(2, {"block": 9})
     assert run.settle(default={"block": 9}, able=False)[:2] == run.kept
 
 
-def test_more_trials_or_one_that_works_after_all_make_a_new_round():
+def test_new_trials_or_a_new_success_start_a_new_round():
     run = Confirming()
     run.settle()
     run.trials[2] = trial(2, 0.5, block=2)
@@ -162,14 +162,14 @@ def test_more_trials_or_one_that_works_after_all_make_a_new_round():
     assert run.settle()[0].after_trials == 6 and run.rounds[2:] == [[2, 1, 3]]
 
 
-def test_what_was_confirmed_goes_before_what_was_only_tried():
+def test_confirmed_configs_come_before_unconfirmed_trials():
     made = blocks(1.0, 2.0, None, 3.0, 0.5)
     slow, wrong, fast = confirmation(1, 6.0, block=0), confirmation(2, None, block=4), confirmation(0, 4.0, block=9)
     assert ranked(made, [slow, wrong, fast], fully) == [fast, slow, made[1], made[3]]
 
 
 @given(trials, st.integers(1, 8))
-def test_rivals_are_of_all_kinds_before_there_are_two_of_one(made, n):
+def test_rivals_cover_all_kinds_before_any_repeats(made, n):
     ranking = ranked(made, [], fully)
     near = [each for each in ranking if each.measurement.latency_s <= 2 * ranking[0].measurement.latency_s]
     found = diverse(ranking, ["block", "batch"], n)
@@ -182,14 +182,14 @@ def test_rivals_are_of_all_kinds_before_there_are_two_of_one(made, n):
         assert part == sorted(part, key=ranking.index)
 
 
-def test_a_config_without_a_knob_is_of_a_kind_of_its_own():
+def test_configs_without_a_knob_form_a_separate_kind():
     direct = [trial(number, 1.0 + number / 9, algorithm="direct", tile=number) for number in range(2)]
     winograd = [trial(2, 1.5, algorithm="winograd", tile_size=2), trial(3, 1.6, algorithm="winograd", tile_size=4)]
     found = diverse([*direct, *winograd], ["algorithm", "tile_size"], 8)
     assert found == [direct[0], *winograd, direct[1]]
 
 
-def test_what_is_worth_less_must_be_faster_by_as_much_unless_it_was_confirmed():
+def test_worth_scales_latency_except_for_confirmed_configs():
     narrow, wide, wider = trial(0, 3.0, block=16), trial(1, 2.0, block=32), trial(1, 1.0, block=32)
     confirmed = confirmation(0, 9.0, block=32)
     assert ranked([narrow, wide], [], fully) == [wide, narrow]
@@ -198,7 +198,7 @@ def test_what_is_worth_less_must_be_faster_by_as_much_unless_it_was_confirmed():
     assert ranked([narrow], [confirmed], half_of_wide) == [confirmed, narrow]
 
 
-def test_what_is_worth_nothing_comes_last_but_is_found():
+def test_worthless_configs_come_last_but_are_listed():
     nothing, slow = trial(0, 1e-6, block=32), trial(1, 1.0, block=16)
     assert fastest([nothing, slow], lambda config, _: float(config["block"] == 16)) == [slow, nothing]
     assert ranked([nothing], [], lambda *_: 0.0) == [nothing]

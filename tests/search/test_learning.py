@@ -1,7 +1,7 @@
-"""Every preset that learns is better than its own twin that does not, where learning matters.
+"""Every preset that learns beats its twin that does not, on problems where learning matters.
 
-What an explorer learns matters on a ridge that random walks leave, with a surrogate that knows the truth, so that
-nothing else makes a difference. What a surrogate learns matters on any space; an explorer's share in it is small.
+Explorers are tested on a ridge that random walks leave, with an oracle as surrogate, which excludes other effects.
+Surrogates are tested on any space, where the explorer's effect is small.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "chameleon": {"n_trials": 160, "explorer": {}},
     "dcoc": {"n_trials": 32, "batch": 16, "explorer": {"n_steps": 250, "converged_share": None}},
 }
-"""Presets whose explorer learns, with a budget of two searches; of `chameleon`, whose episodes end early, eight.
+"""Presets whose explorer learns, with a budget of two searches; `chameleon`, whose episodes end early, has eight.
 
-Episodes of `dcoc`, which end as early, take all steps here, and two searches of 16 trials: a batch of 64 hides what
-they learned.
+Episodes of `dcoc`, which also end early, take all steps here; it has two searches of 16 trials, since a batch of 64
+hides the effect of learning.
 """
 
 SURROGATES: Mapping[str, Any] = {
@@ -40,20 +40,22 @@ SURROGATES: Mapping[str, Any] = {
     "release": {"learning_rate": 0},
     "dcoc": {"learning_rate": 0},
 }
-"""Presets whose surrogate learns, with a surrogate that does not; a forest has no learning rate."""
+"""Presets whose surrogate learns, each with a surrogate that does not; a forest has no learning rate."""
 
-FEW, MANY = range(1), range(4)
-MARGIN = 0.15
-"""By how much learning must pay, in natural logarithms of the cost."""
+FEW_SEEDS, MANY_SEEDS = range(1), range(4)
+MIN_GAIN = 0.15
+"""Min gain by learning, as the difference of natural logarithms of the cost."""
 
 
-def test_every_preset_that_learns_is_here() -> None:
+def test_every_learning_preset_is_tested() -> None:
     assert {name for name, settings in PRESETS.items() if hasattr(settings.explorer, "learning_rate")} == set(EXPLORERS)
     assert {name for name, settings in PRESETS.items() if settings.surrogate.name != "none"} == set(SURROGATES)
 
 
-def pays(formula: Formula, best_s: float, own: TunerSettings, twin: TunerSettings, trials: int, n: int, seeds: range):
-    """Return how much nearer to the best the n cheapest trials of searches come than those of their twins."""
+def learning_gain(
+    formula: Formula, best_s: float, own: TunerSettings, twin: TunerSettings, trials: int, n: int, seeds: range
+):
+    """Return the mean gain in the log gap of the n cheapest trials to the optimum, compared with the twin."""
 
     def gap(settings: TunerSettings, seed: int) -> float:
         found = searched(formula, settings, trials, seed)
@@ -62,39 +64,39 @@ def pays(formula: Formula, best_s: float, own: TunerSettings, twin: TunerSetting
     return np.mean([gap(twin, seed) - gap(own, seed) for seed in seeds])
 
 
-def explorer_pays(preset: str, seeds: range) -> float:
+def explorer_gain(preset: str, seeds: range) -> float:
     formula, own = ridge(), EXPLORERS[preset]
     plain = {"preset": preset, **{name: own[name] for name in ("batch", "explorer") if name in own}}
     settings = replace(read_tuner(plain), surrogate=Oracle(formula, 1e-3))
     twin = replace(settings, explorer=replace(settings.explorer, learning_rate=0.0))
-    return pays(formula, 1e-3, settings, twin, own["n_trials"], 4, seeds)
+    return learning_gain(formula, 1e-3, settings, twin, own["n_trials"], 4, seeds)
 
 
-def surrogate_pays(formula: Formula, preset: str, seeds: range) -> float:
+def surrogate_gain(formula: Formula, preset: str, seeds: range) -> float:
     settings = read_tuner({"preset": preset, "batch": 16})
     twin = read_tuner({"preset": preset, "batch": 16, "surrogate": SURROGATES[preset]})
-    return pays(formula, formula.optimum_s, settings, twin, 64, 16, seeds)
+    return learning_gain(formula, formula.optimum_s, settings, twin, 64, 16, seeds)
 
 
 @pytest.mark.guard
 @pytest.mark.parametrize("preset", EXPLORERS)
-def test_what_an_explorer_learns_pays(preset: str) -> None:
-    assert explorer_pays(preset, FEW) > MARGIN
+def test_learning_improves_an_explorer(preset: str) -> None:
+    assert explorer_gain(preset, FEW_SEEDS) > MIN_GAIN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", EXPLORERS)
-def test_what_an_explorer_learns_pays_on_the_mean_of_many_seeds(preset: str) -> None:
-    assert explorer_pays(preset, MANY) > MARGIN
+def test_learning_improves_an_explorer_on_average(preset: str) -> None:
+    assert explorer_gain(preset, MANY_SEEDS) > MIN_GAIN
 
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("preset", [name for name in SURROGATES if name not in EXPLORERS])
-def test_what_a_surrogate_learns_pays(bowl: Formula, preset: str) -> None:
-    assert surrogate_pays(bowl, preset, FEW) > MARGIN
+def test_learning_improves_a_surrogate(bowl: Formula, preset: str) -> None:
+    assert surrogate_gain(bowl, preset, FEW_SEEDS) > MIN_GAIN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", SURROGATES)
-def test_what_a_surrogate_learns_pays_on_the_mean_of_many_seeds(bowl: Formula, preset: str) -> None:
-    assert surrogate_pays(bowl, preset, MANY) > MARGIN
+def test_learning_improves_a_surrogate_on_average(bowl: Formula, preset: str) -> None:
+    assert surrogate_gain(bowl, preset, MANY_SEEDS) > MIN_GAIN

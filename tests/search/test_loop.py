@@ -1,4 +1,4 @@
-"""The loop, on formulas: what it finds, and that nothing is lost or measured twice."""
+"""The search loop, on formulas: its results, and that no measurement is lost or repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anole.space import ALGORITHM, Space, option_knob
 from anole.testing import formulas
 from anole.testing.in_memory import tune_in_memory
 
-BRISK = {
+QUICK = {
     "autotvm": read_tuner(
         {
             "preset": "autotvm",
@@ -36,11 +36,11 @@ BRISK = {
     ),
     "random": read_tuner({"preset": "random", "batch": 6}),
 }
-"""The presets with little search, for tests of the loop itself."""
+"""Presets with short searches, for tests of the loop itself."""
 
 
 class Session:
-    """One process that tunes: what it measured and what it acknowledged."""
+    """A tuning process, with the trials that it measured and stored."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Session:
 
     def acknowledge(self, trial):
         self.fresh.append(trial)
-        self.trials.append(decode(Trial, json.loads(json.dumps(encode(trial)))))  # as it is read again
+        self.trials.append(decode(Trial, json.loads(json.dumps(encode(trial)))))  # as if read from a file
 
     def run(self):
         self.best = self._tune()
@@ -72,7 +72,7 @@ class Session:
 
 
 def outcome(trials):
-    """What must not depend on interruptions: all of a trial but the times of day."""
+    """Return all of a trial that must not depend on interruptions: everything except the times."""
     return [(t.number, t.iteration, canonical_json(dict(t.config)), t.measurement) for t in trials]
 
 
@@ -80,9 +80,9 @@ def configs(trials):
     return [canonical_json(dict(trial.config)) for trial in trials]
 
 
-@pytest.fixture(params=BRISK)
+@pytest.fixture(params=QUICK)
 def settings(request):
-    return BRISK[request.param]
+    return QUICK[request.param]
 
 
 @cache
@@ -92,7 +92,7 @@ def uninterrupted(settings, n_trials=20):
 
 
 @pytest.mark.guard
-def test_autotvm_finds_what_random_search_does_not(bowl):
+def test_autotvm_beats_random_search(bowl):
     excess = {}
     for preset in ("autotvm", "random"):
         bests = []
@@ -107,7 +107,7 @@ def test_autotvm_finds_what_random_search_does_not(bowl):
 @pytest.mark.parametrize("search", [{"n_steps": 60}, pytest.param({}, marks=pytest.mark.slow)], ids=["brief", "own"])
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name not in ("random", "exhaustive")])
 @pytest.mark.examples(1)
-def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, preset, search):
+def test_every_tuner_chooses_the_faster_algorithm(formula, preset, search):
     rivals = formula("rivals")
     settings = read_tuner({"preset": preset, "n_confirm": 0, "min_gain": None, "explorer": search})
     trials = Session(rivals, settings, 128).run().trials
@@ -116,8 +116,8 @@ def test_every_tuner_chooses_between_algorithms_and_tunes_the_faster(formula, pr
     assert len(trials) == len(set(configs(trials))) == 128
 
 
-def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
-    """They praise wide tiles of filters, which are not the best here."""
+def test_similar_tasks_guide_only_half_of_the_first_batch(bowl):
+    """Similar tasks prefer wide tiles of filters, which are not the best here."""
     space = bowl.space
 
     def widths(vectors):
@@ -125,13 +125,13 @@ def test_similar_tasks_lead_half_of_the_first_batch_and_no_other(bowl):
 
     vectors = space.sample(400, np.random.default_rng(0))
     prior = Examples(space.features(vectors), widths(vectors) / 7)
-    trials = Session(bowl, replace(BRISK["autotvm"], batch=9), 27, prior=prior).run().trials
+    trials = Session(bowl, replace(QUICK["autotvm"], batch=9), 27, prior=prior).run().trials
     found = widths(space.vectors_of(trial.config for trial in trials))
     assert found[:5].min() >= 6 and found[5:9].mean() < 4 and found[9:].mean() < 5
     assert len(set(configs(trials))) == 27
 
 
-def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
+def test_the_unguided_half_of_a_batch_is_the_explorers(bowl):
     space = bowl.space
 
     def merit(columns):
@@ -140,7 +140,7 @@ def test_the_rest_of_a_led_batch_begins_as_the_explorer_would(bowl):
     bowl = replace(bowl, space=replace(space, merit=merit))
     vectors = space.sample(400, np.random.default_rng(0))
     prior = Examples(space.features(vectors), np.log2(space.columns(vectors)["tile_f"][:, 3]) / 7)
-    settings = replace(BRISK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)
+    settings = replace(QUICK["autotvm"], explorer=GuidedAnnealing(n_steps=20, led_share=1.0), batch=8)
     trials = Session(bowl, settings, 8, prior=prior).run().trials
     found = merit(space.columns(space.vectors_of(trial.config for trial in trials)))
     assert found[4:].tolist() == [56, 28, 14, 8]
@@ -160,7 +160,7 @@ def test_trials_are_numbered_timed_and_valid(bowl, settings):
         assert trial.gflops == (None if latency_s is None else bowl.flop / latency_s / 1e9)
 
 
-def test_a_trial_is_handed_out_before_the_next_is_measured(bowl, settings):
+def test_a_trial_is_stored_before_the_next_measurement(bowl, settings):
     events = []
 
     def measure(batch):
@@ -173,7 +173,7 @@ def test_a_trial_is_handed_out_before_the_next_is_measured(bowl, settings):
     assert events == ["measured", "stored"] * 8
 
 
-def test_seed_and_task_decide_and_nothing_else(bowl, settings):
+def test_trials_depend_only_on_seed_and_task(bowl, settings):
     runs = {}
     for name, seed, task_key in (("first", 1, "a"), ("again", 1, "a"), ("seed", 2, "a"), ("task", 1, "b")):
         np.random.seed(len(runs))
@@ -185,15 +185,15 @@ def test_seed_and_task_decide_and_nothing_else(bowl, settings):
 
 @pytest.mark.examples(14)
 @pytest.mark.parametrize("n_recorded", range(21))
-def test_a_run_cut_off_anywhere_goes_on_as_if_it_had_not_been(bowl, settings, n_recorded):
-    whole = uninterrupted(settings)
-    resumed = Session(bowl, settings, 20, recorded=whole[:n_recorded]).run()
-    assert outcome(resumed.trials) == outcome(whole)
+def test_an_interrupted_run_resumes_with_the_same_trials(bowl, settings, n_recorded):
+    uninterrupted_trials = uninterrupted(settings)
+    resumed = Session(bowl, settings, 20, recorded=uninterrupted_trials[:n_recorded]).run()
+    assert outcome(resumed.trials) == outcome(uninterrupted_trials)
     assert len(bowl.asked) == len(resumed.fresh) == 20 - n_recorded
 
 
 def killed_after(n, measure):
-    """Measure n configs and no more; return that, and the configs that it measured."""
+    """Return a function that measures n configs and is then interrupted, and the list of measured configs."""
     measured = []
 
     def measure_some(batch):
@@ -206,8 +206,8 @@ def killed_after(n, measure):
     return measure_some, measured
 
 
-def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(bowl, settings):
-    whole = uninterrupted(settings)
+def test_a_repeatedly_killed_run_loses_and_repeats_no_measurement(bowl, settings):
+    uninterrupted_trials = uninterrupted(settings)
     recorded, all_measured = [], []
     for survives in (0, 4, 1, 7, 3):
         measure, measured = killed_after(survives, bowl.measure)
@@ -218,12 +218,12 @@ def test_a_run_killed_again_and_again_loses_nothing_and_measures_nothing_twice(b
         all_measured += measured
     last = Session(bowl, settings, 20, recorded=recorded).run()
     all_measured += configs(last.fresh)
-    assert outcome(last.trials) == outcome(whole)
-    assert all_measured == configs(whole)
+    assert outcome(last.trials) == outcome(uninterrupted_trials)
+    assert all_measured == configs(uninterrupted_trials)
 
 
-def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
-    """As after an upgrade: the recorded configs are none that would be proposed now."""
+def test_changed_proposals_complete_an_interrupted_batch(bowl, settings):
+    """As after an upgrade: the recorded configs would not be proposed now."""
     other = Session(bowl, settings, 10, seed=99).run()
     session = Session(bowl, settings, 20, seed=0, recorded=other.trials).run()
     assert outcome(session.trials)[:10] == outcome(other.trials)
@@ -232,17 +232,17 @@ def test_proposals_that_changed_still_fill_up_what_was_cut_off(bowl, settings):
 
 
 @pytest.mark.parametrize("lost", [{3}, {6, 7, 8, 9, 10, 11}, {0, 1, 2, 3, 4, 5, 19}])
-def test_a_hole_in_the_record_is_made_up_for_at_the_end(bowl, settings, lost):
-    """As after corrupt lines of a shard: only the last iteration is filled up, the past is left as it is."""
-    whole = uninterrupted(settings)
-    holed = [trial for trial in whole if trial.number not in lost]
+def test_missing_records_are_replaced_in_the_last_iteration(bowl, settings, lost):
+    """As after corrupt lines in a shard: only the last iteration is completed; earlier ones stay as they are."""
+    uninterrupted_trials = uninterrupted(settings)
+    holed = [trial for trial in uninterrupted_trials if trial.number not in lost]
     session = Session(bowl, settings, 24, recorded=holed).run()
     assert len(session.trials) == 24 and min(trial.iteration for trial in session.fresh) == 3
     numbers = [trial.number for trial in session.trials]
     assert len(set(numbers)) == 24 and len(set(configs(session.trials))) == 24
 
 
-def test_the_clock_goes_on_where_it_stopped(bowl, settings):
+def test_elapsed_time_continues_after_an_interruption(bowl, settings):
     first = Session(bowl, settings, 9).run()
     late = [replace(trial, elapsed_s=100.0 + trial.number) for trial in first.trials]
     second = Session(bowl, settings, 20, recorded=late).run()
@@ -250,14 +250,14 @@ def test_the_clock_goes_on_where_it_stopped(bowl, settings):
     assert 108.0 < elapsed_s[0] and elapsed_s == sorted(elapsed_s) and elapsed_s[-1] < 118.0
 
 
-def test_a_run_where_all_fails_ends_without_a_best(bowl, settings):
+def test_a_run_with_only_failures_has_no_best(bowl, settings):
     broken = [Measurement(status) for status in Status if status is not Status.OK]
     session = Session(bowl, settings, 18, measure=lambda batch: broken[: len(batch)]).run()
     assert session.best is None
     assert len(session.trials) == 18 and {t.measurement.status for t in session.trials} == {m.status for m in broken}
 
 
-def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
+def test_a_space_is_measured_until_it_is_exhausted(formula, settings):
     small = formula("handful")
     session = Session(small, settings, 50).run()
     assert len(session.trials) == len(set(configs(session.trials))) == len(small.space.valid_indices)
@@ -271,8 +271,8 @@ def test_a_space_is_measured_to_its_end_and_no_further(formula, settings):
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_no_program_costs_two_trials(preset):
-    """A size makes no difference, so that there are 48 programs of 384 configs."""
+def test_no_program_is_measured_twice(preset):
+    """The knob `size` makes no difference: 384 configs have 48 programs."""
     knobs = [option_knob("size", list(range(8))), option_knob("x", list(range(8))), option_knob("y", list(range(6)))]
     space = Space(knobs, programs=lambda columns: np.stack([columns["x"], columns["y"]], axis=1))
 
@@ -286,19 +286,19 @@ def test_no_program_costs_two_trials(preset):
     assert len(trials) == len({(trial.config["x"], trial.config["y"]) for trial in trials}) == 48
 
 
-def test_a_record_of_another_space_is_refused(bowl, settings):
+def test_a_record_from_another_space_is_rejected(bowl, settings):
     session = Session(bowl, settings, 2).run()
     foreign = replace(session.trials[0], config={**session.trials[0].config, "tile_rc": [3, 5]})
     with pytest.raises(ConfigError, match="tile_rc"):
         Session(bowl, settings, 5, recorded=[foreign]).run()
 
 
-def test_a_measurer_that_loses_measurements_is_found_out(bowl, settings):
+def test_a_missing_measurement_raises_an_error(bowl, settings):
     with pytest.raises(ValueError):
         Session(bowl, settings, 6, measure=lambda batch: list(bowl.measure(batch))[:-1]).run()
 
 
-def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, settings):
+def test_every_measuring_iteration_logs_its_search(bowl, settings):
     logs = {}
     first = Session(bowl, settings, 12, on_iteration=logs.__setitem__).run()
     assert list(logs) == [0, 1]
@@ -308,25 +308,25 @@ def test_every_iteration_that_measures_leaves_the_figures_of_its_search(bowl, se
     assert list(logs) == [2]
 
 
-def test_the_second_batch_of_predictions_is_compared_with_what_was_measured(bowl):
+def test_the_rank_correlation_is_logged_from_the_third_batch(bowl):
     logs = {}
-    settings = replace(BRISK["autotvm"], batch=8)
+    settings = replace(QUICK["autotvm"], batch=8)
     Session(bowl, settings, 24, on_iteration=logs.__setitem__).run()
-    assert "rank_correlation" not in logs[0] and "rank_correlation" not in logs[1], "the first batch is drawn blindly"
+    assert "rank_correlation" not in logs[0] and "rank_correlation" not in logs[1], "the first batch is random"
     assert -1 <= logs[2]["rank_correlation"] <= 1
 
 
-def test_a_search_that_goes_on_by_steps_is_the_one_that_went_in_one_go(bowl, settings):
-    whole = uninterrupted(settings, 26)
+def test_raising_the_budget_in_steps_gives_the_same_trials(bowl, settings):
+    uninterrupted_trials = uninterrupted(settings, 26)
     search = Search(Subject(bowl.space, bowl.flop, "task"), settings, seed=0)
     for n_trials in (1, 6, 6, 9, 20, 26):
         tune(search, bowl.measure, n_trials)
         assert len(search.trials) == n_trials
-    assert outcome(search.trials) == outcome(whole)
+    assert outcome(search.trials) == outcome(uninterrupted_trials)
 
 
-def test_the_gain_is_expected_from_the_trials_of_whole_batches(bowl):
-    search = Search(Subject(bowl.space, bowl.flop, "task"), BRISK["random"], seed=0)
+def test_the_expected_gain_is_updated_by_complete_batches_only(bowl):
+    search = Search(Subject(bowl.space, bowl.flop, "task"), QUICK["random"], seed=0)
     assert search.expected_gain == 1.0
     for n_trials in range(6, 60, 6):
         tune(search, bowl.measure, n_trials)
@@ -337,9 +337,9 @@ def test_the_gain_is_expected_from_the_trials_of_whole_batches(bowl):
         assert search.expected_gain == gain
 
 
-def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
+def test_a_converged_search_stops_and_logs_it(bowl, caplog):
     caplog.set_level("INFO")
-    settings = replace(BRISK["autotvm"], min_gain=0.02)
+    settings = replace(QUICK["autotvm"], min_gain=0.02)
     session = Session(bowl, settings, 600).run()
     n_trials = len(session.trials)
     assert 36 <= n_trials < 600 and n_trials % 6 == 0
@@ -351,20 +351,20 @@ def test_a_search_stops_when_little_is_to_be_gained_and_says_so(bowl, caplog):
     assert outcome(cut.trials) == outcome(session.trials)
 
 
-def test_a_search_stops_after_its_most_iterations_and_a_cut_one_ends_alike(bowl):
-    settings = replace(BRISK["autotvm"], max_iterations=3)
+def test_a_search_stops_after_max_iterations_even_if_interrupted(bowl):
+    settings = replace(QUICK["autotvm"], max_iterations=3)
     session = Session(bowl, settings, 600).run()
     assert len(session.trials) == 18 and {trial.iteration for trial in session.trials} == {0, 1, 2}
     cut = Session(bowl, settings, 14).run()
     resumed = Session(bowl, settings, 600, recorded=cut.trials).run()
     assert outcome(resumed.trials) == outcome(session.trials)
-    free = Session(bowl, BRISK["autotvm"], 18).run()
+    free = Session(bowl, QUICK["autotvm"], 18).run()
     assert outcome(free.trials) == outcome(session.trials)
 
 
-def test_what_never_works_is_given_up_where_gain_is_asked_for(bowl):
+def test_a_search_with_only_failures_stops_if_min_gain_is_set(bowl):
     def fail(batch):
         return [Measurement(Status.RUN_ERROR, "no luck") for _ in batch]
 
-    session = Session(bowl, replace(BRISK["random"], min_gain=0.02), 600, measure=fail).run()
+    session = Session(bowl, replace(QUICK["random"], min_gain=0.02), 600, measure=fail).run()
     assert session.best is None and len(session.trials) == 36

@@ -1,4 +1,4 @@
-"""Presets, what models.yaml may override of them, and parts that an installed package brings."""
+"""Presets, their overrides in models.yaml, and parts from installed packages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.none import NoSurrogate
 
 
-def test_autotvm_is_what_was_published():
+def test_autotvm_has_its_published_settings():
     assert PRESETS["autotvm"].to_json() == {
         "preset": "autotvm",
         "explorer": {
@@ -63,8 +63,8 @@ def test_autotvm_is_what_was_published():
     }
 
 
-def test_settings_that_were_added_are_told_only_where_they_are_not_the_default():
-    """So the default preset's runs keep their keys."""
+def test_added_settings_are_stored_only_if_not_the_default():
+    """This keeps the keys of the default preset's runs."""
     before = {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02}
     assert read_tuner({"preset": "anole"}).to_json()["sampler"] == before
     changed = read_tuner({"preset": "anole", "sampler": {"least_random": 2}}).to_json()
@@ -72,7 +72,7 @@ def test_settings_that_were_added_are_told_only_where_they_are_not_the_default()
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_is_read_by_its_name_and_is_plain(preset):
+def test_a_preset_is_read_by_its_name_and_converts_to_json(preset):
     settings = read_tuner({"preset": preset})
     assert settings == PRESETS[preset]
     assert json.loads(canonical_json(settings.to_json())) == settings.to_json()
@@ -115,8 +115,8 @@ def test_dcoc_trains_with_the_constants_of_mappo():
     assert (explorer.observes, explorer.critic) == ("all", "actions"), "algorithm 1, line 6, and equation 1"
 
 
-def test_parts_that_changed_have_runs_of_their_own():
-    """Records of parts that proposed other configs are not taken for theirs."""
+def test_changed_parts_have_a_new_version():
+    """Records of an older version of a part, which proposed other configs, are not reused."""
     versions = {
         name: [part.get("version", 1) for part in settings.to_json().values() if isinstance(part, dict)]
         for name, settings in PRESETS.items()
@@ -201,13 +201,13 @@ def test_every_setting_is_part_of_the_run_key():
         ),
         (
             {"surrogate": {"name": "none", "max_depth": 3}},
-            "tuning.surrogate.max_depth: is not known; allowed: nothing",
+            "tuning.surrogate.max_depth: is unknown; allowed: nothing",
         ),
         ({"evaluator": {"repeats": 0}}, "tuning.evaluator.repeats: is 0"),
-        ({"evaluator": {"step": 3}}, "tuning.evaluator.step: is not known; allowed: number, repeats, max_s"),
-        ({"evaluator": {4: 3}}, "tuning.evaluator.4: is not known"),
-        ({"batch": 0}, "tuning.batch: is 0, not a whole number from 1 to 256"),
-        ({"batch": None}, "tuning.batch: is None, not a whole number"),
+        ({"evaluator": {"step": 3}}, "tuning.evaluator.step: is unknown; allowed: number, repeats, max_s"),
+        ({"evaluator": {4: 3}}, "tuning.evaluator.4: is unknown"),
+        ({"batch": 0}, "tuning.batch: is 0, not an integer from 1 to 256"),
+        ({"batch": None}, "tuning.batch: is None, not an integer"),
         ({"warm_start": 1}, "tuning.warm_start: is 1, not true or false"),
         ({"surrogate": {"gamma": -0.1}}, "tuning.surrogate.gamma: is -0.1, not a number of at least 0"),
         ({"surrogate": {"gamma": float("inf")}}, "tuning.surrogate.gamma: is inf, not a number"),
@@ -221,19 +221,19 @@ def test_every_setting_is_part_of_the_run_key():
         ({"trials": 64}, "tuning.trials: unknown setting 'trials'"),
     ],
 )
-def test_mistakes_name_the_place_what_was_found_and_what_is_allowed(plain, message):
+def test_errors_name_the_path_the_value_and_the_allowed_values(plain, message):
     with pytest.raises(SpecError) as caught:
         read_tuner({"preset": "autotvm", **plain})
     assert message in str(caught.value)
 
 
-def test_the_path_is_the_callers():
+def test_errors_contain_the_given_path():
     with pytest.raises(SpecError, match=r"builds\[1\].preset"):
         read_tuner({"preset": "x"}, "builds[1]")
 
 
 def test_reading_presets_is_cheap():
-    """The Snakefile does it in every process."""
+    """The Snakefile reads presets in every process."""
     heavy = ["xgboost", "scipy", "sklearn", "torch", "tvm", "pandas"]
     code = (
         f"import sys, anole.search.presets, anole.search.loop; print([name for name in {heavy} if name in sys.modules])"
@@ -270,7 +270,7 @@ def function():
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Install a package whose entry points are given as lines of each group."""
+    """Return a function that installs a package with the given entry-point lines of each group."""
 
     def install(**groups: str) -> None:
         (tmp_path / "a_part_from_outside.py").write_text(MODULE)
@@ -288,18 +288,18 @@ ROLES = ("explorer", "sampler", "surrogate", "evaluator")
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_part_from_outside_is_named_set_and_stored_like_one_from_inside(install, role):
+def test_an_external_part_works_like_a_built_in_one(install, role):
     install(**{role: "mine = a_part_from_outside:Part"})
     settings = read_tuner({"preset": "random", role: {"name": "mine", "steps": 5}})
     part = getattr(settings, role)
     assert (type(part).__name__, part.steps) == ("Part", 5)
     assert settings.to_json()[role] == {"name": "mine", "steps": 5}
     assert read_tuner(settings.to_json()) == settings
-    with pytest.raises(SpecError, match=rf"tuning.{role}.steps: is 10, not a whole number from 1 to 9"):
+    with pytest.raises(SpecError, match=rf"tuning.{role}.steps: is 10, not an integer from 1 to 9"):
         read_tuner({role: {"name": "mine", "steps": 10}})
 
 
-def test_parts_from_outside_are_listed_where_a_name_is_unknown(install):
+def test_an_unknown_name_lists_external_parts(install):
     install(explorer="mine = a_part_from_outside:Part")
     with pytest.raises(SpecError, match=r"tuning.explorer: unknown explorer 'yours'.*random, mine"):
         read_tuner({"explorer": "yours"})
@@ -307,7 +307,7 @@ def test_parts_from_outside_are_listed_where_a_name_is_unknown(install):
         read_tuner({"sampler": "mine"})
 
 
-def test_a_built_in_name_means_what_is_built_in(install):
+def test_built_in_names_cannot_be_overridden(install):
     install(explorer="annealing = a_part_from_outside:Shadow")
     assert type(read_tuner({"preset": "random", "explorer": "annealing"}).explorer) is Annealing
 
@@ -318,10 +318,10 @@ def test_a_built_in_name_means_what_is_built_in(install):
         ("nowhere_at_all:Part", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("a_part_from_outside:Lost", "cannot be imported: AttributeError"),
         ("a_part_from_outside:function", "is not a dataclass of settings"),
-        ("a_part_from_outside:Shadow", "calls itself 'annealing'; its `name` must be that of the entry point"),
+        ("a_part_from_outside:Shadow", "has the `name` 'annealing'; it must equal the entry point's name"),
     ],
 )
-def test_what_a_package_does_wrong_is_said(install, place, message):
+def test_errors_of_a_package_are_reported(install, place, message):
     install(explorer=f"mine = {place}")
     with pytest.raises(SpecError) as caught:
         read_tuner({"explorer": {"name": "mine"}})

@@ -1,6 +1,6 @@
-"""The regression test of search quality: on a recorded layer every preset beats random search by a margin.
+"""Regression test of search quality: on a recorded layer, every preset beats random search by a margin.
 
-`dcoc` was made for another target, and does not on a processor (docs/methods/dcoc.md): its layer is the accelerator's.
+`dcoc` was made for another target and does not beat it on a CPU (docs/methods/dcoc.md): its layer is an accelerator's.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ TABLES = Path(__file__).parents[2] / "benchmarks/tables"
 PROCESSOR, ACCELERATOR = "L8", "vta/64-128_k1x1_s2_56x56"
 SEEDS, RANDOM_SEEDS = range(3), range(20)
 TRIALS, OTHER_TRIALS = 128, {"release": 64, "chameleon": 256, "dcoc": 192}
-FASTEST = 16
-"""How many of a run's fastest count, as many as a run confirms: a single one is mostly luck."""
+N_FASTEST = 16
+"""Number of a run's fastest trials that count, as many as a run confirms: a single one is mostly luck."""
 
 MARGIN = 0.02
 MARGINS = {"dcoc": 0.1}
-"""By how much a preset is nearer to the best than random search, in natural logarithms, if not by `MARGIN`."""
+"""Min difference of log gaps to the optimum between random search and a preset, if not `MARGIN`."""
 
-SURE = ("release", "dcoc")
-"""Presets that beat random search clearly, and whose searches take longest: one seed and few trials show it."""
+CLEAR_WINNERS = ("release", "dcoc")
+"""Presets with long searches that beat random search clearly: one seed and few trials suffice."""
 
 
 @cache
@@ -38,11 +38,11 @@ def table(name: str) -> Table:
 
 @cache
 def gap(name: str, preset: str, seeds: range, n_trials: int) -> float:
-    """The mean gap in what a search minimizes, which is a latency over its worth, after equally many trials."""
+    """Return the mean log gap of a search's cost, which is latency over worth, after the same number of trials."""
     settings = replace(PRESETS[preset], min_gain=None)
     runs = (replay(table(name), settings, n_trials, seed) for seed in seeds)
     costs_s = (table(name).costs_s[table(name).rows([trial.config for trial in run.trials])] for run in runs)
-    return float(np.mean([log_gap(costs.tolist(), table(name).min_cost_s, FASTEST) for costs in costs_s]))
+    return float(np.mean([log_gap(costs.tolist(), table(name).min_cost_s, N_FASTEST) for costs in costs_s]))
 
 
 def beats_random_search(preset: str, seeds: range, n_trials: int = TRIALS) -> bool:
@@ -55,19 +55,19 @@ def beats_random_search(preset: str, seeds: range, n_trials: int = TRIALS) -> bo
     "preset",
     [
         "autotvm",
-        *(pytest.param(name, marks=pytest.mark.guard) for name in ("anole", "adatune", "chameleon", *SURE)),
+        *(pytest.param(name, marks=pytest.mark.guard) for name in ("anole", "adatune", "chameleon", *CLEAR_WINNERS)),
     ],
 )
 def test_a_preset_beats_random_search(preset: str) -> None:
-    short = preset in SURE
+    short = preset in CLEAR_WINNERS
     assert beats_random_search(preset, SEEDS[:1] if short else SEEDS, OTHER_TRIALS.get(preset, TRIALS))
 
 
-def test_no_preset_is_left_out() -> None:
-    assert {"anole", "autotvm", "adatune", "chameleon", *SURE} == set(PRESETS) - {"random", "exhaustive"}
+def test_every_preset_is_tested() -> None:
+    assert {"anole", "autotvm", "adatune", "chameleon", *CLEAR_WINNERS} == set(PRESETS) - {"random", "exhaustive"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", SURE)
-def test_a_preset_beats_random_search_on_the_mean_of_all_seeds(preset: str) -> None:
+@pytest.mark.parametrize("preset", CLEAR_WINNERS)
+def test_a_preset_beats_random_search_on_average(preset: str) -> None:
     assert beats_random_search(preset, SEEDS)

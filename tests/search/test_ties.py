@@ -1,4 +1,4 @@
-"""Configs that a comparison in turns cannot tell apart are a tie, which merit decides and chance does not."""
+"""Ties: configs that a comparison in turns cannot distinguish, and the choice among them by merit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BY_TILE = space_of(lambda columns: columns["tile"].astype(np.float64))
 
 
 def turns_of(seconds: Sequence[float], seed: int, turns: int = 40, noise: float = 0.03) -> list[list[float]]:
-    """Return the latencies of kernels in turns: their own noise, a drift that they share, and now and then a pause."""
+    """Return the latencies of kernels in turns: with independent noise, a common drift, and occasional pauses."""
     rng = random.Random(seed)
     drifts = [rng.lognormvariate(0, 0.2) for _ in range(turns)]
     return [
@@ -54,7 +54,7 @@ def confirmed(
     return confirm([{"tile": tile} for tile in latencies], measure, 64, prefer)
 
 
-def test_a_tie_goes_to_merit_and_noisy_repetitions_choose_the_same() -> None:
+def test_a_tie_is_decided_by_merit_despite_noise() -> None:
     rounds = [confirmed({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 16: 1.1}, seed) for seed in range(50)]
     chosen = [each[0].config["tile"] for each in rounds]
     assert chosen.count(8) >= 48 and 16 not in chosen
@@ -67,29 +67,29 @@ def test_a_tie_goes_to_merit_and_noisy_repetitions_choose_the_same() -> None:
         assert latencies == sorted(latencies) and {type(one.measurement) for one in each} == {Measurement}
 
 
-def test_a_clear_winner_wins_whatever_the_merit_of_the_others() -> None:
+def test_a_clear_winner_wins_regardless_of_merit() -> None:
     assert {confirmed({1: 1.0, 8: 1.05, 16: 1.1}, seed)[0].config["tile"] for seed in range(50)} == {1}
     assert {confirmed({1: 1.0, 8: 2.0}, seed, turns=5)[0].config["tile"] for seed in range(50)} == {1}
 
 
-def test_less_noise_tells_less_apart() -> None:
+def test_less_noise_resolves_smaller_differences() -> None:
     assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.1)[0].config["tile"] == 16
     assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.001)[0].config["tile"] == 1
 
 
-def test_the_fastest_is_as_fast_as_itself_and_others_by_their_ratio() -> None:
+def test_exact_latencies_give_exact_ratios() -> None:
     low, same, high = min_ratios([[1.0] * 5, [1.0] * 5, [1.5] * 5])
     assert (low, same) == (1.0, 1.0) and high == pytest.approx(1.5)
     assert min_ratios([]) == [] and min_ratios([[2.0, 3.0]]) == [1.0]
 
 
-def test_a_drift_that_all_share_is_no_noise() -> None:
+def test_a_common_drift_cancels_out() -> None:
     drift = np.random.default_rng(0).lognormal(0, 0.5, 40)
     assert min_ratios([list(drift), list(1.01 * drift)])[1] == pytest.approx(1.01)
 
 
 @pytest.mark.parametrize(("default", "chosen"), [(None, 2), (8, 8), (16, 2)])
-def test_without_merit_it_is_the_default_or_the_first_of_the_space(default: int | None, chosen: int) -> None:
+def test_ties_without_merit_go_to_the_default_or_the_first_config(default: int | None, chosen: int) -> None:
     for space in (space_of(), space_of(lambda columns: np.ones(len(columns["tile"])))):
         rounds = [confirmed(dict.fromkeys((8, 4, 2), 1.0), seed, space, default) for seed in range(9)]
         assert {each[0].config["tile"] for each in rounds} == {chosen}
@@ -119,7 +119,7 @@ FAILED = Measurement(Status.RUN_ERROR, error="no")
         (FAILED, FAILED),
     ],
 )
-def test_what_failed_or_was_not_measured_in_turns_ties_with_nothing(measured: Sequence[Measurement]) -> None:
+def test_failures_and_other_measurements_never_tie(measured: Sequence[Measurement]) -> None:
     found = confirm([{"tile": 1}, {"tile": 16}], lambda _: measured, 2, prefer_merit(BY_TILE, None))
     assert [each.config["tile"] for each in found] == [1, 16]
 
@@ -136,7 +136,7 @@ def test_what_failed_or_was_not_measured_in_turns_ties_with_nothing(measured: Se
         (None, None, 0, True),
     ],
 )
-def test_records_call_slower_only_what_is_beyond_their_noise(
+def test_a_record_is_slower_only_beyond_its_noise(
     latency_s: float | None, cv: float | None, repeats: int, slower: bool
 ) -> None:
     best = Measurement(Status.OK, latency_s=1e-3, cv=0.02, repeats=100)

@@ -5,17 +5,17 @@ from functools import partial
 from anole.search.watch import NOBODY, Watch
 
 
-def test_one_watch_is_told_before_the_other():
-    told = []
+def test_watches_are_called_in_order():
+    calls = []
 
-    def noting(name):
-        return Watch(*(partial(lambda what, *given: told.append((name, what, *given)), what) for what in "itc"))
+    def recording(name):
+        return Watch(*(partial(lambda kind, *given: calls.append((name, kind, *given)), kind) for kind in "itc"))
 
-    watch = noting("first").then(NOBODY).then(noting("second"))
+    watch = recording("first").then(NOBODY).then(recording("second"))
     watch.iteration(3, {"steps": 2.0})
     watch.trial("a trial")
     watch.confirmation("a confirmation")
-    assert told == [
+    assert calls == [
         *((name, "i", 3, {"steps": 2.0}) for name in ("first", "second")),
         *((name, "t", "a trial") for name in ("first", "second")),
         *((name, "c", "a confirmation") for name in ("first", "second")),

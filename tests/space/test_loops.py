@@ -1,4 +1,4 @@
-"""Loop features against plain loops that count every touch."""
+"""Loop features, compared with plain loops that count every access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = [f"{axis}{part}" for axis, n_parts in PARTS.items() for part in range(n_
 
 
 def nest_of(extents, orders, strides, dilation):
-    """The nest of n convolutions: for each config the extents by name, the names in order, and the stride."""
+    """Return the nest of n convolutions: for each config the extents by name, the names in order, and the stride."""
     lengths = {name: np.array([own[name] for own in extents]) for name in NAMES}
     levels = {name: 10 * np.array([order.index(name) for order in orders]) for name in NAMES}
     loops = [Loop(name, name[:-1], lengths[name], levels[name]) for name in NAMES]
@@ -29,8 +29,8 @@ def nest_of(extents, orders, strides, dilation):
     return LoopNest(tuple(loops), (data, weight))
 
 
-def touches(extents, order, stride, dilation):
-    """For every loop: how many elements of data and weight are touched from it inwards, and how often."""
+def accesses(extents, order, stride, dilation):
+    """Return for every loop the number of elements of data and weight accessed from it inwards, and their reuse."""
     found = {}
     for position, name in enumerate(order):
         data, weight = [], []
@@ -39,7 +39,7 @@ def touches(extents, order, stride, dilation):
             y, ry = at["y0"] * extents["y1"] + at["y1"], at["ry0"] * extents["ry1"] + at["ry1"]
             data.append((y * stride + ry * dilation, at["x0"], at["rc0"]))
             weight.append((ry, at["rc0"]))
-        found[name] = [(len(set(touched)), len(touched) / len(set(touched))) for touched in (data, weight)]
+        found[name] = [(len(set(accessed)), len(accessed) / len(set(accessed))) for accessed in (data, weight)]
     return found
 
 
@@ -56,17 +56,17 @@ def configs(draw):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(configs(), min_size=1, max_size=4), st.integers(1, 3))
-def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
-    extents, orders, strides = zip(*drawn, strict=True)
+def test_counts_and_reuses_match_plain_loops(samples, dilation):
+    extents, orders, strides = zip(*samples, strict=True)
     nest = nest_of(extents, orders, strides, dilation)
     rows = nest.features()
-    assert rows.shape == (len(drawn), len(nest.feature_names)) and rows.dtype == np.float32
+    assert rows.shape == (len(samples), len(nest.feature_names)) and rows.dtype == np.float32
     for row, own, order, stride in zip(rows, extents, orders, strides, strict=True):
         value = dict(zip(nest.feature_names, row, strict=True))
-        truth = touches(own, order, stride, dilation)
+        reference = accesses(own, order, stride, dilation)
         for position, name in enumerate(order):
             inner, outer = (prod(own[loop] for loop in loops) for loops in (order[position:], order[: position + 1]))
-            (data_count, data_reuse), (weight_count, weight_reuse) = truth[name]
+            (data_count, data_reuse), (weight_count, weight_reuse) = reference[name]
             expected = {
                 "length": own[name],
                 "topdown": outer,
@@ -83,19 +83,19 @@ def test_counts_and_reuses_are_those_of_plain_loops(drawn, dilation):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(configs(), min_size=1, max_size=4), st.integers(2, 40))
-def test_a_cache_keeps_what_one_step_touches_where_all_of_it_fits(drawn, capacity):
-    extents, orders, strides = zip(*drawn, strict=True)
+def test_cache_loads_match_plain_loops(samples, capacity):
+    extents, orders, strides = zip(*samples, strict=True)
     found = nest_of(extents, orders, strides, 2).loads(capacity)
-    for at, (own, order, stride) in enumerate(drawn):
-        truth = touches(own, order, stride, 2)
-        within = [sum(count for count, _ in truth[name]) for name in order[1:]] + [2]
-        outermost = next(position for position, touched in enumerate(within) if touched <= capacity)
+    for at, (own, order, stride) in enumerate(samples):
+        reference = accesses(own, order, stride, 2)
+        within = [sum(count for count, _ in reference[name]) for name in order[1:]] + [2]
+        outermost = next(position for position, accessed in enumerate(within) if accessed <= capacity)
         begun = prod(own[loop] for loop in order[:outermost])
-        for buffer, (count, _) in zip(("data", "weight"), truth[order[outermost]], strict=True):
+        for buffer, (count, _) in zip(("data", "weight"), reference[order[outermost]], strict=True):
             assert found[buffer][at] == begun * count
 
 
-def test_a_cache_that_holds_everything_loads_it_once_and_one_that_holds_nothing_every_time():
+def test_loads_of_a_large_and_a_small_cache():
     loops = (Loop("i", "i", np.array([3, 5]), 0), Loop("j", "j", 4, 1))
     nest = LoopNest(loops, (Buffer("row", (4,), ({"j": 1},)), Buffer("table", (5, 4), ({"i": 1}, {"j": 1}))))
     assert {name: list(loads) for name, loads in nest.loads(64).items()} == {"row": [4, 4], "table": [12, 20]}
@@ -104,8 +104,8 @@ def test_a_cache_that_holds_everything_loads_it_once_and_one_that_holds_nothing_
 
 @settings(max_examples=examples(40), deadline=None)
 @given(configs())
-def test_stride_is_the_distance_of_one_step(drawn):
-    extents, order, stride = drawn
+def test_strides_are_the_distance_of_one_step(samples):
+    extents, order, stride = samples
     nest = nest_of([extents], [order], [stride], 3)
     value = dict(zip(nest.feature_names, nest.features()[0], strict=True))
     rows = {
@@ -121,7 +121,7 @@ def test_stride_is_the_distance_of_one_step(drawn):
     assert value["x0.weight.stride"] == 0
 
 
-def test_annotations_are_one_hot_and_may_differ():
+def test_annotations_are_one_hot_and_may_vary():
     chosen = np.array([Annotation.UNROLLED, Annotation.SERIAL])
     nest = LoopNest(
         (Loop("i", "i", 4, 0, Annotation.PARALLEL), Loop("j", "j", 8, 1, chosen)),
@@ -135,7 +135,7 @@ def test_annotations_are_one_hot_and_may_differ():
         assert sum(row[f"j.{annotation.name.lower()}"] for annotation in Annotation) == 1
 
 
-def test_what_all_configs_share_may_be_one_number():
+def test_common_values_may_be_scalars():
     n = 3
     vary = np.array([2, 4, 8])
     one = LoopNest((Loop("i", "i", vary, 0), Loop("j", "j", 5, 1)), (Buffer("a", (vary, 5), ({"i": 1}, {"j": 1})),))
@@ -160,14 +160,14 @@ def test_coefficients_and_shapes_may_depend_on_the_config():
         ),
     )
     rows = [dict(zip(nest.feature_names, row, strict=True)) for row in nest.features()]
-    for row, n_workers in zip(rows, lanes, strict=True):
+    for row, n_lanes in zip(rows, lanes, strict=True):
         assert row["block.plain.count"] == row["block.packed.count"] == pytest.approx(np.log2(65))
-        assert row["block.packed.stride"] == row["block.plain.stride"] == pytest.approx(np.log2(n_workers + 1))
+        assert row["block.packed.stride"] == row["block.plain.stride"] == pytest.approx(np.log2(n_lanes + 1))
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 5)), min_size=3, max_size=4))
-def test_three_axes_in_one_dimension_are_bounded_from_above(terms):
+def test_counts_with_three_axes_per_dimension_are_upper_bounds(terms):
     axes = [f"a{position}" for position in range(len(terms))]
     loops = tuple(
         Loop(axis, axis, extent, level) for level, (axis, (_, extent)) in enumerate(zip(axes, terms, strict=True))
@@ -183,7 +183,7 @@ def test_three_axes_in_one_dimension_are_bounded_from_above(terms):
     assert len(sums) - 1e-3 <= count <= prod(extent for _, extent in terms) + 1e-3
 
 
-def test_a_misspelt_axis_is_an_error():
+def test_an_unknown_axis_is_an_error():
     nest = LoopNest((Loop("i", "i", 4, 0),), (Buffer("a", (4,), ({"j": 1},)),))
     with pytest.raises(KeyError):
         nest.features()

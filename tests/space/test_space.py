@@ -1,4 +1,4 @@
-"""Spaces: the maps between config, index, index vector and features, and parts of a space."""
+"""Spaces: the mappings between config, index, index vector and features, and subspaces."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def make_space() -> Space:
 
 
 @given(st.integers(0, 28 * 6 - 1))
-def test_index_vector_and_config_are_one_and_the_same(index):
+def test_indices_vectors_and_configs_round_trip(index):
     space = make_space()
     (vector,) = space.vectors([index])
     assert space.indices(vector[None])[0] == index
     np.testing.assert_array_equal(space.vector(space.config(vector)), vector)
 
 
-def test_a_sample_is_valid_distinct_and_leaves_out_what_it_should():
+def test_a_sample_is_valid_distinct_and_respects_exclusions():
     space = make_space()
     excluded = space.valid_indices[::2]
-    drawn = space.indices(space.sample(1000, np.random.default_rng(0), exclude=excluded))
-    assert sorted(drawn) == sorted(set(space.valid_indices) - set(excluded))
+    sampled = space.indices(space.sample(1000, np.random.default_rng(0), exclude=excluded))
+    assert sorted(sampled) == sorted(set(space.valid_indices) - set(excluded))
 
 
-def test_every_feature_has_a_name_of_its_own():
+def test_every_feature_has_a_name():
     space = make_space()
     assert space.features(space.vectors([0, 5])).shape == (2, len(space.feature_names))
     assert space.feature_names == (
@@ -48,19 +48,19 @@ def test_every_feature_has_a_name_of_its_own():
 
 
 @given(st.sets(st.sampled_from([0, 16, 64]), min_size=1), st.sets(st.sampled_from(["inline", "root"]), min_size=1))
-def test_a_part_of_a_space_holds_the_configs_with_the_allowed_values(unrolls, places):
+def test_a_subspace_has_the_configs_with_the_allowed_values(unrolls, places):
     space = make_space()
     part = space.restricted({"unroll": sorted(unrolls), "pad_at": sorted(places)})
     configs = [part.config(vector) for vector in part.vectors(part.valid_indices)]
-    whole = [space.config(vector) for vector in space.vectors(space.valid_indices)]
-    assert configs == [config for config in whole if config["unroll"] in unrolls and config["pad_at"] in places]
+    unrestricted = [space.config(vector) for vector in space.vectors(space.valid_indices)]
+    assert configs == [config for config in unrestricted if config["unroll"] in unrolls and config["pad_at"] in places]
     vectors = part.vectors(part.valid_indices)
     same = np.array([space.vector(config) for config in configs])
     columns = [space.feature_names.index(name) for name in part.feature_names]
     np.testing.assert_array_equal(part.features(vectors), space.features(same)[:, columns])
 
 
-def test_a_split_is_allowed_by_its_list_as_by_its_tuple():
+def test_a_split_may_be_given_as_a_list_or_a_tuple():
     assert len(make_space().restricted({"tile_f": [[1, 4, 16], (2, 2, 16)]}).knobs[0]) == 2
 
 
@@ -68,25 +68,25 @@ def test_a_split_is_allowed_by_its_list_as_by_its_tuple():
     ("values", "message"),
     [({"tile_q": [1]}, r"no knobs \['tile_q'\]"), ({"unroll": [0, 17]}, "knob unroll has no value 17")],
 )
-def test_a_part_that_does_not_exist_is_refused(values, message):
+def test_unknown_knobs_and_values_are_rejected(values, message):
     with pytest.raises(ConfigError, match=message):
         make_space().restricted(values)
 
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=5), st.integers(0, 99))
-def test_denormalized_undoes_normalized_and_forgives_half_a_step(cardinalities, seed):
+def test_denormalized_inverts_normalized_with_rounding(cardinalities, seed):
     space = Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)])
     rng = np.random.default_rng(seed)
     vectors = rng.integers(0, cardinalities, size=(20, len(cardinalities)))
     points = space.normalized(vectors)
     assert points.min() >= 0 and points.max() <= 1
-    nudges = rng.uniform(-0.49, 0.49, points.shape) / np.maximum(space.cardinalities - 1, 1)
+    offsets = rng.uniform(-0.49, 0.49, points.shape) / np.maximum(space.cardinalities - 1, 1)
     np.testing.assert_array_equal(space.denormalized(points), vectors)
-    np.testing.assert_array_equal(space.denormalized((points + nudges).astype(np.float32)), vectors)
+    np.testing.assert_array_equal(space.denormalized((points + offsets).astype(np.float32)), vectors)
 
 
-def test_only_a_discount_makes_a_config_worth_less():
+def test_a_discount_reduces_the_worth_of_a_config():
     space = make_space()
     vectors = space.vectors(space.valid_indices)
     assert (space.discounts(vectors) == 1).all() and space.worth(space.config(vectors[0])) == 1.0
@@ -95,7 +95,7 @@ def test_only_a_discount_makes_a_config_worth_less():
     assert half.discounts(vectors).tolist() == expected == [half.worth(half.config(vector)) for vector in vectors]
 
 
-def test_a_toll_is_taken_from_the_speed_and_leaves_at_least_nothing():
+def test_a_toll_is_subtracted_from_the_speed_down_to_zero():
     space = make_space()
     vectors, latencies_s = space.vectors(space.valid_indices[:4]), np.array([0.5, 0.1, 2.0, np.nan])
     np.testing.assert_array_equal(space.worths(vectors, latencies_s), np.ones(4))
@@ -105,17 +105,17 @@ def test_a_toll_is_taken_from_the_speed_and_leaves_at_least_nothing():
     np.testing.assert_allclose(both.worths(vectors, latencies_s)[:3] / latencies_s[:3], [1.0, 4.9, 0.05])
 
 
-def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatch):
-    whole, asked = make_space(), []
-    valid = whole.valid_indices
-    monkeypatch.setattr("anole.space.space._ENUMERATED", 7)
-    monkeypatch.setattr("anole.space.space._ENUMERABLE", 10)
+def test_valid_configs_are_enumerated_in_batches_and_cached(monkeypatch):
+    unrestricted, asked = make_space(), []
+    valid = unrestricted.valid_indices
+    monkeypatch.setattr("anole.space.space._ENUMERATION_BATCH", 7)
+    monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 10)
     watched = [
         replace(each, holds=lambda columns, holds=each.holds: asked.append(1) or holds(columns))
-        for each in whole.constraints
+        for each in unrestricted.constraints
     ]
-    space = replace(whole, constraints=watched)
-    # Searches do not enumerate a space that is too large; a table does.
+    space = replace(unrestricted, constraints=watched)
+    # Searches do not enumerate a large space; `every_valid_index` does.
     assert space.valid_indices is None and not asked
     np.testing.assert_array_equal(space.every_valid_index, valid)
     assert len(asked) == -(-space.size // 7) * len(watched) > 1
@@ -124,7 +124,7 @@ def test_every_valid_config_is_enumerated_in_parts_and_then_looked_up(monkeypatc
     assert len(asked) == -(-space.size // 7) * len(watched)
 
 
-def test_an_agent_has_the_knobs_that_leave_a_choice():
+def test_names_of_an_agent_exclude_knobs_with_one_value():
     knobs = [
         option_knob("block", (8, 16), agent="hardware"),
         option_knob("batch", (1,), agent="hardware"),
@@ -135,7 +135,7 @@ def test_an_agent_has_the_knobs_that_leave_a_choice():
     assert space.restricted({"block": [8]}).names_of("hardware") == []
 
 
-def test_a_history_holds_what_configs_are_worth():
+def test_a_history_multiplies_speeds_by_worth():
     space = replace(make_space(), discount=lambda columns: np.where(columns["unroll"] == 64, 0.25, 1.0))
     history = History(space, 10**9)
     configs = [{"tile_f": (64, 1, 1), "unroll": unroll, "pad_at": "root"} for unroll in (0, 64, 64)]
@@ -144,8 +144,8 @@ def test_a_history_holds_what_configs_are_worth():
     assert history.gflops.tolist() == [2.0, 0.5, 0.0]
 
 
-def meritorious(**changes: object) -> Space:
-    """A space in which larger filters and deeper unrolling are of more merit, and nothing is known of ``place``."""
+def space_with_merit(**changes: object) -> Space:
+    """Return a space whose merit prefers more filters and smaller sizes, and ignores ``place``."""
     knobs = [
         option_knob("size", (2, 4, 6), balanced=True),
         option_knob("filters", tuple(range(20))),
@@ -155,53 +155,53 @@ def meritorious(**changes: object) -> Space:
     return Space(knobs, [Constraint("too many", lambda columns: columns["filters"] < 18)], **settings)
 
 
-def test_the_promising_have_most_merit_of_their_kind_and_kinds_take_turns():
-    space = meritorious()
+def test_promising_configs_alternate_between_kinds_by_merit():
+    space = space_with_merit()
     configs = [space.config(vector) for vector in space.promising(12, np.random.default_rng(0))]
     assert [config["filters"] for config in configs] == [17, 17, 17, 16, 16, 16, 15, 15, 15, 14, 14, 14]
     for at in range(0, 12, 3):
         assert sorted(config["size"] for config in configs[at : at + 3]) == [2, 4, 6]
 
 
-def test_the_promising_leave_out_what_they_should_and_end_with_the_merits():
-    space = meritorious()
+def test_promising_configs_respect_exclusions_and_distinct_merits():
+    space = space_with_merit()
     first = space.promising(9, np.random.default_rng(0))
     more = space.promising(1000, np.random.default_rng(1), exclude=space.indices(first))
     assert len(more) == 3 * 18 and space.valid(more).all()
     assert not np.isin(space.indices(more), space.indices(first)).any()
 
 
-def test_without_merit_nothing_is_promising():
-    assert meritorious(merit=None).promising(5, np.random.default_rng(0)).shape == (0, 3)
+def test_without_a_merit_no_config_is_promising():
+    assert space_with_merit(merit=None).promising(5, np.random.default_rng(0)).shape == (0, 3)
 
 
-def test_the_best_drawn_has_most_merit_and_is_always_the_same():
-    best = meritorious().best_sampled
+def test_the_best_sampled_config_is_deterministic():
+    best = space_with_merit().best_sampled
     assert (best["filters"], best["size"]) == (17, 2)
-    assert best == meritorious().best_sampled
+    assert best == space_with_merit().best_sampled
 
 
-def test_where_few_configs_are_valid_the_best_drawn_is_one_of_the_core():
+def test_the_best_sampled_config_comes_from_the_core_if_few_are_valid():
     wide = tuple(range(1 << 12))
     knobs = [option_knob("a", wide), option_knob("b", wide)]
-    narrow = Constraint("too large", lambda columns: columns["a"] + columns["b"] < 2)
+    few_valid = Constraint("too large", lambda columns: columns["a"] + columns["b"] < 2)
     rare = {"merit": lambda columns: columns["b"] * 1.0 - columns["a"]}
-    assert Space(knobs, [narrow], **rare, core={"a": (0, 1), "b": (0, 1)}).best_sampled == {"a": 0, "b": 1}
-    with pytest.raises(ConfigError, match="constraints leave no config"):
-        _ = Space(knobs, [narrow], **rare, core={"a": (7, 8)}).best_sampled
+    assert Space(knobs, [few_valid], **rare, core={"a": (0, 1), "b": (0, 1)}).best_sampled == {"a": 0, "b": 1}
+    with pytest.raises(ConfigError, match="no config of this workload"):
+        _ = Space(knobs, [few_valid], **rare, core={"a": (7, 8)}).best_sampled
 
 
-def test_a_part_keeps_all_but_the_core_and_an_opened_space_only_what_configs_are_worth() -> None:
-    space = meritorious(discount=lambda c: 1.0 / c["size"], toll=lambda c: c["size"], core={}, merit_is_speed=True)
+def test_a_subspace_drops_the_core_and_an_opened_space_keeps_only_costs() -> None:
+    space = space_with_merit(discount=lambda c: 1.0 / c["size"], toll=lambda c: c["size"], core={}, merit_is_speed=True)
     part, opened = space.restricted({"filters": [3, 5]}), space.opened()
     for kept in ("constraints", "discount", "toll", "merit", "merit_is_speed"):
-        assert getattr(part, kept) == getattr(space, kept) != getattr(meritorious(merit=None).opened(), kept)
+        assert getattr(part, kept) == getattr(space, kept) != getattr(space_with_merit(merit=None).opened(), kept)
     assert (opened.constraints, opened.merit, opened.merit_is_speed) == ((), None, False)
     assert (opened.discount, opened.toll, opened.core, part.core) == (space.discount, space.toll, None, None)
     assert part.best_sampled["filters"] == 5
 
 
-def test_an_opened_space_has_the_same_knobs_or_wider_ones() -> None:
+def test_an_opened_space_may_have_wider_knobs() -> None:
     space = make_space()
     opened = space.opened([option_knob("unroll", (0, 16, 64, 512))])
     assert [knob.name for knob in opened.knobs] == [knob.name for knob in space.knobs] and len(opened) == 28 * 8
@@ -211,12 +211,12 @@ def test_an_opened_space_has_the_same_knobs_or_wider_ones() -> None:
     assert space.opened().feature_names == space.feature_names
 
 
-def test_only_what_cannot_run_is_refused() -> None:
-    slow = Constraint("too narrow", lambda columns: columns["tile_f"][:, 2] > 1)
+def test_only_hard_constraints_cause_a_refusal() -> None:
+    slow = Constraint("too few_valid", lambda columns: columns["tile_f"][:, 2] > 1)
     hard = Constraint("too wide", lambda columns: columns["tile_f"][:, 2] <= 16, hard=True)
     space = Space([split_knob("tile_f", 64, 3)], [slow, hard])
-    said = [
+    reasons = [
         (space.rejection(config), space.refusal(config))
         for config in ({"tile_f": [64, 1, 1]}, {"tile_f": [1, 1, 64]}, {"tile_f": [4, 1, 16]})
     ]
-    assert said == [("too narrow", None), ("too wide", "too wide"), (None, None)]
+    assert reasons == [("too few_valid", None), ("too wide", "too wide"), (None, None)]

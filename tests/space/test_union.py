@@ -1,4 +1,4 @@
-"""Unions of spaces: an algorithm is chosen, and only its own knobs mean anything."""
+"""Unions of spaces: a config has an algorithm, and only this algorithm's knobs have an effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configs(space):
     return [space.config(vector) for vector in space.vectors(space.valid_indices)]
 
 
-def test_a_union_has_the_configs_of_all_with_the_name_of_their_algorithm():
+def test_a_union_has_the_configs_of_all_algorithms():
     assert SPACE.size == DIRECT.size + WINOGRAD.size
     expected = [{ALGORITHM: "direct", **config} for config in configs(DIRECT)]
     expected += [{ALGORITHM: "winograd", **config} for config in configs(WINOGRAD)]
@@ -46,14 +46,14 @@ def test_a_union_has_the_configs_of_all_with_the_name_of_their_algorithm():
 
 
 @given(st.integers(0, SPACE.size - 1))
-def test_index_vector_and_config_are_one_and_the_same(index):
+def test_indices_vectors_and_configs_round_trip(index):
     (vector,) = SPACE.vectors([index])
     assert SPACE.indices(vector[None])[0] == index
     np.testing.assert_array_equal(SPACE.vector(SPACE.config(vector)), vector)
 
 
 @given(st.integers(0, SPACE.size - 1), st.integers(0, 99))
-def test_what_means_nothing_may_be_anything(index, seed):
+def test_knobs_of_other_algorithms_are_ignored(index, seed):
     (vector,) = SPACE.vectors([index])
     other = np.random.default_rng(seed).integers(0, SPACE.cardinalities)
     own = {ALGORITHM, *SPACE.config(vector)}
@@ -74,7 +74,7 @@ def test_only_its_own_constraints_reject_a_config():
     assert SPACE.rejection({ALGORITHM: "winograd", "tile_size": 2, "tile_p": [8, 1], "unroll": 0}) == "too deep"
 
 
-def test_each_algorithm_is_described_as_in_its_own_space():
+def test_features_equal_those_of_the_algorithms_own_space():
     for name, space in (("direct", DIRECT), ("winograd", WINOGRAD)):
         vectors = space.vectors(space.valid_indices)
         same = np.array([SPACE.vector({ALGORITHM: name, **config}) for config in configs(space)])
@@ -83,39 +83,39 @@ def test_each_algorithm_is_described_as_in_its_own_space():
     assert len(set(SPACE.feature_names)) == SPACE.features(SPACE.vectors([0])).shape[1]
 
 
-def test_a_sample_has_about_as_many_of_each_algorithm():
-    drawn = SPACE.sample(16, np.random.default_rng(0))
-    counts = Counter(SPACE.config(vector)[ALGORITHM] for vector in drawn)
+def test_a_sample_is_balanced_between_algorithms():
+    sampled = SPACE.sample(16, np.random.default_rng(0))
+    counts = Counter(SPACE.config(vector)[ALGORITHM] for vector in sampled)
     assert min(counts.values()) >= 4
     assert len(set(SPACE.indices(SPACE.sample(1000, np.random.default_rng(0))))) == len(SPACE.valid_indices)
 
 
-def test_a_large_sample_has_as_many_of_what_is_seldom_valid():
+def test_a_large_sample_is_balanced_even_if_few_configs_are_valid():
     splits = [split_knob(f"tile_{name}", 2**10, 4) for name in "fyx"]
     seldom = Space(splits, [Constraint("too wide", lambda columns: columns["tile_f"][:, 3] <= 2)])
     space = union({"often": Space(splits), "seldom": seldom})
-    drawn = space.sample(64, np.random.default_rng(0))
-    counts = Counter(space.config(vector)[ALGORITHM] for vector in drawn)
-    assert counts == {"often": 32, "seldom": 32} and space.valid(drawn).all()
+    sampled = space.sample(64, np.random.default_rng(0))
+    counts = Counter(space.config(vector)[ALGORITHM] for vector in sampled)
+    assert counts == {"often": 32, "seldom": 32} and space.valid(sampled).all()
 
 
-def test_one_algorithm_may_be_all_that_is_left():
+def test_a_union_may_be_restricted_to_one_algorithm():
     assert configs(SPACE.restricted({ALGORITHM: ["winograd"]})) == [
         config for config in configs(SPACE) if config[ALGORITHM] == "winograd"
     ]
 
 
-def test_a_config_of_another_algorithm_is_refused():
+def test_a_config_with_knobs_of_another_algorithm_is_rejected():
     with pytest.raises(ConfigError, match="config has knobs"):
         SPACE.vector({ALGORITHM: "direct", "tile_size": 2, "tile_p": [8, 1], "unroll": 0})
 
 
-def test_knobs_of_one_name_must_be_the_same():
-    with pytest.raises(ConfigError, match="knob unroll of b has other values"):
+def test_knobs_with_the_same_name_must_be_equal():
+    with pytest.raises(ConfigError, match="knob unroll of b has different values"):
         union({"a": DIRECT, "b": Space([option_knob("unroll", (0, 1))])})
 
 
-def test_each_algorithm_has_the_merit_of_its_own_space_and_the_promising_are_of_both():
+def test_merits_are_per_algorithm_and_promising_configs_cover_both():
     tiled = replace(WINOGRAD, merit=lambda columns: -columns["tile_p"][:, 0])
     found = union({"direct": DEEP, "winograd": tiled})
     configs = [found.config(vector) for vector in found.promising(2, np.random.default_rng(0))]
@@ -123,15 +123,15 @@ def test_each_algorithm_has_the_merit_of_its_own_space_and_the_promising_are_of_
     assert by_algorithm["direct"]["tile_f"][2] == 16 and by_algorithm["winograd"]["tile_p"][0] == 1
 
 
-def test_each_config_is_worth_what_it_is_in_its_own_space():
-    cheap = replace(WINOGRAD, discount=lambda columns: 1 / columns["tile_size"])
-    tolled = replace(WINOGRAD, toll=lambda columns: columns["tile_size"] / 10)
+def test_worth_equals_the_worth_in_the_algorithms_own_space():
+    discounted = replace(WINOGRAD, discount=lambda columns: 1 / columns["tile_size"])
+    with_toll = replace(WINOGRAD, toll=lambda columns: columns["tile_size"] / 10)
     config = {ALGORITHM: "winograd", "tile_size": 4, "tile_p": [2, 4], "unroll": 0}
     direct = {ALGORITHM: "direct", "tile_f": [64, 1, 1], "unroll": 0}
-    for space, worth in ((WINOGRAD, 1.0), (cheap, 0.25), (tolled, 0.2)):
+    for space, worth in ((WINOGRAD, 1.0), (discounted, 0.25), (with_toll, 0.2)):
         found = union({"direct": DIRECT, "winograd": space})
         assert (found.worth(direct, 2.0), found.worth(config, 2.0)) == (1.0, pytest.approx(worth))
 
 
-def test_a_union_knows_merit_only_where_all_do():
+def test_a_union_has_a_merit_only_if_all_spaces_do():
     assert union({"direct": DEEP, "winograd": WINOGRAD}).merit is None

@@ -1,3 +1,5 @@
+"""Shards: appending, reading, truncated and corrupt lines, checksums, and locking."""
+
 from __future__ import annotations
 
 import errno
@@ -73,7 +75,7 @@ logs = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=Fals
 
 @settings(max_examples=examples(40), deadline=None)
 @given(trial_lists(), st.lists(confirmations, max_size=3), st.lists(logs, max_size=3))
-def test_what_is_appended_is_read_back(
+def test_appended_records_are_read_back(
     new_project: Callable,
     trials: list[Trial],
     confirmed: list[Confirmation],
@@ -118,23 +120,23 @@ def tuned(project) -> Path:
     return project.tune(project.run_of(project.CONV), project.CONV, [3e-3, None], [2.9e-3])
 
 
-def test_a_torn_end_is_left_out_at_every_byte(project, tuned: Path) -> None:
+def test_a_truncated_last_line_is_ignored_at_every_byte(project, tuned: Path) -> None:
     data = tuned.read_bytes()
     lines = data.splitlines(keepends=True)
     for size in range(len(data) + 1):
         cut = data[:size]
-        n_whole = cut.count(b"\n") + (cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n")
-        assert complete_lines(cut) == b"".join(lines[:n_whole])
+        n_complete = cut.count(b"\n") + (cut + b"\n" in {data[: len(cut) + 1]} and data[size : size + 1] == b"\n")
+        assert complete_lines(cut) == b"".join(lines[:n_complete])
         content = parse_shard(tuned, complete_lines(cut))
-        if n_whole == 0:
+        if n_complete == 0:
             assert content is None
         else:
             assert content is not None
-            assert len(content.trials) == sum(b'"kind":"trial"' in line for line in lines[:n_whole])
+            assert len(content.trials) == sum(b'"kind":"trial"' in line for line in lines[:n_complete])
 
 
 @pytest.mark.parametrize("missing", [1, 2, 100, 10_000])
-def test_a_torn_end_is_mended_when_the_run_goes_on(project, tuned: Path, missing: int) -> None:
+def test_a_truncated_last_line_is_removed_when_the_run_is_resumed(project, tuned: Path, missing: int) -> None:
     data = tuned.read_bytes()
     with tuned.open("r+b") as file:
         file.truncate(max(0, len(data) - missing))
@@ -146,27 +148,27 @@ def test_a_torn_end_is_mended_when_the_run_goes_on(project, tuned: Path, missing
     assert tuned.read_bytes().startswith(data) == (missing == 1)
 
 
-def test_an_end_that_was_not_written_is_torn(project, tuned: Path) -> None:
-    """As a power loss leaves it: blocks of a line, the first byte of one that a sector ends with, or those after it."""
+def test_an_unwritten_end_counts_as_truncated(project, tuned: Path) -> None:
+    """After a power loss, blocks of a line may be missing, or sectors from its first byte or from its second one."""
     data, run = tuned.read_bytes(), project.run_of(project.CONV)
     last = data.rfind(b"\n", 0, -1) + 1
     before, line, half = data[:last], data[last:], len(data[last:]) // 2
-    for torn, whole in (
+    for truncated, expected in (
         (data + b"\0" * 4096, data),
         (before + b"\0" * len(line), before),
         (before + line[:half].ljust(len(line), b"\0"), before),
         (before + b"\0" * half + line[half:], before),
         (before + b"\0" + line[1:], before),
     ):
-        tuned.write_bytes(torn)
-        assert (len(read_shard(tuned).trials), len(read_shard(tuned).confirmations)) == (2, whole == data)
+        tuned.write_bytes(truncated)
+        assert (len(read_shard(tuned).trials), len(read_shard(tuned).confirmations)) == (2, expected == data)
         project.open(run).close()
-        assert tuned.read_bytes() == whole
+        assert tuned.read_bytes() == expected
     changed = data[:-5] + b"\0" + data[-4:]
     assert complete_lines(changed) == changed
 
 
-def test_a_shard_without_a_whole_line_holds_no_run(project, tuned: Path) -> None:
+def test_a_shard_without_a_complete_line_holds_no_run(project, tuned: Path) -> None:
     tuned.write_bytes(tuned.read_bytes()[:50])
     with pytest.raises(StoreError, match="holds no run"):
         read_shard(tuned)
@@ -183,8 +185,8 @@ OTHER_TASK = {
 }
 
 
-def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
-    """Return what changes fields of a line that has no checksum."""
+def edit_fields(line: int, **change: object) -> Callable[[list[bytes]], None]:
+    """Return a function that changes fields of a line without a checksum."""
 
     def apply(lines: list[bytes]) -> None:
         lines[line - 1] = json.dumps({**json.loads(lines[line - 1]), **change}).encode()
@@ -192,16 +194,16 @@ def edit(line: int, **change: object) -> Callable[[list[bytes]], None]:
     return apply
 
 
-def put(line: int, text: bytes) -> Callable[[list[bytes]], None]:
-    """Return what puts another text in place of a line."""
+def replace_line(line: int, text: bytes) -> Callable[[list[bytes]], None]:
+    """Return a function that replaces the text of a line."""
     return lambda lines: lines.__setitem__(line - 1, text)
 
 
-def rewritten(path: Path, damage: Callable[[list[bytes]], None], *, schema: int = SCHEMA) -> None:
-    """Damage the lines of a shard and then give them right checksums, or none for the first schema."""
+def rewrite(path: Path, damage: Callable[[list[bytes]], None], *, schema: int = SCHEMA) -> None:
+    """Damage the lines of a shard, and give them correct checksums, or none for schema 1."""
     lines = [without_checksum(text) for text in path.read_bytes().split(b"\n")[:-1]]
     if schema == 1:
-        edit(1, schema=1)(lines)
+        edit_fields(1, schema=1)(lines)
     damage(lines)
     if schema > 1:
         chain = Chain.of(json.loads(lines[0]).get("key", ""))
@@ -212,52 +214,52 @@ def rewritten(path: Path, damage: Callable[[list[bytes]], None], *, schema: int 
 @pytest.mark.parametrize(
     ("damage", "line", "problem"),
     [
-        (put(3, b'{"kind":"trial",'), 3, "cannot be read"),
-        (put(3, b""), 3, "cannot be read"),
-        (put(3, b"\xff\xfe"), 3, "cannot be read"),
-        (put(3, b'{"a":1}'), 3, "is not of the kind trial or again or confirmation or iteration"),
-        (put(3, b'{"kind":"trail"}'), 3, "is not of the kind"),
-        (put(1, b'{"kind":"trial"}'), 1, "is not of the kind run"),
-        (edit(3, number="0"), 3, "trial: number is '0', not a whole number"),
-        (edit(3, latency_s="fast"), 3, "latency_s is 'fast', not a number or null"),
-        (edit(3, latency_s=float("nan")), 3, "cannot be read"),
-        (edit(3, config=None), 3, "config is None, not an object"),
-        (edit(3, status="great"), 3, "status is 'great', not one of ok, rejected"),
-        (edit(3, created_at="now"), 3, "created_at is 'now'"),
-        (edit(4, number=0), 4, "trial 0 stands where trial 1 is expected"),
-        (edit(4, number=2), 4, "trial 2 stands where trial 1 is expected"),
+        (replace_line(3, b'{"kind":"trial",'), 3, "cannot be read"),
+        (replace_line(3, b""), 3, "cannot be read"),
+        (replace_line(3, b"\xff\xfe"), 3, "cannot be read"),
+        (replace_line(3, b'{"a":1}'), 3, "is not a record of kind trial, again, confirmation, iteration"),
+        (replace_line(3, b'{"kind":"trail"}'), 3, "is not a record of kind"),
+        (replace_line(1, b'{"kind":"trial"}'), 1, "is not a record of kind run"),
+        (edit_fields(3, number="0"), 3, "trial: number is '0', not an integer"),
+        (edit_fields(3, latency_s="fast"), 3, "latency_s is 'fast', not a number or null"),
+        (edit_fields(3, latency_s=float("nan")), 3, "cannot be read"),
+        (edit_fields(3, config=None), 3, "config is None, not an object"),
+        (edit_fields(3, status="great"), 3, "status is 'great', not one of ok, rejected"),
+        (edit_fields(3, created_at="now"), 3, "created_at is 'now'"),
+        (edit_fields(4, number=0), 4, "found trial 0; expected trial 1"),
+        (edit_fields(4, number=2), 4, "found trial 2; expected trial 1"),
         (lambda lines: lines.insert(3, lines[2]), 4, "the config of line 3 is measured again"),
-        (edit(2, log=3), 2, "iteration: log is 3, not an object"),
-        (edit(5, rank="first"), 5, "confirmation: rank is 'first'"),
-        (edit(1, seed=1), 1, "the run's key is"),
-        (edit(1, task={"workload": {"operator": "lstm"}}), 1, "the task cannot be read"),
-        (edit(1, task=OTHER_TASK), 1, "but the task dense 2->3 has the key"),
-        (edit(1, preset=None), 1, "run: preset is None, not text"),
-        (edit(1, seed=10**30), 1, "does not fit into 64 bits"),
-        (edit(1, seed=2**63), 1, "does not fit into 64 bits"),
-        (edit(3, latency_s=0.0), 3, "latency_s is 0.0; 1e-10 to 1e+06 are possible"),
-        (edit(3, latency_s=-1.0), 3, "latency_s is -1.0"),
-        (edit(3, latency_s=1e-300), 3, "latency_s is 1e-300"),
-        (edit(3, latency_s=None), 3, "the status is ok and latency_s is None"),
-        (edit(3, status="run_error"), 3, "the status is run_error and latency_s is 0.003"),
-        (edit(3, gflops=77.0), 3, "gflops is 77.0; 231211008 operations in 0.003 s are 77.07"),
-        (edit(3, gflops=None), 3, "gflops is None where the latency is 0.003"),
-        (edit(3, run_s=-0.1), 3, "run_s is -0.1"),
-        (edit(3, iteration=-1), 3, "iteration is -1"),
-        (edit(2, log={"loss": 1e999}), 2, "cannot be read"),
-        (put(2, b'{"kind":"iteration","number":0,"log":{"loss":1e999}}'), 2, "Out of range float"),
-        (put(3, b'{"kind":"trial","config":"\\ud800"}'), 3, "cannot be read"),
-        (put(3, b'{"kind":"trial","config":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 3, "cannot be read"),
-        (put(3, b'{"kind":"trial","config":' + b"[" * 100 + b"]" * 100 + b"}"), 3, "cannot be read"),
-        (put(5, b'{"kind":"again","number":7}'), 5, "again: status is missing"),
-        (edit(5, after_trials=-1), 5, "after_trials is -1"),
+        (edit_fields(2, log=3), 2, "iteration: log is 3, not an object"),
+        (edit_fields(5, rank="first"), 5, "confirmation: rank is 'first'"),
+        (edit_fields(1, seed=1), 1, "the run's key is"),
+        (edit_fields(1, task={"workload": {"operator": "lstm"}}), 1, "the task cannot be read"),
+        (edit_fields(1, task=OTHER_TASK), 1, "but the task dense 2->3 has the key"),
+        (edit_fields(1, preset=None), 1, "run: preset is None, not text"),
+        (edit_fields(1, seed=10**30), 1, "does not fit into 64 bits"),
+        (edit_fields(1, seed=2**63), 1, "does not fit into 64 bits"),
+        (edit_fields(3, latency_s=0.0), 3, "latency_s is 0.0; it must be from 1e-10 to 1e+06"),
+        (edit_fields(3, latency_s=-1.0), 3, "latency_s is -1.0"),
+        (edit_fields(3, latency_s=1e-300), 3, "latency_s is 1e-300"),
+        (edit_fields(3, latency_s=None), 3, "the status is ok and latency_s is None"),
+        (edit_fields(3, status="run_error"), 3, "the status is run_error and latency_s is 0.003"),
+        (edit_fields(3, gflops=77.0), 3, "gflops is 77.0; 231211008 operations in 0.003 s are 77.07"),
+        (edit_fields(3, gflops=None), 3, "gflops is None and latency_s is 0.003"),
+        (edit_fields(3, run_s=-0.1), 3, "run_s is -0.1"),
+        (edit_fields(3, iteration=-1), 3, "iteration is -1"),
+        (edit_fields(2, log={"loss": 1e999}), 2, "cannot be read"),
+        (replace_line(2, b'{"kind":"iteration","number":0,"log":{"loss":1e999}}'), 2, "Out of range float"),
+        (replace_line(3, b'{"kind":"trial","config":"\\ud800"}'), 3, "cannot be read"),
+        (replace_line(3, b'{"kind":"trial","config":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), 3, "cannot be read"),
+        (replace_line(3, b'{"kind":"trial","config":' + b"[" * 100 + b"]" * 100 + b"}"), 3, "cannot be read"),
+        (replace_line(5, b'{"kind":"again","number":7}'), 5, "again: status is missing"),
+        (edit_fields(5, after_trials=-1), 5, "after_trials is -1"),
     ],
 )
 @pytest.mark.parametrize("schema", [1, SCHEMA])
 def test_a_corrupt_line_is_named_and_nothing_is_changed(
     project, tuned: Path, damage: Callable[[list[bytes]], None], line: int, problem: str, schema: int
 ) -> None:
-    rewritten(tuned, damage, schema=schema)
+    rewrite(tuned, damage, schema=schema)
     damaged = tuned.read_bytes()
     for attempt in (lambda: read_shard(tuned), lambda: project.open()):
         with pytest.raises(StoreError) as caught:
@@ -267,36 +269,36 @@ def test_a_corrupt_line_is_named_and_nothing_is_changed(
     assert tuned.read_bytes() == damaged
 
 
-def test_the_cure_that_the_message_gives_works(project, tuned: Path) -> None:
+def test_the_repair_command_in_the_message_works(project, tuned: Path) -> None:
     lines = tuned.read_bytes().split(b"\n")
     lines[3] = b"garbage"
     tuned.write_bytes(b"\n".join(lines))
     with pytest.raises(StoreError) as caught:
         read_shard(tuned)
-    cure = str(caught.value).split("(")[-1].split(")")[0]
-    subprocess.run(cure, shell=True, check=True)
+    command = str(caught.value).split("(")[-1].split(")")[0]
+    subprocess.run(command, shell=True, check=True)
     assert len(read_shard(tuned).trials) == 1
     assert tuned.with_name(f"{tuned.name}.damaged").read_bytes() == b"\n".join(lines)
     project.tune(project.run_of(project.CONV), project.CONV, [None, 2e-3])
     assert len(read_shard(tuned).trials) == 3
 
 
-def test_a_newer_schema_is_refused(tuned: Path) -> None:
-    rewritten(tuned, edit(1, schema=3))
+def test_a_newer_schema_is_rejected(tuned: Path) -> None:
+    rewrite(tuned, edit_fields(1, schema=3))
     with pytest.raises(StoreError, match=r"newer Anole \(schema 3; this one reads 2\)"):
         read_shard(tuned)
 
 
-def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
+def test_invalid_records_are_not_written(project, tuned: Path) -> None:
     data = tuned.read_bytes()
     fresh, first = project.trial_of(2), project.trial_of(0)
     with project.open() as shard:
         for trial, problem in [
-            (project.trial_of(1), "trial 1 comes where 2 is the next"),
+            (project.trial_of(1), "found trial 1; expected trial 2"),
             (replace(fresh, config=first.config), "measures a config again"),
-            (replace(fresh, gflops=float("nan")), "cannot be stored: gflops is nan"),
-            (replace(fresh, elapsed_s=float("nan")), "cannot be stored: elapsed_s is nan"),
-            (replace(fresh, config={"tile_f": {1, 2}}), "a trial cannot be stored"),
+            (replace(fresh, gflops=float("nan")), "cannot store a record: gflops is nan"),
+            (replace(fresh, elapsed_s=float("nan")), "cannot store a record: elapsed_s is nan"),
+            (replace(fresh, config={"tile_f": {1, 2}}), "cannot store a trial"),
         ]:
             with pytest.raises(StoreError, match=problem):
                 shard.append_trial(trial)
@@ -306,7 +308,7 @@ def test_what_would_be_corrupt_is_not_written(project, tuned: Path) -> None:
             shard.append_trial(replace(fresh, number=3))
 
 
-def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(project) -> None:
+def test_infinite_metrics_and_invalid_unicode_are_stored(project) -> None:
     run = project.run_of(project.CONV)
     failure = replace(project.trial_of(0, None).measurement, error="tool said \udcff")
     with project.open(run) as shard:
@@ -318,7 +320,7 @@ def test_figures_that_are_not_finite_and_text_that_is_not_unicode_are_stored(pro
     assert content.trials[0].measurement.error == "tool said ?"
 
 
-def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_append_is_synced_when_it_returns(project, monkeypatch: pytest.MonkeyPatch) -> None:
     run = project.run_of(project.CONV)
     path = shard_path(project.shards, run)
     synced: list[tuple[Path, int]] = []
@@ -341,8 +343,8 @@ def test_every_append_is_on_the_disk_when_it_returns(project, monkeypatch: pytes
     assert len(synced) == 9
 
 
-def test_closing_a_shard_tells_no_error(project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was appended is on the disk before."""
+def test_closing_a_shard_ignores_errors(project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All records are already on disk."""
 
     def fail(descriptor: int) -> None:
         close(descriptor)
@@ -356,7 +358,7 @@ def test_closing_a_shard_tells_no_error(project, monkeypatch: pytest.MonkeyPatch
     assert len(read_shard(shard.path).trials) == 1
 
 
-def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None:
+def test_a_shard_of_another_task_or_run_is_rejected(project, tuned: Path) -> None:
     with pytest.raises(StoreError, match="cannot store trials of the task"):
         Shard.open(project.shards, project.run_of(project.CONV), project.DENSE)
     other = project.run_of(project.CONV, "random")
@@ -365,7 +367,7 @@ def test_a_shard_of_another_task_or_run_is_refused(project, tuned: Path) -> None
         project.open(other)
 
 
-def test_only_one_at_a_time_has_a_shard_open(project, tuned: Path) -> None:
+def test_a_shard_can_only_be_opened_once_at_a_time(project, tuned: Path) -> None:
     with project.open() as shard:
         with pytest.raises(StoreError, match="in use"):
             project.open()
@@ -377,13 +379,13 @@ def test_only_one_at_a_time_has_a_shard_open(project, tuned: Path) -> None:
     project.open().close()
 
 
-def test_a_file_system_without_locks_is_told_of(project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(project, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr("anole.store.shard.fcntl.flock", flock)
     run = project.run_of(project.CONV)
-    with pytest.raises(StoreError, match=f"{run.key}.jsonl: its file system locks no files"):
+    with pytest.raises(StoreError, match=f"{run.key}.jsonl: its file system cannot lock files"):
         project.open(run)
 
 
@@ -394,7 +396,7 @@ def test_a_folder_that_cannot_be_written_is_named(project) -> None:
         project.open()
 
 
-def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
+def test_a_full_disk_loses_no_stored_trial(project, tuned: Path) -> None:
     data = tuned.read_bytes()
     run = project.run_of(project.CONV)
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -412,7 +414,7 @@ def test_a_full_disk_loses_nothing_acknowledged(project, tuned: Path) -> None:
     assert len(read_shard(tuned).trials) == 3
 
 
-def test_a_trial_that_is_measured_again_keeps_its_place(project, tuned: Path) -> None:
+def test_a_trial_that_is_measured_again_keeps_its_number(project, tuned: Path) -> None:
     run, before = project.run_of(project.CONV), tuned.read_bytes()
     again = Remeasurement(1, Measurement(Status.OK, None, 2e-3, repeats=5), speed_of(2e-3), "2026-11-22T00:00:00Z")
     with project.open(run) as shard:
@@ -421,16 +423,16 @@ def test_a_trial_that_is_measured_again_keeps_its_place(project, tuned: Path) ->
                 shard.append_again(wrong)
         failed = shard.trials[1]
         shard.append_again(again)
-        mended = shard.trials
+        repaired = shard.trials
     assert tuned.read_bytes().startswith(before)
     content = read_shard(tuned)
-    assert content.trials == mended
-    assert (failed.measurement.status, mended[1].measurement) == (Status.RUN_ERROR, again.measurement)
-    assert (mended[1].config, mended[1].iteration) == (failed.config, failed.iteration)
+    assert content.trials == repaired
+    assert (failed.measurement.status, repaired[1].measurement) == (Status.RUN_ERROR, again.measurement)
+    assert (repaired[1].config, repaired[1].iteration) == (failed.config, failed.iteration)
 
 
-def test_old_shards_are_read_marked_and_sealed(project, tuned: Path) -> None:
-    rewritten(tuned, lambda lines: None, schema=1)
+def test_old_shards_can_be_read_and_sealed(project, tuned: Path) -> None:
+    rewrite(tuned, lambda lines: None, schema=1)
     old = read_shard(tuned)
     assert not old.sealed
     assert seal_shards(project.shards) == 1
@@ -439,8 +441,8 @@ def test_old_shards_are_read_marked_and_sealed(project, tuned: Path) -> None:
     assert all(b'"crc":"' in line for line in tuned.read_bytes().splitlines())
 
 
-def test_old_copies_are_sealed_where_they_are(project, tuned: Path) -> None:
-    rewritten(tuned, lambda lines: None, schema=1)
+def test_old_copies_are_sealed_in_place(project, tuned: Path) -> None:
+    rewrite(tuned, lambda lines: None, schema=1)
     old = read_shard(tuned)
     copies = [copy_path(project.shards, old), tuned.with_name(f"0-{tuned.name}"), tuned.with_name("mine.jsonl")]
     for copy in copies:
@@ -451,7 +453,7 @@ def test_old_copies_are_sealed_where_they_are(project, tuned: Path) -> None:
     assert not tuned.exists()
 
 
-def test_only_the_name_of_its_run_makes_a_shard_a_local_one(project, tuned: Path) -> None:
+def test_only_a_shard_named_by_its_run_is_a_local_one(project, tuned: Path) -> None:
     run, copy = project.run_of(project.CONV), copy_path(project.shards, read_shard(tuned))
     assert (is_copy(tuned), named_run(tuned)) == (False, run.key)
     assert (is_copy(copy), named_run(copy)) == (True, run.key)
@@ -459,8 +461,8 @@ def test_only_the_name_of_its_run_makes_a_shard_a_local_one(project, tuned: Path
         assert (is_copy(tuned.with_name(name)), named_run(tuned.with_name(name))) == (True, None)
 
 
-def test_what_is_appended_to_an_old_shard_protects_its_old_lines(project, tuned: Path) -> None:
-    rewritten(tuned, lambda lines: None, schema=1)
+def test_checksums_of_appended_lines_cover_the_lines_of_an_old_shard(project, tuned: Path) -> None:
+    rewrite(tuned, lambda lines: None, schema=1)
     project.tune(project.run_of(project.CONV), project.CONV, [1e-3])
     assert len(read_shard(tuned).trials) == 3
     assert not read_shard(tuned).sealed
@@ -473,7 +475,7 @@ def test_what_is_appended_to_an_old_shard_protects_its_old_lines(project, tuned:
     assert read_shard(tuned).sealed
 
 
-def test_whoever_waited_for_a_shard_that_was_replaced_opens_the_new_one(project, tuned: Path) -> None:
+def test_a_process_that_waited_for_a_replaced_shard_opens_the_new_one(project, tuned: Path) -> None:
     run, opened = project.run_of(project.CONV), threading.Event()
     with project.open(run) as shard:
         waiting = threading.Thread(target=append_one, args=(project, run, opened))
@@ -499,7 +501,7 @@ def append_one(project, run: Run, opened: threading.Event) -> None:
         (lambda path: path.write_bytes(path.read_bytes() + b"{}\n"), "changed"),
     ],
 )
-def test_a_shard_that_another_program_changes_while_it_is_open_is_told(project, tuned: Path, change, problem) -> None:
+def test_a_change_by_another_program_is_reported(project, tuned: Path, change, problem) -> None:
     with project.open() as shard:
         change(tuned)
         with pytest.raises(StoreError, match=f"another program has {problem} it"):

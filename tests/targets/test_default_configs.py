@@ -1,4 +1,4 @@
-"""Which configs the targets choose by default: what is compiled untuned stands on them, and so do comparisons."""
+"""The targets' default configs stay the same: untuned builds and comparisons depend on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASES = [
 
 @pytest.mark.examples(14)
 @pytest.mark.parametrize(("description", "workload", "config"), CASES)
-def test_the_default_config_stays_what_it_was(
+def test_the_default_config_stays_the_same(
     description: dict[str, Any], workload: Workload, config: dict[str, Any]
 ) -> None:
     assert get_target(description).default_config(workload) == config

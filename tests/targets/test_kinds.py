@@ -1,4 +1,4 @@
-"""Kinds of targets: those of Anole, and those that packages add by entry points."""
+"""Kinds of targets: Anole's, and kinds that packages add by entry points."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def test_a_package_adds_a_kind(abacus: None) -> None:
     assert target.space(workload).rejection(target.default_config(workload)) is None
 
 
-def test_its_settings_are_checked_as_those_of_anole_are(abacus: None) -> None:
+def test_its_settings_are_checked_like_anoles_own(abacus: None) -> None:
     assert parse_spec(spec_of(kind="abacus", rods=2)).targets["mine"].settings == {"rods": 2}
-    with pytest.raises(SpecError, match=r"targets.mine.rods: found 0; a whole number of at least 1 is expected"):
+    with pytest.raises(SpecError, match=r"targets.mine.rods: found 0; an integer of at least 1 is expected"):
         parse_spec(spec_of(kind="abacus", rods=0))
-    with pytest.raises(SpecError, match=r"targets.mine.rod: is not known; did you mean 'rods'"):
+    with pytest.raises(SpecError, match=r"targets.mine.rod: is unknown; did you mean 'rods'"):
         parse_spec(spec_of(kind="abacus", rod=1))
-    with pytest.raises(SpecError, match=r"targets.mine.measure: is not known"):
+    with pytest.raises(SpecError, match=r"targets.mine.measure: is unknown"):
         parse_spec(spec_of(kind="abacus", rods=1, measure={"rpc": "tracker:9190"}))
 
 
 def test_without_the_package_the_kind_is_unknown() -> None:
     with pytest.raises(SpecError, match=r"mine.kind: found 'abacus', which is not a kind .* allowed: cpu, cuda, vta$"):
         parse_spec(spec_of(kind="abacus", rods=2))
-    with pytest.raises(TargetError, match=r"found target kind 'abacus'; allowed are cpu, cuda, vta$"):
+    with pytest.raises(TargetError, match=r"unknown target kind 'abacus'; use one of cpu, cuda, vta$"):
         get_kind("abacus")
 
 
@@ -62,7 +62,7 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch:
     with pytest.raises(SpecError) as caught:
         parse_spec(spec_of(kind="sundial"))
     assert str(caught.value) == (
-        "models.yaml: targets.mine.kind: target kind 'sundial', which is sundial:KIND, cannot be imported: "
+        "models.yaml: targets.mine.kind: target kind 'sundial' (sundial:KIND) cannot be imported: "
         "ModuleNotFoundError: No module named 'sundial'"
     )
     assert "sundial" in all_kinds() and len(list(usable_kinds())) == 3

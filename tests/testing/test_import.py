@@ -13,7 +13,7 @@ MODULES = [path.stem for path in Path(anole.testing.__file__).parent.glob("[!_]*
 CONTRACTS = [name for name in MODULES if name.endswith("_contract")]
 
 
-def imported(code):
+def output_of(code):
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -21,15 +21,15 @@ def imported(code):
 @pytest.mark.guard
 def test_only_the_contract_suites_need_pytest():
     code = "".join(f"import anole.testing.{name}; " for name in MODULES if name not in CONTRACTS)
-    assert imported(f"{code} print([name for name in ('pytest', 'hypothesis') if name in sys.modules])") == "[]"
+    assert output_of(f"{code} print([name for name in ('pytest', 'hypothesis') if name in sys.modules])") == "[]"
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
 def test_a_contract_suite_is_imported_by_its_name(name):
     role = name.removesuffix("_contract")
-    assert imported(f"from anole.testing.{name} import {role.capitalize()}Contract; print('yes')") == "yes"
+    assert output_of(f"from anole.testing.{name} import {role.capitalize()}Contract; print('yes')") == "yes"
 
 
-def test_there_is_a_contract_for_every_kind_of_part():
+def test_every_role_has_a_contract():
     assert {*CONTRACTS} == {f"{role}_contract" for role in ("explorer", "sampler", "surrogate", "evaluator", "target")}
     assert all(find_spec(f"anole.testing.{name}") for name in CONTRACTS)

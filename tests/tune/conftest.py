@@ -1,4 +1,4 @@
-"""What tests of tuning share: a task in a folder, and what tuning leaves there."""
+"""Shared code of the tuning tests: a task in a folder, with the files that tuning writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = Dense(1, 32, 64)
 
 
 class Project:
-    """A task and what tuning leaves."""
+    """A task in a folder, with its receipts and shards."""
 
     def __init__(
         self, folder: Path, workload: Workload = TINY, target: Mapping[str, Any] | None = None, seed: int = 7

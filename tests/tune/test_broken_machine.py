@@ -1,4 +1,4 @@
-"""Faults of the machine end a tuning with a message, and are never recorded as trials."""
+"""Faults of the machine end tuning with a message and are never recorded as trials."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def statuses(project: Project) -> list[Status]:
 
 
 @pytest.mark.guard
-def test_without_a_compiler_nothing_is_recorded_and_with_one_it_goes_on(project: Project) -> None:
-    said = tune(project, PATH=str(project.folder))
-    last = said.stderr.strip().splitlines()[-1]
-    assert said.returncode == 2 and last.startswith(
+def test_without_a_compiler_nothing_is_recorded_and_with_one_tuning_continues(project: Project) -> None:
+    done = tune(project, PATH=str(project.folder))
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 2 and last.startswith(
         "anole: found neither `cc` nor `gcc` nor `clang` on PATH; a C compiler"
     )
     assert last.endswith("; running again continues after 0 trials")
@@ -58,7 +58,7 @@ def test_without_a_compiler_nothing_is_recorded_and_with_one_it_goes_on(project:
 
 
 def forge(project: Project, template: Path, statuses: list[Status]) -> ShardContent:
-    """Records a run like that of another folder, but with failures, as a broken machine left them before."""
+    """Record a copy of another folder's run, with the failures that a broken machine would have caused."""
     content = read_shard(next(template.glob("*/*.jsonl")))
     with Shard.open(project.shards, content.run, content.task) as shard:
         for trial, status in zip(content.trials, statuses, strict=True):
@@ -68,7 +68,7 @@ def forge(project: Project, template: Path, statuses: list[Status]) -> ShardCont
     return content
 
 
-def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
+def test_failures_that_the_machine_may_have_caused_are_measured_again_on_request(
     project: Project, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -89,7 +89,7 @@ def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
     assert [trial.config for trial in project.content.trials] == [trial.config for trial in template.trials]
 
     project.tune(5, failures_again=True)
-    assert "dense 32->64: no trial failed in a way that may be the machine's fault" in caplog.messages
+    assert "dense 32->64: no trial has failed in a way that the machine may have caused" in caplog.messages
     assert len(statuses(project)) == 5
 
 
@@ -97,6 +97,6 @@ def test_what_the_machine_made_fail_is_measured_again_when_it_is_asked_for(
 def test_the_command_measures_failures_again(project: Project, tmp_path: Path) -> None:
     project.tune(4, shards=tmp_path / "template")
     forge(project, tmp_path / "template", [Status.OK, Status.BUILD_ERROR, Status.OK, Status.OK])
-    said = tune(project, "--again", "failures")
-    assert said.returncode == 0 and "1 of 1 failed trials work now" in said.stderr
+    done = tune(project, "--again", "failures")
+    assert done.returncode == 0 and "1 of 1 failed trials work now" in done.stderr
     assert statuses(project) == [Status.OK] * 4

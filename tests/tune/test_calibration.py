@@ -1,4 +1,4 @@
-"""Calibrating a target, with real trials of two small layers."""
+"""Calibration of a target, with real trials of two small layers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_simulator_is_refused(tmp_path: Path) -> None:
         calibrate(describe_vta(), tmp_path)
 
 
-def test_any_first_part_of_the_common_layers_has_each_operator() -> None:
+def test_every_prefix_of_the_common_layers_has_each_operator() -> None:
     layers = common_layers()
     assert len(layers) == len(set(layers)) > 180
     for share in (0.2, 0.5, 1.0):

@@ -1,4 +1,4 @@
-"""A run on two servers: its trials, records and keys are those of a run on one."""
+"""A run on two servers has the same trials, records and keys as a run on one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
 
 
 @pytest.mark.guard
-def test_a_run_on_two_servers_is_resumed_and_ends_with_the_trials_of_a_run_on_one(
-    tmp_path: Path, pair: list[Process]
-) -> None:
+def test_a_resumed_run_on_two_servers_has_the_same_trials_as_a_run_on_one(tmp_path: Path, pair: list[Process]) -> None:
     one, two = tuned(tmp_path / "one", pair[:1], 7), tuned(tmp_path / "two", pair, 3, 7)
     assert [trial.config for trial in two.trials] == [trial.config for trial in one.trials]
     assert [trial.number for trial in two.trials] == list(range(7))

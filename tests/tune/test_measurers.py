@@ -1,4 +1,4 @@
-"""Which measurers stay open, and that all are closed."""
+"""The pool of measurers: which stay open, and that all are closed at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anole.tune.measurers import Measurers
 
 
 class Measurer:
-    """Writes down when it is entered and left."""
+    """A measurer that logs when it is entered and left."""
 
     def __init__(self, name, events):
         self.name, self.events = name, events
@@ -47,7 +47,7 @@ def test_all_are_closed_even_where_one_cannot_be(events):
     assert events[3:] == ["-b", "-stuck", "-a"]
 
 
-def test_of_many_only_those_that_were_at_work_last_stay(events):
+def test_only_the_most_recently_used_measurers_stay_open(events):
     with Measurers() as measurers:
         for name in "abcdefgh":
             use(measurers, name, events)
@@ -60,7 +60,7 @@ def test_of_many_only_those_that_were_at_work_last_stay(events):
     assert sorted(events[12:]) == sorted(f"-{name}" for name in "adefghib")
 
 
-def test_one_that_cannot_start_is_not_kept(events):
+def test_a_measurer_that_cannot_start_is_not_kept(events):
     def fail():
         raise OSError("no room")
 

@@ -1,3 +1,5 @@
+"""The progress bar on terminals, and the intervals of log lines."""
+
 from __future__ import annotations
 
 import itertools
@@ -27,8 +29,8 @@ with Progress("conv2d [64] 56x56", 64) as progress:
 """
 
 
-def watched_on_a_terminal(script: str) -> str:
-    """Run a script with a terminal as its standard error; returns what it drew, without colors."""
+def run_on_a_terminal(script: str) -> str:
+    """Run a script with a terminal as its standard error; return its output without control sequences."""
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")},
         "PYTHONPATH": str(Path(anole.__file__).parents[1]),
@@ -36,18 +38,18 @@ def watched_on_a_terminal(script: str) -> str:
         "COLUMNS": "120",
     }
     command = [sys.executable, "-c", script]
-    drawn = drawn_on_a_terminal(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment, text=True))
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+    shown = drawn_on_a_terminal(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment, text=True))
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
-def test_on_a_terminal_a_bar_is_drawn() -> None:
-    drawn = watched_on_a_terminal(TUNING)
-    last = drawn.strip().splitlines()[-1]
+def test_a_terminal_shows_a_bar() -> None:
+    shown = run_on_a_terminal(TUNING)
+    last = shown.strip().splitlines()[-1]
     assert re.search(r"conv2d \[64\] 56x56 ━+ 64/64 best 96.0 GFLOP/s, 8 failed, 0:00:00 left", last)
 
 
 class Clock:
-    """Tells the time that it was moved to."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -62,14 +64,14 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture
 def clock(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of the lines, which stands still unless it is moved."""
+    """The clock of the log lines, which only moves when the test advances it."""
     caplog.set_level(logging.INFO)
     clock = Clock()
     monkeypatch.setattr(module.time, "monotonic", clock)
     return clock
 
 
-def test_in_a_log_the_first_lines_are_a_second_apart_and_later_ones_a_twentieth_of_the_time(
+def test_log_lines_are_one_second_or_five_percent_of_the_time_apart(
     caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
     with Progress("dense", 8000) as progress:
@@ -100,7 +102,7 @@ DONE = "dense: 8/8, best 24.0 GFLOP/s, 0 failed"
         pytest.param([], [], id="nothing"),
     ],
 )
-def test_a_line_at_the_start_and_one_at_the_end_say_what_is_known(
+def test_the_first_and_the_last_line_show_the_state(
     caplog: pytest.LogCaptureFixture, clock: Clock, updates: list[tuple[Any, ...] | None], lines: list[str]
 ) -> None:
     with suppress(KeyboardInterrupt), Progress("dense", 8) as progress:
@@ -112,7 +114,7 @@ def test_a_line_at_the_start_and_one_at_the_end_say_what_is_known(
     assert lines_of(caplog) == lines
 
 
-def test_what_ends_early_is_told_as_it_ended(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+def test_an_interrupted_stage_logs_its_last_state(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     with pytest.raises(KeyboardInterrupt), Progress("dense", 1000) as progress:
         progress.update(40, 10.0, 0)
         clock.now_s += 10

@@ -1,4 +1,4 @@
-"""Tuning from files to files on the real processor, with few trials of tiny tasks."""
+"""The tune stage from task file to receipt on the real processor, with few trials of tiny tasks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def four(project: Project, shard_of_two: bytes) -> dict[str, Any]:
     return project.tune(4)
 
 
-def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) -> None:
+def test_a_receipt_has_the_result(project: Project, two: dict[str, Any]) -> None:
     assert (two["status"], two["trials"], two["measured"], two["confirmed"]) == ("tuned", 2, 2, True)
     assert (two["task_key"], two["label"]) == (project.task.key, "dense 32->64")
     assert sum(two["statuses"].values()) == 2
@@ -64,7 +64,7 @@ def test_a_receipt_tells_what_came_of_it(project: Project, two: dict[str, Any]) 
     assert two["rivals"][0] == {"config": two["config"], "latency_s": two["latency_s"]}
 
 
-def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: dict[str, Any]) -> None:
+def test_a_run_records_its_host_and_versions(project: Project, two: dict[str, Any]) -> None:
     run = project.content.run
     assert (run.key, run.preset, run.seed, run.threads) == (two["run_key"], "random", 7, 1)
     assert {"python", "apache-tvm", "numpy"} <= set(run.versions)
@@ -72,7 +72,7 @@ def test_a_record_says_where_and_with_what_it_was_made(project: Project, two: di
 
 
 @pytest.mark.guard
-def test_a_record_says_once_which_share_of_the_space_can_never_work(project: Project, four: dict[str, Any]) -> None:
+def test_the_rejected_share_of_the_space_is_recorded_once(project: Project, four: dict[str, Any]) -> None:
     content = project.content
     space = get_target(content.task.target).space(content.task.workload)
     assert content.space is not None and content.space.size == space.size
@@ -110,22 +110,22 @@ def test_a_budget_that_is_no_larger_measures_nothing(
     assert project.shard.read_bytes() == before
 
 
-def test_a_resumed_run_knows_its_fastest(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    told_s = []
+def test_a_resumed_run_knows_its_best(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    best_s = []
 
     def measurer(task: Task, options: MeasureOptions, site: DeviceAccess | None, fastest: Trial) -> None:
-        told_s.append(fastest.measurement.latency_s)
+        best_s.append(fastest.measurement.latency_s)
         raise InterruptedError
 
     monkeypatch.setattr("anole.tune.job.measurer_of", measurer)
     with pytest.raises(InterruptedError):
         project.tune(5)
     latencies_s = [trial.measurement.latency_s for trial in project.content.trials]
-    assert len(latencies_s) == 4 and told_s == [min(filter(None, latencies_s))]
+    assert len(latencies_s) == 4 and best_s == [min(filter(None, latencies_s))]
 
 
 @pytest.mark.guard
-def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None:
+def test_a_task_without_a_success_has_a_receipt(tmp_path: Path) -> None:
     huge = Project(tmp_path, Dense(1, 1 << 22, 1 << 22))
     receipt = huge.tune(2)
     assert (receipt["status"], receipt["config"], receipt["latency_s"]) == ("failed", None, None)
@@ -134,7 +134,7 @@ def test_a_task_of_which_nothing_works_has_a_receipt_too(tmp_path: Path) -> None
 
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let the tests go on as if on another machine; returns its processor."""
+    """Pretend to be on another machine; return its processor."""
     elsewhere = replace(processor(), name="another processor")
     monkeypatch.setattr("anole.targets.cpu.target.processor", lambda: elsewhere)
     return elsewhere.name
@@ -142,7 +142,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_machine_that_is_not_the_target_measures_nothing(tmp_path: Path, moved: str) -> None:
     new = Project(tmp_path)
-    expected = f"{new.task.label}: is not measured here: cpu {processor().name} with 1 threads: .* is {moved}, of which"
+    expected = f"{new.task.label}: cannot be measured here: cpu {processor().name} with 1 threads: .* is {moved}"
     with pytest.raises(TargetError, match=re.escape(expected).replace(r"\.\*", ".*")):
         new.tune(2)
     assert not new.shards.exists()
@@ -150,12 +150,12 @@ def test_a_machine_that_is_not_the_target_measures_nothing(tmp_path: Path, moved
 
 def test_too_few_processors_measure_nothing(tmp_path: Path) -> None:
     crowd = Project(tmp_path, target={**describe_cpu(threads=1), "threads": 4096})
-    with pytest.raises(TargetError, match=r"with 4096 threads: .* of which this process may use"):
+    with pytest.raises(TargetError, match=r"with 4096 threads: .* this process may use"):
         crowd.tune(2)
     assert not crowd.shards.exists()
 
 
-def test_records_serve_another_machine_that_cannot_add_to_them(
+def test_another_machine_can_use_records_but_not_add_to_them(
     project: Project, two: dict[str, Any], four: object, moved: str
 ) -> None:
     before = project.shard.read_bytes()
@@ -167,7 +167,7 @@ def test_records_serve_another_machine_that_cannot_add_to_them(
     assert project.shard.read_bytes() == before
 
 
-def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, project: Project, four: object) -> None:
+def test_a_corrupt_shard_stops_the_task_and_stays_unchanged(tmp_path: Path, project: Project, four: object) -> None:
     other = Project(tmp_path, project.task.workload)
     shard = other.shards / project.shard.relative_to(project.shards)
     shard.parent.mkdir(parents=True)
@@ -179,7 +179,7 @@ def test_a_corrupt_shard_stops_the_task_and_loses_nothing(tmp_path: Path, projec
     assert shard.read_bytes() == before
 
 
-def test_a_task_under_a_wrong_name_is_refused(project: Project, tmp_path: Path) -> None:
+def test_a_task_file_with_a_wrong_name_is_rejected(project: Project, tmp_path: Path) -> None:
     path = tmp_path / ("0" * 64 + ".json")
     path.write_text(project.path.read_text())
     with pytest.raises(DocumentError, match=f"holds a task with the key {project.task.key}"):
@@ -192,15 +192,15 @@ SMALL_LABEL, LARGE_LABEL = "dense 32->64", "dense 256->512"
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
-    """A manifest of two tasks."""
+    """A folder with two tasks and their manifest."""
     tasks = [Task(workload, describe_cpu(threads=1), 1) for workload in (SMALL, LARGE)]
     for task in tasks:
         write_task(tmp_path / f"{task.key}.json", task)
-    leave_manifest(tmp_path / "manifest.json", tasks, (1, 3))
+    write_pair_manifest(tmp_path / "manifest.json", tasks, (1, 3))
     return tmp_path
 
 
-def leave_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) -> None:
+def write_pair_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) -> None:
     listed = tuple(
         ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
         for task, weight in zip(tasks, weights, strict=True)
@@ -216,7 +216,7 @@ def tune_pair(folder: Path, trials: int, seconds: float = math.inf) -> dict[str,
     return {receipt["label"]: receipt for receipt in json.loads(out.read_text())["receipts"]}
 
 
-def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shared_budget_is_spent_where_it_saves_most(pair: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     receipts = tune_pair(pair, 7)
     assert caplog.messages[-1] == "pair on any: 7 trials in 2 tasks"
@@ -230,9 +230,7 @@ def test_tasks_that_share_a_budget_spend_it_where_it_saves_most(pair: Path, capl
 
 
 @pytest.mark.guard
-def test_a_budget_of_seconds_is_over_when_it_has_been_spent_before(
-    pair: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_time_budget_includes_earlier_runs(pair: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     for seconds in (1e-9, 1e-9):
         receipts = tune_pair(pair, 1000, seconds)
@@ -241,7 +239,7 @@ def test_a_budget_of_seconds_is_over_when_it_has_been_spent_before(
 
 
 @pytest.mark.guard
-def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Path) -> None:
+def test_a_shared_budget_can_be_resumed_and_raised_without_measuring_twice(pair: Path) -> None:
     tune_pair(pair, 5)
     before = {path: path.read_bytes() for path in (pair / "shards").glob("*/*.jsonl")}
     assert tune_pair(pair, 5) and {path: path.read_bytes() for path in before} == before
@@ -251,7 +249,7 @@ def test_a_shared_budget_is_resumed_and_raised_without_measuring_twice(pair: Pat
 
 
 @pytest.mark.guard
-def test_a_warm_start_says_what_it_learned_from_and_keeps_to_it(tmp_path: Path, project: Project, four: object) -> None:
+def test_a_warm_start_records_and_keeps_its_sources(tmp_path: Path, project: Project, four: object) -> None:
     from anole.search.surrogate.boosted_trees import BoostedTrees
 
     warm = replace(RANDOM, warm_start=True, surrogate=BoostedTrees(max_rounds=5), batch=2)
@@ -269,7 +267,7 @@ def simulated(folder: Path, **settings: Any) -> Project:
     return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), describe_vta(**settings))
 
 
-def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> None:
+def test_simulated_trials_need_no_confirmation(tmp_path: Path) -> None:
     project = simulated(tmp_path / "fixed")
     receipt, content = project.tune(4), project.content
     assert RANDOM.n_confirm > 0 and content.confirmations == ()
@@ -282,7 +280,7 @@ def test_what_is_simulated_is_not_confirmed_and_yet_certain(tmp_path: Path) -> N
 
 
 @pytest.mark.guard
-def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None:
+def test_a_hardware_search_reports_the_fastest_config_of_each_design(tmp_path: Path) -> None:
     project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
     receipt = project.tune(30)
     trials = [trial for trial in project.content.trials if trial.measurement.latency_s is not None]
@@ -293,7 +291,7 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
     found = {tuple(design["config"][name] for name in HARDWARE): design["latency_s"] for design in receipt["designs"]}
     assert found == {hardware: min(latencies_s) for hardware, latencies_s in of_each.items()}
     assert len(receipt["designs"]) == len(found)
-    # The best is not the fastest of all, but that of what it is worth.
+    # The best config is not the fastest, but the one with the best latency relative to its worth.
     worth = VtaTarget(project.task.target).space(project.task.workload).worth
 
     def cost(config: Any, latency_s: float) -> float:
@@ -307,11 +305,11 @@ def test_a_search_for_hardware_tells_the_fastest_of_each(tmp_path: Path) -> None
 
 
 @pytest.mark.guard
-def test_tasks_of_a_simulator_may_share_a_budget(tmp_path: Path) -> None:
+def test_simulated_tasks_can_share_a_budget(tmp_path: Path) -> None:
     tasks = [Task(workload, describe_vta(), 1) for workload in (SMALL, LARGE)]
     for task in tasks:
         write_task(tmp_path / f"{task.key}.json", task)
-    leave_manifest(tmp_path / "manifest.json", tasks, (1, 1))
+    write_pair_manifest(tmp_path / "manifest.json", tasks, (1, 1))
     receipts = tune_pair(tmp_path, 4)
     assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
     assert all(receipt["confirmed"] and receipt["designs"] == [] for receipt in receipts.values())

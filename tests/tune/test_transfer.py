@@ -1,4 +1,4 @@
-"""What is learned from similar tasks, from real shards of invented trials."""
+"""Transfer learning from similar tasks, with real shards of synthetic trials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def space_of(task: Task) -> Space:
 
 
 def cost_s(task: Task, vectors: np.ndarray) -> np.ndarray:
-    """Invented, but the same rule for all convolutions: wide panels of filters and few rows are good."""
+    """Return synthetic latencies by one rule for all convolutions: wide panels of filters and few rows are fast."""
     columns = space_of(task).columns(vectors)
     if "tile_f" not in columns:
         return np.full(len(vectors), 1e-3)
@@ -37,7 +37,7 @@ def cost_s(task: Task, vectors: np.ndarray) -> np.ndarray:
 
 
 def record(shards: Path, task: Task, n_trials: int, seed: int = 0, working: bool = True) -> Run:
-    """Leave a shard of random trials."""
+    """Write a shard of random trials."""
     run, space = Run(task.key, "random", seed, 1, {}), space_of(task)
     vectors = space.sample(n_trials, np.random.default_rng(seed))
     with Shard.open(shards, run, task) as shard:
@@ -71,7 +71,7 @@ def test_nothing_is_found_in_a_cold_folder(tmp_path):
     assert read_prior(tmp_path, [], space_of(task)) is None
 
 
-def test_examples_stand_in_the_tasks_own_features(tmp_path):
+def test_examples_have_the_features_of_the_new_task(tmp_path):
     task, near = conv(64, 56), conv(32, 56)
     run = record(tmp_path, near, 9)
     space, own = map(space_of, (task, near))
@@ -84,20 +84,20 @@ def test_examples_stand_in_the_tasks_own_features(tmp_path):
     np.testing.assert_allclose(prior.features[:, column], np.log2(own.columns(vectors)["tile_f"][:, 2] + 1))
 
 
-def test_a_corrupt_or_lost_source_costs_its_lessons_only(tmp_path, caplog):
+def test_corrupt_and_missing_sources_are_skipped(tmp_path, caplog):
     task, near, lost = conv(64, 56), conv(64, 28), conv(64, 14)
     run = record(tmp_path, near, 9)
     corrupt = shard_path(tmp_path, record(tmp_path, lost, 9))
     corrupt.write_text("nonsense\n")
     assert [source.run_key for source in find_sources(tmp_path, task)] == [run.key]
-    assert "not learned from" in caplog.text
+    assert "skipping a source of examples" in caplog.text
     sources = [Source(near.key, run.key, 9), Source(lost.key, corrupt.stem, 9), Source(task.key, run.key, 9)]
     prior = read_prior(tmp_path, sources, space_of(task))
     assert prior is not None and len(prior) == 9
 
 
-def test_what_similar_tasks_teach_is_true_of_this_one(tmp_path):
-    """Before anything is measured, the surrogate already ranks the configs of a new task."""
+def test_a_surrogate_trained_on_similar_tasks_ranks_the_configs_of_a_new_one(tmp_path):
+    """Before anything is measured."""
     for channels, size in ((32, 56), (128, 28), (64, 14)):
         record(tmp_path, conv(channels, size), 128)
     task, space = conv(64, 56), space_of(conv(64, 56))
@@ -110,7 +110,7 @@ def test_what_similar_tasks_teach_is_true_of_this_one(tmp_path):
     assert speed[best_predicted].mean() > np.quantile(speed, 0.8)
 
 
-def test_an_experienced_history_learns_from_itself_alone(tmp_path):
+def test_a_history_with_trials_of_its_own_ignores_the_prior(tmp_path):
     record(tmp_path, conv(32, 56), 64)
     task, space = conv(64, 56), space_of(conv(64, 56))
     prior = read_prior(tmp_path, find_sources(tmp_path, task), space)

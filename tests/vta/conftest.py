@@ -27,9 +27,9 @@ GEOMETRIES = [
     Geometry(batch=2, variant="vta++"),
     Geometry(block_in=8, block_out=32, variant="vta++"),
     Geometry(block_in=32, block_out=32),
-    # There are more accumulators than inputs, so that their indices are wider.
+    # More accumulators than inputs, so their indices are wider.
     Geometry(block_in=32, block_out=8, wgt_bytes=1 << 17, variant="vta++"),
-    # So small that most layers take several tiles.
+    # So small that most layers need several tiles.
     Geometry(block_in=8, block_out=8, inp_bytes=1 << 10, wgt_bytes=1 << 11, acc_bytes=1 << 11),
     Geometry(inp_bytes=1 << 12, acc_bytes=1 << 12, variant="vta++"),
 ]
@@ -37,13 +37,13 @@ GEOMETRIES = [
 
 @st.composite
 def convolutions(draw: Any, geometries: Any) -> tuple[tuple[Any, ...], Program]:
-    """Return the arguments of `lower_conv2d` for a convolution of many small tiles, and its program."""
+    """Generate arguments of `lower_conv2d` for a convolution with many small tiles, and its program."""
     g = draw(geometries)
-    tile_h, tile_w, h_threads, oc_threads = (draw(st.integers(1, most)) for most in (3, 3, 2, 2))
+    tile_h, tile_w, h_threads, oc_threads = (draw(st.integers(1, max_size)) for max_size in (3, 3, 2, 2))
     kernel, stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3))), draw(st.integers(1, 2))
     padding = draw(st.one_of(st.just((0, 0, 0, 0)), st.tuples(*[st.integers(0, 3)] * 4)))
     rows, columns = draw(st.integers(1, 8)) * tile_h * h_threads, draw(st.integers(1, 8)) * tile_w
-    # Most of what is drawn can be lowered.
+    # Most of the generated convolutions can be lowered.
     tile_ci = 1 if any(padding) else draw(st.integers(1, 2))
     tile_co = draw(st.integers(1, 2)) if tile_w == columns else 1
     top, left, bottom, right = padding
@@ -68,7 +68,7 @@ def convolutions(draw: Any, geometries: Any) -> tuple[tuple[Any, ...], Program]:
 
 @dataclass(frozen=True)
 class Case:
-    """A network of one step, and what it reads."""
+    """A network of one step, and its inputs."""
 
     geometry: Geometry
     step: Any
@@ -100,9 +100,9 @@ def change_arrays(path: Path, **changes: Callable[[Any], Any]) -> None:
 
 
 @st.composite
-def layer_cases(draw: Any, geometries: Any = tuple(GEOMETRIES), most: int = 9) -> Case:
+def layer_cases(draw: Any, geometries: Any = tuple(GEOMETRIES), max_size: int = 9) -> Case:
     g = draw(st.sampled_from(list(geometries)))
-    extent, kernel, stride = st.integers(1, most), st.sampled_from([1, 2, 3, 5]), st.integers(1, 3)
+    extent, kernel, stride = st.integers(1, max_size), st.sampled_from([1, 2, 3, 5]), st.integers(1, 3)
     w = Conv2d(
         g.batch * draw(st.integers(1, 2)),
         draw(extent),
@@ -163,4 +163,4 @@ def pool_cases(draw: Any) -> Case:
 
 
 STEPS = st.one_of(layer_cases(), layer_cases(), pool_cases())
-"""Layers that some accelerator can run, with data and perhaps a residual, and more rarely poolings."""
+"""Layers that some accelerator can run, with data and possibly a residual, and less often poolings."""

@@ -1,4 +1,4 @@
-"""Area and memory, against what gate mappings of the hardware gave."""
+"""Area and memory, against gate mappings of the hardware."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ LARGE = Geometry(block_in=32, block_out=32)
 
 
 @pytest.mark.parametrize(("geometry", "logic_gates"), [(DEFAULT, 388e3), (LARGE, 1306e3)])
-def test_logic_is_that_of_the_gate_mapping(geometry, logic_gates):
+def test_logic_matches_the_gate_mapping(geometry, logic_gates):
     assert area_gates(geometry) - 0.5 * geometry.sram_bits == pytest.approx(logic_gates, rel=0.03)
 
 
-def test_it_is_told_in_units_of_vtas_own():
+def test_area_and_memory_are_relative_to_vta():
     assert relative_area(DEFAULT) == relative_memory(DEFAULT) == 1
     assert relative_area(LARGE) == pytest.approx(1.38, abs=0.02)
     assert relative_area(Geometry(block_in=64, block_out=64)) == pytest.approx(2.8, abs=0.1)
@@ -23,7 +23,7 @@ def test_it_is_told_in_units_of_vtas_own():
     assert relative_area(Geometry(bus_bytes=64)) > 1
 
 
-def test_only_what_exceeds_a_bound_is_penalised():
+def test_only_excess_over_a_bound_is_penalized():
     bounds = Bounds(area_max=1.2, memory_max=0.5, penalty=10)
     excess = relative_area(LARGE) - 1.2 + 0.5
     assert bounds.excess(LARGE) == pytest.approx(excess)

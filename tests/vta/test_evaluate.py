@@ -1,4 +1,4 @@
-"""Evaluation of a build for the accelerator: bit-equal or refused, and how near to the network itself."""
+"""Evaluation of builds for the accelerator: bit-exact or refused, and the error vs. the network itself."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .conftest import change_arrays, change_stream
 
 
 def copied(accelerated: Path, folder: Path) -> Path:
-    """Return a copy of a build that is four times as fast as it would be untuned.
+    """Return a copy of a build that is four times as fast as untuned.
 
-    It has no SHA-256, as builds of older versions, so that it is evaluated whatever a test changes.
+    Like builds of older versions, it has no SHA-256, so tests can change its files.
     """
     shutil.copytree(accelerated / "net", folder / "net")
     build = read_build(folder / "net")
@@ -38,7 +38,7 @@ def copied(accelerated: Path, folder: Path) -> Path:
 
 @pytest.fixture
 def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of a build, its project the working directory."""
+    """Return a copy of a build, with its project as the working directory."""
     monkeypatch.chdir(accelerated)
     return copied(accelerated, tmp_path)
 
@@ -88,7 +88,7 @@ def test_a_program_that_computes_something_else_is_refused(
 
 
 @pytest.mark.examples(1)
-def test_another_bias_is_found_to_be_far_from_the_network(net: Path, evaluation: dict[str, Any]) -> None:
+def test_another_bias_increases_the_error(net: Path, evaluation: dict[str, Any]) -> None:
     change_arrays(stream_of(net, "head").with_suffix(".npz"), bias=lambda array: -array)
     found = evaluate(net)
     assert found["snr_db"] < evaluation["snr_db"] - 5
@@ -113,7 +113,7 @@ def test_the_weights_of_another_network_are_refused(net: Path) -> None:
         evaluate(net)
 
 
-def test_files_that_the_description_does_not_describe_are_refused(accelerated: Path, net: Path) -> None:
+def test_changed_files_are_refused(accelerated: Path, net: Path) -> None:
     shutil.copy(accelerated / "net/build.json", net)
     stream_of(net, "first.0").write_bytes(b"other")
     with pytest.raises(DocumentError, match=r"net/steps/.*: is not the file that build.json describes: its SHA-256"):

@@ -1,4 +1,4 @@
-"""Sizes that follow from a geometry, and geometries that cannot be."""
+"""Geometries: derived sizes, names, and invalid values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anole.errors import TargetError
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 
 
-def test_the_default_is_vtas_own():
+def test_the_default_is_vta():
     assert [DEFAULT.depth(memory) for memory in Memory] == [8192, 1024, 2048, 2048, 2048]
     assert [DEFAULT.element_bytes(memory) for memory in Memory] == [4, 256, 16, 64, 16]
     assert [DEFAULT.index_bits(memory) for memory in Memory] == [13, 10, 11, 11, 11]
@@ -22,7 +22,7 @@ def test_a_larger_block_makes_every_buffer_shallower():
     assert [large.depth(memory) for memory in (Memory.INP, Memory.WGT, Memory.ACC)] == [1024, 256, 1024]
 
 
-def test_it_is_read_back_from_its_plain_form():
+def test_a_geometry_is_read_back_from_json():
     geometry = Geometry(batch=2, block_out=32, variant="vta++")
     assert Geometry.from_json(geometry.to_json()) == geometry
     assert Geometry.from_json({}) == DEFAULT
@@ -38,7 +38,7 @@ def test_it_is_read_back_from_its_plain_form():
         },
     )
 )
-def test_every_geometry_has_a_name_of_its_own(plain):
+def test_every_geometry_has_a_unique_name(plain):
     try:
         geometry = Geometry.from_json(plain)
     except TargetError:
@@ -54,13 +54,13 @@ def test_names_are_those_of_vtas_configurations():
 
 
 @pytest.mark.parametrize("name", ["", "1x16x16", "1x16x16_i8w8a32_15_15_18", "1x16x16_i8w4a32_15_15_18_17", "16x16"])
-def test_what_is_no_name_is_refused(name):
+def test_invalid_names_are_refused(name):
     with pytest.raises(TargetError, match=r"geometry: found .*; a name is such as 1x16x16_i8w8a32_15_15_18_17"):
         Geometry.from_name(name)
 
 
 @pytest.mark.parametrize("name", ["1x24x16_i8w8a32_15_15_18_17", "1x16x16_i8w8a32_15_999999_18_17_bus100"])
-def test_a_name_of_what_cannot_be_is_refused(name):
+def test_names_of_invalid_geometries_are_refused(name):
     with pytest.raises(TargetError, match=r"allowed is a power of two|too deep"):
         Geometry.from_name(name)
 
@@ -76,12 +76,12 @@ def test_a_name_of_what_cannot_be_is_refused(name):
         ({"bus_bytes": 4}, "geometry.bus_bytes: found 4; allowed are 8, 16, 32 and 64"),
         ({"block_in": 128, "block_out": 128}, "an element of WGT has 16384 bytes; at most 4096"),
         ({"block_in": 8, "block_out": 8}, "too deep for the fields of an instruction"),
-        # A VTA's ALU has four indices of accumulators, VTA++'s two.
+        # VTA's ALU has four indices of accumulators, and VTA++'s two.
         ({"block_in": 32, "block_out": 8, "wgt_bytes": 1 << 17}, "too deep for the fields of an instruction"),
         ({"uop_bytes": 1 << 16}, "too deep for the fields of an instruction"),
-        ({"inp_bytes": 8}, "the INP buffer holds no single element"),
+        ({"inp_bytes": 8}, "the INP buffer cannot hold a single element"),
     ],
 )
-def test_what_cannot_be_is_refused(plain, message):
+def test_invalid_geometries_are_refused(plain, message):
     with pytest.raises(TargetError, match=message):
         Geometry.from_json(plain)

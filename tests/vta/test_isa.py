@@ -1,4 +1,4 @@
-"""Instructions in bits: what is encoded is decoded, and the hardware's own streams come out the same."""
+"""Encoding of instructions: round trips, and streams of the hardware."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def instructions(g):
 
 
 @given(st.data(), st.sampled_from(GEOMETRIES))
-def test_what_is_encoded_is_decoded(data, geometry):
+def test_instructions_survive_a_round_trip(data, geometry):
     instruction = data.draw(instructions(geometry))
     word = encode(instruction, geometry)
     assert 0 <= word < 1 << 128
@@ -63,29 +63,29 @@ def test_what_is_encoded_is_decoded(data, geometry):
 
 
 @given(st.data(), st.sampled_from(GEOMETRIES))
-def test_micro_operations_too(data, geometry):
+def test_micro_operations_survive_a_round_trip(data, geometry):
     fields = (bits(geometry.index_bits(m)) for m in (Memory.ACC, Memory.INP, Memory.WGT))
     uop = data.draw(st.builds(Uop, *fields))
     assert decode_uop(encode_uop(uop, geometry), geometry) == uop
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_the_hardwares_streams_come_out_the_same(path):
+def test_streams_of_the_hardware_are_reproduced(path):
     rows = json.loads(path.read_text())["rows"]
     assert [f"{encode(decode(int(row['hex'], 16), DEFAULT), DEFAULT):032x}" for row in rows] == [
         row["hex"] for row in rows
     ]
     for row in rows:
-        found, told = decode(int(row["hex"], 16), DEFAULT), row["insn"]
-        assert list(map(int, found.dependence)) == told["dep"]
+        found, recorded = decode(int(row["hex"], 16), DEFAULT), row["insn"]
+        assert list(map(int, found.dependence)) == recorded["dep"]
         if isinstance(found, Gemm):
-            assert [found.dst_out, found.dst_in] == told["a"] and [found.wgt_out, found.wgt_in] == told["w"]
-            assert [found.iter_out, found.iter_in] == [told["lp0"], told["lp1"]]
+            assert [found.dst_out, found.dst_in] == recorded["a"] and [found.wgt_out, found.wgt_in] == recorded["w"]
+            assert [found.iter_out, found.iter_in] == [recorded["lp0"], recorded["lp1"]]
         if isinstance(found, Alu):
-            assert (found.opcode, found.imm, found.use_imm) == (told["aop"], told["imm"], told["ui"])
+            assert (found.opcode, found.imm, found.use_imm) == (recorded["aop"], recorded["imm"], recorded["ui"])
         if isinstance(found, Load):
             pads = [found.y_pad_0, found.y_pad_1, found.x_pad_0, found.x_pad_1]
-            assert pads == [told[name] for name in ("yp0", "yp1", "xp0", "xp1")]
+            assert pads == [recorded[name] for name in ("yp0", "yp1", "xp0", "xp1")]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_hardwares_streams_come_out_the_same(path):
         (Alu(AluOpcode.ADD, 0, 1, imm=40000), "ALU: imm is 40000; -32768 to 32767 fit"),
     ],
 )
-def test_what_does_not_fit_is_refused(instruction, message):
+def test_values_that_do_not_fit_are_refused(instruction, message):
     with pytest.raises(StreamError, match=message):
         encode(instruction, DEFAULT)
 
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused(instruction, message):
         (4 | 7 << 64 + 44, "unknown ALU opcode 7"),
     ],
 )
-def test_bits_that_mean_nothing_are_refused(word, message):
+def test_invalid_bits_are_refused(word, message):
     with pytest.raises(StreamError, match=message):
         decode(word, DEFAULT)
 

@@ -23,14 +23,14 @@ def test_an_explored_front_is_shown_with_its_knees(recorded: Path, tmp_path: Pat
         assert "broken" in lacking(replace(source, project=tmp_path), "fronts", "Front of time, area and energy: edge")
     assert found.table is not None and found.chart is not None
     assert [row[:2] + row[3:] for row in found.table.rows] == [
-        ("net", "least time x area", "1.40x", "29.4", "1.10", "RTL"),
-        ("all networks", "least time x area x energy", "1.40x", "99.4", "1.20", "RTL"),
+        ("net", "min time x area", "1.40x", "29.4", "1.10", "RTL"),
+        ("all networks", "min time x area x energy", "1.40x", "99.4", "1.20", "RTL"),
     ]
     assert [each["latency_ms"] for each in found.chart["data"]["values"]] == [70.1, 29.4, 99.4]
     assert found.downloads[0].text == FRONT
 
 
-def test_the_old_accelerator_is_told_as_it_was_searched(old_project: Path) -> None:
+def test_an_accelerator_of_an_old_build_is_shown(old_project: Path) -> None:
     with source_of(old_project) as source:
         candidates = figure(source, "fronts", "Geometries")
         chosen = figure(source, "geometry", "Chosen")
@@ -42,7 +42,7 @@ def test_the_old_accelerator_is_told_as_it_was_searched(old_project: Path) -> No
     assert used.chart is None and used.table is not None and {row[-1] for row in used.table.rows} == {"-"}
 
 
-def test_the_units_of_a_built_accelerator_are_as_busy_as_its_report_says(npu_project: Path) -> None:
+def test_the_utilization_of_a_build_matches_its_report(npu_project: Path) -> None:
     with source_of(npu_project) as source:
         table = figure(source, "utilization", "Utilization").table
         geometry = figure(source, "geometry", "Chosen")

@@ -1,4 +1,4 @@
-"""What a report says of a program."""
+"""Reports on programs: utilization, timeline plot, and the command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_utilization_counts_the_work_of_the_layer(program):
     assert 2 * 256 * used.operations == LAYER.flop
     assert 0 < used.gemm_share < 1
     assert all(0 < cycles < used.cycles for cycles in used.busy.values())
-    # Everything that is read and written passes the bus at least once.
+    # All data that is read or written passes the bus at least once.
     weights, data, out = 9 * 64 * 32, 14 * 14 * 64, 14 * 14 * 32
     assert used.write_bytes == out and used.read_bytes > weights + data
     assert used.reached <= used.attainable <= used.peak == 256
@@ -41,7 +41,7 @@ def test_utilization_counts_the_work_of_the_layer(program):
     assert used.intensity == LAYER.flop / 2 / (used.read_bytes + used.write_bytes)
 
 
-def test_the_picture_shows_every_instruction_that_takes_its_time(program):
+def test_the_timeline_shows_every_long_instruction(program):
     timeline = simulate(program.instructions, DEFAULT)
     for until in (None, 500):
         picture = ElementTree.fromstring(draw_timeline(program.instructions, timeline, until))
@@ -54,18 +54,18 @@ def test_the_picture_shows_every_instruction_that_takes_its_time(program):
         assert sorted(int(title.split(":")[0]) for title in titles) == shown
 
 
-def test_cycles_that_were_never_compared_are_called_extrapolated(program):
+def test_cycles_without_a_hardware_comparison_are_called_extrapolated(program):
     wide = lower_conv2d(LAYER, Schedule(7, 14), Geometry(1, 32, 32))
     unknown = lower_conv2d(LAYER, Schedule(7, 14), Geometry(1, 64, 32))
-    told = [summarize(each)[0].splitlines()[1] for each in (program, wide, unknown)]
-    assert all(line.startswith("cycles") for line in told)
-    assert [line.endswith("extrapolated") for line in told] == [False, False, True]
+    printed = [summarize(each)[0].splitlines()[1] for each in (program, wide, unknown)]
+    assert all(line.startswith("cycles") for line in printed)
+    assert [line.endswith("extrapolated") for line in printed] == [False, False, True]
 
 
-def test_a_pooling_is_reported_though_it_multiplies_nothing():
+def test_a_pooling_is_reported_without_multiplications():
     pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
-    told, _ = summarize(lower_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++")))
-    assert "0.0  multiply-adds a cycle, 0.0% of what the memory bus allows" in told
+    printed, _ = summarize(lower_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++")))
+    assert "0.0  multiply-adds a cycle, 0.0% of what the memory bus allows" in printed
 
 
 def run(*arguments):
@@ -74,14 +74,14 @@ def run(*arguments):
 
 def test_the_command_reports_and_draws(tmp_path):
     picture = tmp_path / "pictures/timeline.svg"
-    told = run("--row", 5, "--picture", picture)
+    printed = run("--row", 5, "--picture", picture)
     cycles = json.loads(SCHEDULES.read_text())[5]["rtl_cycles"]
-    assert told.exit_code == 0 and f"cycles        {cycles:12}" in told.stdout
-    assert "of what the memory bus allows" in told.stdout or "of what the matrix unit allows" in told.stdout
+    assert printed.exit_code == 0 and f"cycles        {cycles:12}" in printed.stdout
+    assert "of what the memory bus allows" in printed.stdout or "of what the matrix unit allows" in printed.stdout
     assert picture.read_text().startswith("<svg")
 
 
 @pytest.mark.parametrize(("row", "message"), [(70, "has no row 70; its rows are 0 to 69"), (69, "scratchpad overflow")])
-def test_what_cannot_be_reported_gets_one_message(row, message):
-    told = run("--row", row)
-    assert told.exit_code == 2 and message in told.stderr and not told.stdout
+def test_errors_have_one_message(row, message):
+    printed = run("--row", row)
+    assert printed.exit_code == 2 and message in printed.stderr and not printed.stdout

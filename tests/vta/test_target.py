@@ -1,4 +1,4 @@
-"""The accelerator as a target: how it is described, what it takes, and what its simulation says."""
+"""The accelerator as a target: descriptions, supported operators, spaces and simulation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(**settings):
     return VtaTarget(describe_vta(**settings))
 
 
-def test_what_is_not_said_is_vtas_own_and_only_what_is_searched_has_bounds():
+def test_defaults_are_vta_and_only_searches_have_bounds():
     own = {"kind": "vta", "geometry": DEFAULT.to_json(), "frequency_mhz": 100.0, "first_layer": "host"}
     assert describe_vta() == describe_vta("default") == describe_vta({"batch": 1}) == {**own, "hardware": "fixed"}
     assert make().bounds is None
@@ -49,13 +49,13 @@ def test_what_is_not_said_is_vtas_own_and_only_what_is_searched_has_bounds():
     [
         ({"hardware": "found"}, "hardware: found 'found'; allowed are fixed, search"),
         ({"hardware": "search", "penalty_form": "both"}, "penalty_form: found 'both'; allowed are difference, share"),
-        ({"penalty_form": "share"}, "penalty_form: is for `hardware: search`"),
+        ({"penalty_form": "share"}, "penalty_form: is allowed only with `hardware: search`"),
         ({"space": "wide"}, "space: found 'wide'; allowed are constrained, open"),
         ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
         ({"geometry": "large"}, "geometry: found 'large'; a name is such as 1x16x16_i8w8a32_15_15_18_17"),
         ({"geometry": {"block_in": 24}}, "geometry.block_in: found 24; allowed is a power of two"),
-        ({"area_max": 2}, "area_max: is for `hardware: search`; this hardware is fixed"),
-        ({"penalty": 1, "hardware": "fixed"}, "penalty: is for `hardware: search`"),
+        ({"area_max": 2}, "area_max: is allowed only with `hardware: search`; this hardware is fixed"),
+        ({"penalty": 1, "hardware": "fixed"}, "penalty: is allowed only with `hardware: search`"),
         ({"hardware": "search", "area_max": 0}, "area_max: found 0; a number above 0"),
         ({"hardware": "search", "memory_max": "1"}, "memory_max: found '1'; a number above 0"),
         ({"hardware": "search", "penalty": True}, "penalty: found True; a number above 0"),
@@ -71,7 +71,7 @@ def test_a_wrong_setting_is_named(settings, message):
 
 
 @given(st.fixed_dictionaries({}, optional={name: st.integers(0, 20) for name in Geometry().to_json() if "_" in name}))
-def test_a_geometry_is_described_whole_or_refused(powers):
+def test_a_geometry_is_described_completely_or_refused(powers):
     fields = {name: 1 << power for name, power in powers.items()}
     try:
         description = describe_vta(geometry=fields)
@@ -81,7 +81,7 @@ def test_a_geometry_is_described_whole_or_refused(powers):
     assert VtaTarget(description).geometry == Geometry(**fields)
 
 
-def test_the_first_convolution_is_the_hosts_unless_it_is_asked_for():
+def test_the_first_convolution_runs_on_the_host_by_default():
     on_host, on_vta = make(), make(first_layer="vta")
     assert not on_host.takes(CONV, 0) and on_host.takes(CONV, 1)
     assert on_vta.takes(CONV, 0) and on_host.takes(Dense(1, 8, 8), 0)
@@ -95,11 +95,11 @@ def test_the_first_convolution_is_the_hosts_unless_it_is_asked_for():
         Conv2d(1, 40, 40, 16, 16, (3, 3), padding=(16, 16, 16, 16)),
         replace(CONV, exact=True),
         Dense(1, 8, 8, exact=True),
-        # It has no constant weight.
+        # This has no constant weight.
         BatchMatmul(1, 16, 16, 16),
     ],
 )
-def test_what_the_accelerator_cannot_run_is_not_taken(workload):
+def test_unsupported_operators_are_not_taken(workload):
     assert not make().takes(workload, 5)
 
 
@@ -114,7 +114,7 @@ def test_only_a_search_has_knobs_of_the_hardware():
         *("tile_ci", "tile_co"),
         *("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size"),
     ]
-    # Only what divides the batch is a block's batch.
+    # The batch of a block must divide the batch.
     searched = make(hardware="search")
     batches = {n: searched.space(replace(CONV, batch=n)).knobs[0].values for n in (1, 4, 6, 8)}
     assert batches == {1: (1,), 4: (1, 2, 4), 6: (1, 2), 8: (1, 2, 4, 8)}
@@ -139,8 +139,8 @@ def test_seconds_are_the_cycles_of_the_canonical_program(data):
     assert there.space(workload).rejection(config) is None
 
 
-def test_an_open_space_also_holds_what_cannot_be_run():
-    """What the accelerator refuses is exactly what the constrained space leaves out."""
+def test_an_open_space_includes_invalid_configs():
+    """The constrained space excludes exactly the configs that the accelerator refuses."""
     assert describe_vta(space="constrained") == describe_vta() and "space" not in describe_vta()
     is_open, constrained = make(space="open"), make()
     assert is_open.description == {**describe_vta(), "space": "open"}
@@ -167,8 +167,8 @@ def test_an_open_search_for_hardware_has_every_block_and_rejects_some_with_a_rea
     assert np.isfinite(space.discounts(vectors)).all()
 
 
-def test_a_search_is_told_of_speeds_after_the_penalty():
-    """What a search learns, and what wins in the end, is equation 5's reward in units of the task's GFLOP/s."""
+def test_a_search_sees_speeds_after_the_penalty():
+    """A search learns from, and selects by, the reward of equation 5 in units of the task's GFLOP/s."""
     target = make(hardware="search", area_max=1.2)
     space, rng = target.space(CONV), np.random.default_rng(0)
     vectors = space.sample(30, rng)

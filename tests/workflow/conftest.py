@@ -1,4 +1,4 @@
-"""Projects of tiny networks, and a Snakemake that is really run on them."""
+"""Projects of tiny networks, and functions that run Snakemake on them."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ TUNING = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of Snakemake did.
+    """The outcome of a run of Snakemake.
 
     Attributes:
-        jobs: of each rule that ran, the names of its jobs' logs.
+        jobs: for each rule that ran, the names of its jobs' logs.
     """
 
     code: int
@@ -62,11 +62,11 @@ class Outcome:
 
 
 class Project:
-    """A folder with a models.yaml, and what can be done to it.
+    """A folder with a models.yaml, and operations on it.
 
     Attributes:
-        packages: a folder of installed packages, beside those of the environment.
-        variables: environment variables in place of this process's.
+        packages: a folder of additional installed packages.
+        variables: environment variables that override this process's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Project:
         self.variables: Mapping[str, str] = {}
 
     def copy(self, folder: Path) -> Project:
-        """Return a copy, with the times of all files."""
+        """Return a copy that keeps the times of all files."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return Project(folder)
 
@@ -91,18 +91,18 @@ class Project:
         (self.folder / "models.yaml").write_text(yaml.safe_dump(sections, sort_keys=False))
 
     def write_chain(self, *channels: int, **changes: object) -> None:
-        """Write a file of convolutions, and models.yaml with this network alone."""
+        """Write an ONNX file of convolutions, and models.yaml with only this network."""
         write_onnx(self.folder / "chain.onnx", channels)
         self.write({"chain": {"source": "onnx:chain.onnx"}}, **changes)
 
     def edit(self, name: str, old: str, new: str) -> None:
-        """Replace text that is there in a file."""
+        """Replace existing text in a file."""
         text = (self.folder / name).read_text()
         assert old in text
         (self.folder / name).write_text(text.replace(old, new))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start Snakemake from another folder, in a process group of its own."""
+        """Start Snakemake from another folder, in a separate process group."""
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
         command += ["--directory", str(self.folder), "--cores", "2", *arguments]
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | self.variables
@@ -119,7 +119,7 @@ class Project:
         )
 
     def snakemake(self, *arguments: str, limit_s: float = 240.0) -> Outcome:
-        """Run Snakemake to its end."""
+        """Run Snakemake until it exits."""
         began_ns = time.time_ns()
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=limit_s)
@@ -132,7 +132,7 @@ class Project:
         return sorted(re.findall(r"^ +log: logs/(\S+)\.log", outcome.output, re.MULTILINE))
 
     def plan(self) -> Plan:
-        """Return what `anole plan` shows."""
+        """Return the plan of `anole plan`."""
         return make_plan(Pipeline.load(self.folder / "models.yaml"))
 
     def query(self, sql: str) -> list[Any]:
@@ -141,7 +141,7 @@ class Project:
             return database.execute(sql).fetchall()
 
     def anole(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a stage by hand, in the project's folder."""
+        """Run a command in the project's folder."""
         command = [sys.executable, "-m", "anole", *arguments]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'lib'}:{self.packages or ''}"}
         return subprocess.run(
@@ -149,7 +149,7 @@ class Project:
         )
 
     def shards(self) -> dict[Path, ShardContent]:
-        """Return all shards by their place."""
+        """Return all shards, by their path."""
         paths = sorted((self.folder / "db/shards").glob("*/*.jsonl"))
         return {path: read_shard(path) for path in paths if path.stat().st_size}
 
@@ -187,12 +187,12 @@ def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str
 
 @pytest.fixture(scope="session")
 def empty_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
-    """Make a project in a folder of its own."""
+    """Make a project in a new folder."""
     return lambda name: Project(tmp_path_factory.mktemp(name))
 
 
 def tune(folder: Path, write: Callable[[Project], None]) -> None:
-    """Write a project and tune it; its file ``outcome.json`` says what the run did."""
+    """Write a project and tune it, storing the outcome in ``outcome.json``."""
     project = Project(folder)
     write(project)
     outcome = project.snakemake("tuned")
@@ -209,7 +209,7 @@ def write_two(project: Project) -> None:
 
 
 def write_one(project: Project) -> None:
-    """Write a network of a single convolution."""
+    """Write a network with a single convolution."""
     project.write_chain(16)
 
 

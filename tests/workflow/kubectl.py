@@ -1,7 +1,7 @@
-"""A stand-in for kubectl: it runs the command of a Job on this machine, and heeds nothing else of the manifest.
+"""A fake kubectl that runs the command of a Job on this machine, ignoring the rest of the manifest.
 
-KUBECTL_STATE names the folder of its state: of each Job the manifest, the output and, at its end, the exit code. The
-first Job of the rule in KUBECTL_LOSES fails without having run, as one whose node is lost.
+KUBECTL_STATE names the folder of its state: for each Job the manifest, the output and finally the exit code. The first
+Job of the rule in KUBECTL_LOSES fails without running, as if its node were lost.
 """
 
 from __future__ import annotations

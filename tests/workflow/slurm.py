@@ -1,4 +1,4 @@
-"""A real slurm of two nodes on this host, which its user starts and stops."""
+"""A real slurm cluster of two nodes on this host, started and stopped by tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES = ("zen1", "zen2")
 PARTITION = "amd"
 FEATURE = "zen"
 
-# Snakemake's job step looks for it here, and hides the variable that could name another place.
+# Snakemake's job step looks for it here, and hides the variable that could name another path.
 _CONF = Path("/etc/slurm/slurm.conf")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "srun", "scancel", "scontrol")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -34,7 +34,7 @@ def absence() -> str | None:
 
 
 class Slurm:
-    """A controller, its authentication, and one daemon for each node; a context manager."""
+    """A context manager with a controller, its authentication, and one daemon for each node."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -62,17 +62,17 @@ class Slurm:
         _CONF.unlink()
 
     def ask(self, *command: str) -> str:
-        """Return what a command of slurm says."""
+        """Return the output of a slurm command."""
         done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PATH": _PATH})
         return done.stdout.strip()
 
     def running(self) -> dict[str, str]:
-        """Return the job that runs on each busy node."""
+        """Return the running job of each busy node."""
         rows = self.ask("squeue", "--noheader", "--states=running", "--format=%N %A").splitlines()
         return dict(row.split() for row in rows)
 
     def drain(self, node: str) -> None:
-        """Let no new job start on a node."""
+        """Prevent new jobs from starting on a node."""
         self.ask("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
 
     def resume(self, node: str) -> None:
@@ -139,10 +139,10 @@ class Slurm:
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = _STARTS_S) -> None:
-    """Wait until something holds.
+    """Wait until a condition holds.
 
     Raises:
-        TimeoutError: it does not within the time.
+        TimeoutError: it does not hold in time.
     """
     end_s = time.monotonic() + seconds
     while not _safely(holds):

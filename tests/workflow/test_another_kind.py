@@ -12,7 +12,7 @@ from .conftest import Project
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
-def test_a_network_is_built_for_a_kind_that_another_package_brings(empty: Project) -> None:
+def test_a_network_is_built_for_a_kind_from_another_package(empty: Project) -> None:
     targets = {"wooden": {"kind": "abacus", "rods": 1}}
     empty.write_chain(16, targets=targets, builds=[{"model": "chain", "target": "wooden"}])
     empty.packages = Path(__file__).parent / "another_kind"

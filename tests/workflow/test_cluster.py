@@ -1,4 +1,4 @@
-"""The workflow on a real slurm of two nodes: one is drained and its job killed in the middle, and nothing is lost."""
+"""The workflow on a real slurm cluster of two nodes: one is drained and its job killed, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def project(empty_project: Callable[[str], Any]) -> Path:
-    """A network for nodes that describe themselves, and for nodes that are said to be what they are not."""
+    """A network for nodes that describe themselves, and for nodes with a wrong description in models.yaml."""
     made = empty_project("cluster")
     nodes = {"partition": PARTITION, "constraint": FEATURE}
     other = {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1, "model": "Another CPU", "nodes": nodes}
@@ -55,7 +55,7 @@ def project(empty_project: Callable[[str], Any]) -> Path:
 
 @pytest.fixture(scope="module")
 def output(slurm: Slurm, project: Path, request: pytest.FixtureRequest) -> str:
-    """What the workflow says; one of its nodes is drained, and its job killed, while two tasks are tuned at once."""
+    """The output of the workflow, with one node drained and its job killed while two tasks are tuned."""
     process = _snakemake(project)
     request.addfinalizer(process.kill)
     until(lambda: _n_shards(project) == 2 and len(slurm.running()) == len(NODES), "two tasks tuned at once", WAITS_S)
@@ -67,7 +67,7 @@ def output(slurm: Slurm, project: Path, request: pytest.FixtureRequest) -> str:
     return found
 
 
-def test_a_killed_job_is_run_again_and_goes_on_with_its_trials(project: Path, output: str) -> None:
+def test_a_killed_job_is_retried_and_resumes_its_trials(project: Path, output: str) -> None:
     assert "chain-zen-random" not in output[output.rindex("anole: left out") :]
     shards = [read_shard(path) for path in (project / "db/shards").glob("*/*.jsonl")]
     assert [len(shard.trials) for shard in shards] == [N_TRIALS, N_TRIALS]
@@ -83,12 +83,12 @@ def test_the_build_is_compiled_evaluated_and_merged(project: Path, output: str) 
 def test_a_node_describes_its_target_once(project: Path, output: str) -> None:
     described = json.loads((project / "work/targets/zen.json").read_text())
     assert described["description"]["model"] == processor().name
-    assert len(re.findall(r"^checkpoint describe:", _in_full(project), re.MULTILINE)) == 1
+    assert len(re.findall(r"^checkpoint describe:", _snakemake_log(project), re.MULTILINE)) == 1
 
 
-def test_a_node_that_is_another_machine_measures_nothing(project: Path, output: str) -> None:
-    (told,) = [line for line in output.splitlines() if line.startswith("anole: left out: chain-other-random")]
-    assert f"cpu Another CPU with 1 threads: this machine's processor is {processor().name}" in told
+def test_a_node_with_other_hardware_measures_nothing(project: Path, output: str) -> None:
+    (message,) = [line for line in output.splitlines() if line.startswith("anole: left out: chain-other-random")]
+    assert f"cpu Another CPU with 1 threads: this machine's processor is {processor().name}" in message
 
 
 def test_each_job_of_a_node_is_shown_with_its_result(output: str) -> None:
@@ -99,19 +99,19 @@ def test_each_job_of_a_node_is_shown_with_its_result(output: str) -> None:
     assert output.count("has been submitted with SLURM jobid") > 4
 
 
-def test_what_measures_has_its_node_for_itself(project: Path, output: str) -> None:
-    # Threads of Snakemake write at once, so what it shows of two jobs may be mixed; a line is whole.
-    said = _in_full(project)
-    rules = re.findall(r"^ *rule (tune|tune_together|evaluate):$", said, re.MULTILINE)
-    measuring = re.findall(r"^ +resources: (.*\bdevice=1\b.*)$", said, re.MULTILINE)
+def test_measuring_jobs_get_a_node_exclusively(project: Path, output: str) -> None:
+    # Threads of Snakemake write at the same time, so the lines of two jobs may be interleaved, but lines are intact.
+    log = _snakemake_log(project)
+    rules = re.findall(r"^ *rule (tune|tune_together|evaluate):$", log, re.MULTILINE)
+    measuring = re.findall(r"^ +resources: (.*\bdevice=1\b.*)$", log, re.MULTILINE)
     assert set(rules) == {"tune", "tune_together", "evaluate"} and len(measuring) >= 4
     for resources in measuring:
         assert f"slurm_partition={PARTITION}" in resources and f"constraint={FEATURE}" in resources
         assert "--exclusive" in resources and "mem_mb=" in resources
 
 
-def _in_full(project: Path) -> str:
-    """Return Snakemake's own output."""
+def _snakemake_log(project: Path) -> str:
+    """Return Snakemake's own log."""
     (log,) = (project / ".snakemake/log").glob("*.log")
     return log.read_text()
 
@@ -123,7 +123,7 @@ def _n_shards(project: Path) -> int:
 def _snakemake(project: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(project)]
     command += ["--profile", str(ROOT / "profiles/slurm"), "--latency-wait", "10"]
-    # This slurm keeps no accounts, which sacct would ask for; and short jobs are asked for often.
+    # This slurm has no accounting, which sacct needs; and the status of short jobs must be checked often.
     command += ["--slurm-status-command", "squeue", "--slurm-no-account", "--seconds-between-status-checks", "1"]
     command += ["--slurm-init-seconds-before-status-checks", "1"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -1,4 +1,4 @@
-"""A target whose hardware is elsewhere: skipped, or compiled for from records that were made there."""
+"""A target whose hardware is absent: it is skipped, or compiled for with imported records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(project: Project, channels: list[int], gpu: dict[str, Any], *others: d
 
 
 def tune_elsewhere(project: Project, shards: Path, n_trials: int) -> list[str]:
-    """Leave the shards that tuning would leave on the machine with the GPU; returns the labels of the tasks."""
+    """Write the shards of tuning on a machine with the GPU; return the labels of the tasks."""
     assert project.anole("extract", "chain", "--target", "gpu").returncode == 0
     tuner, labels = read_tuner({"preset": "random"}), []
     for path in sorted((project.folder / "work/tasks").glob("*.json")):
@@ -51,34 +51,34 @@ def tune_elsewhere(project: Project, shards: Path, n_trials: int) -> list[str]:
 
 
 @pytest.mark.guard
-def test_what_is_not_required_is_skipped_with_a_notice(empty: Project) -> None:
+def test_optional_targets_are_skipped_with_a_message(empty: Project) -> None:
     write(empty, [16], {"required": False}, {"model": "chain", "target": "cpu"})
     outcome = empty.snakemake("tuned")
     assert outcome.code == 0, outcome.output
-    assert "anole: skips the build chain-gpu-random: " in outcome.output
+    assert "anole: skipping build chain-gpu-random: " in outcome.output
     assert outcome.jobs["extract"] == ["chain-cpu"] and len(outcome.jobs["tune"]) == 1
-    assert "skips chain-gpu-random" in empty.anole("plan").stdout
+    assert "skipped: chain-gpu-random" in empty.anole("plan").stdout
 
 
 @pytest.mark.slow
-def test_a_build_is_compiled_from_a_database_that_was_filled_elsewhere(empty: Project, tmp_path_factory: Any) -> None:
+def test_a_build_is_compiled_from_an_imported_database(empty: Project, tmp_path_factory: Any) -> None:
     other = tmp_path_factory.mktemp("elsewhere")
     write(empty, [16, 32], {"arch": "sm_90"})
     labels = tune_elsewhere(empty, other / "shards", 2)
     merged = empty.anole("merge", "--shards", str(other / "shards"), "--database", str(other / "tuning.sqlite"))
     assert merged.returncode == 0, merged.stderr
     taken = empty.anole("import", str(other / "tuning.sqlite"))
-    assert "2 runs are new" in taken.stdout and "4 trials are new" in taken.stdout, taken.stderr
+    assert "2 new runs" in taken.stdout and "4 new trials" in taken.stdout, taken.stderr
     outcome = empty.snakemake()
     assert outcome.code == 0, outcome.output
     build = read_build(empty.folder / "builds/chain-gpu-random")
     assert build.coverage.share == 1.0 and (build.runs_on, build.threads) == ("cuda", 1)
     assert {task.latency_s for task in build.tasks} == {1e-5} and len(build.tasks) == len(labels)
-    # The section that every binary for a GPU has, and the graph that is recorded once.
+    # The section of every GPU binary, and the CUDA graph that is captured once.
     library = (empty.folder / "builds/chain-gpu-random/model.so").read_bytes()
     assert b".nv.info" in library and b"cuda_graph.run_or_capture" in library
     evaluation = read_evaluation(empty.folder / "work/evaluations/chain-gpu-random.json")
     assert evaluation.latencies == () and "found no GPU" in (evaluation.absence or "")
     assert empty.query("select count(*) from trial") == [(4,)]
-    said = empty.anole("run", "builds/chain-gpu-random", "--input", "x.npy")
-    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    ran = empty.anole("run", "builds/chain-gpu-random", "--input", "x.npy")
+    assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)

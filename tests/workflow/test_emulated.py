@@ -1,4 +1,4 @@
-"""Networks of other people, made for an emulated GPU by the whole workflow, compute what torch computes."""
+"""Published networks, built for an emulated GPU by the entire workflow, match torch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def project(empty_project: Callable[[str], Any]) -> Any:
     [("torchvision:resnet18", [1, 3, 32, 32]), ("torch:transformer:encoder", [1, 16, 64])],
     ids=["ResNet-18", "a Transformer's encoder"],
 )
-def test_a_whole_network_is_right(project: Any, source: str, shape: list[int]) -> None:
+def test_an_entire_network_is_correct(project: Any, source: str, shape: list[int]) -> None:
     project.write(
         {"net": {"source": source, "inputs": {"x": shape}}},
         targets={"gpu": {"kind": "cuda"}},

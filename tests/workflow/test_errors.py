@@ -1,4 +1,4 @@
-"""A mistake or a damaged file gives one clear message, starts nothing and loses nothing; what it tells to do works."""
+"""Mistakes and damaged files give one clear message, without side effects, and the suggested remedy works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_mistake_in_the_file_is_one_line(one: Project) -> None:
     assert "Traceback" not in outcome.output
 
 
-def test_a_corrupt_line_of_a_shard_is_named_and_nothing_is_lost(one: Project) -> None:
+def test_a_corrupt_line_of_a_shard_is_reported_and_nothing_is_lost(one: Project) -> None:
     (path,) = one.shards()
     lines = path.read_text().splitlines(keepends=True)
     path.write_text(lines[0] + "nonsense\n" + "".join(lines[1:]))
@@ -39,7 +39,7 @@ def test_a_corrupt_line_of_a_shard_is_named_and_nothing_is_lost(one: Project) ->
 
 
 @pytest.mark.guard
-def test_another_file_of_the_folder_than_models_yaml_may_be_named(one: Project) -> None:
+def test_spec_may_be_another_file_in_the_folder(one: Project) -> None:
     (one.folder / "models.yaml").rename(one.folder / "others.yaml")
     assert one.snakemake("tuned", "--config", "spec=others.yaml").jobs == {}
     (one.folder / "elsewhere").mkdir()
@@ -51,7 +51,7 @@ def test_another_file_of_the_folder_than_models_yaml_may_be_named(one: Project) 
 
 @pytest.fixture
 def half_broken(empty: Project) -> Project:
-    """A project of a damaged ONNX file and a whole one."""
+    """A project with a damaged ONNX file and an intact one."""
     write_onnx(empty.folder / "good.onnx", [16])
     (empty.folder / "bad.onnx").write_bytes((empty.folder / "good.onnx").read_bytes()[:200])
     empty.write({name: {"source": f"onnx:{name}.onnx"} for name in ("bad", "good")})
@@ -59,7 +59,7 @@ def half_broken(empty: Project) -> Project:
 
 
 @pytest.mark.guard
-def test_a_broken_model_stops_nobody_else_and_joins_the_others_when_mended(half_broken: Project) -> None:
+def test_a_broken_model_does_not_stop_others_and_is_built_when_fixed(half_broken: Project) -> None:
     outcome = half_broken.snakemake()
     assert outcome.code == 1
     good = ["good-cpu-random"]
@@ -93,7 +93,7 @@ def test_a_broken_model_ends_a_run_that_does_not_keep_going(half_broken: Project
 
 
 @pytest.mark.guard
-def test_what_was_damaged_or_deleted_is_made_again_as_told(one: Project) -> None:
+def test_damaged_and_deleted_files_are_restored_by_the_suggested_command(one: Project) -> None:
     (manifest,) = (one.folder / "work/models").glob("*/*.json")
     before = manifest.read_bytes()
     manifest.write_bytes(b"[" * 100_000)
@@ -101,7 +101,7 @@ def test_what_was_damaged_or_deleted_is_made_again_as_told(one: Project) -> None
         shutil.rmtree(one.folder / name)
     outcome = one.snakemake("tuned")
     assert outcome.code != 0
-    # The last lines repeat it, with what is left out because of it.
+    # The last lines repeat it, with the builds left out because of it.
     message, *others = sorted({line for line in outcome.output.splitlines() if line.startswith("anole: ")}, key=len)
     assert all(message.removeprefix("anole: ") in line for line in others)
     assert "is not JSON: " in message and message.endswith("; `snakemake --forcerun extract` writes it again")
@@ -112,7 +112,7 @@ def test_what_was_damaged_or_deleted_is_made_again_as_told(one: Project) -> None
 
 
 @pytest.mark.guard
-def test_new_weights_in_a_file_of_their_own_make_a_new_build(one: Project) -> None:
+def test_changed_external_weights_trigger_a_new_build(one: Project) -> None:
     model, weights_file = onnx.load(one.folder / "chain.onnx"), Path(one.folder / "chain.data")
     weights = numpy_helper.to_array(model.graph.initializer[0])
     onnx.save(model, one.folder / "chain.onnx", save_as_external_data=True, location="chain.data", size_threshold=0)

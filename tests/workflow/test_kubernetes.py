@@ -1,7 +1,7 @@
-"""The workflow with the profile for Kubernetes. A stand-in for kubectl runs the jobs here.
+"""The workflow with the profile for Kubernetes. A fake kubectl runs the jobs on this machine.
 
-This shows that Snakemake, the profile and its scripts work together, that a lost job is run again, and that groups of
-jobs work. It shows nothing of Kubernetes itself: whether it accepts the manifests, and where it runs the pods.
+This tests that Snakemake, the profile and its scripts work together, that a lost job is retried, and that groups of
+jobs work. It does not test Kubernetes itself: whether it accepts the manifests, and where it runs the pods.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N_TRIALS = 3
 
 @dataclass(frozen=True)
 class Finished:
-    """The project, what Snakemake said, the manifests in the order of their submission, and the stand-in's folder."""
+    """The project, Snakemake's output, the manifests in order of submission, and the folder of the fake kubectl."""
 
     folder: Path
     output: str
@@ -43,7 +43,7 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Find the stand-in as kubectl."""
+    """Put the fake kubectl on PATH."""
     folder = tmp_path_factory.mktemp("kubectl")
     program = folder / "kubectl"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("kubectl.py")}" "$@"\n')
@@ -54,7 +54,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="module")
 def finished(empty_project: Callable[[str], Any], environment: Mapping[str, str]) -> Finished:
-    """A network of two tasks, tuned in one job, on a target that a node describes; the first node is lost."""
+    """A network with two tasks, tuned in one job, for a target described by a node; the first node is lost."""
     project = empty_project("kubernetes")
     target = {"kind": "cpu", "threads": 1, "nodes": {"node_selector": "cpu=zen5,disk=ssd"}}
     tuning = TUNING | {"trials": N_TRIALS}
@@ -99,19 +99,19 @@ def test_jobs_of_a_group_run_one_after_another(finished: Finished) -> None:
     assert max(first) < min(second)
 
 
-def test_a_job_builds_with_as_many_processes_as_it_asked_for_cores(finished: Finished) -> None:
+def test_a_job_has_one_builder_per_requested_core(finished: Finished) -> None:
     (name,) = [name for name in finished.manifests if name.startswith("anole-tune")]
-    said = (finished.state / f"{name}.out").read_text()
-    assert said.count("anole tune ") == said.count("--builders 1 ") == 2
+    output = (finished.state / f"{name}.out").read_text()
+    assert output.count("anole tune ") == output.count("--builders 1 ") == 2
 
 
-def test_a_lost_job_is_run_again_with_twice_the_memory(finished: Finished) -> None:
+def test_a_lost_job_is_retried_with_twice_the_memory(finished: Finished) -> None:
     lost, again, *_ = (job["spec"]["template"]["spec"]["containers"][0] for job in finished.manifests.values())
     assert [each["resources"]["limits"]["memory"] for each in (lost, again)] == ["1000M", "2000M"]
     assert f"Kubernetes: {next(iter(finished.manifests))} failed; see kubectl describe pods" in finished.output
 
 
-def test_only_what_measures_has_a_node_of_the_target_for_itself(finished: Finished) -> None:
+def test_only_measuring_jobs_get_a_node_of_the_target_exclusively(finished: Finished) -> None:
     for name, job in finished.manifests.items():
         pod = job["spec"]["template"]["spec"]
         is_measuring = name.startswith(("anole-tune", "anole-evaluate"))

@@ -41,14 +41,14 @@ onerror: anole.onerror()
 
 
 def write_outer(project: Any, text: str = OUTER) -> list[str]:
-    """Write the other workflow, and return the arguments that choose it."""
+    """Write the other workflow, and return the arguments that select it."""
     (project.folder / "Snakefile").write_text(text)
     return ["--snakefile", str(project.folder / "Snakefile")]
 
 
 @pytest.fixture(scope="module")
 def used(empty_project: Callable[[str], Any]) -> Any:
-    """A workflow that uses the results of Anole's rules, run to its end."""
+    """A finished workflow that uses the results of Anole's rules."""
     project = empty_project("outer")
     project.write_chain(16)
     project.packages = project.folder / "packages"
@@ -60,11 +60,11 @@ def used(empty_project: Callable[[str], Any]) -> Any:
 def test_the_rules_of_the_other_workflow_have_its_environment(used: Any) -> None:
     project, outcome = used
     assert sorted(outcome.jobs) == ["compile", "extract", "tune"]
-    said = (project.folder / "report.txt").read_text().splitlines()
-    assert said == ["outer", os.environ["PATH"], str(project.packages), "3"]
+    lines = (project.folder / "report.txt").read_text().splitlines()
+    assert lines == ["outer", os.environ["PATH"], str(project.packages), "3"]
 
 
-def test_another_caller_runs_nothing_again_and_its_handler_says_what_is_left_out(used: Any) -> None:
+def test_a_second_run_repeats_nothing_and_reports_left_out_builds(used: Any) -> None:
     project = used[0].copy(used[0].folder.with_name("again"))
     outcome = project.snakemake(*write_outer(project))
     assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
@@ -79,11 +79,11 @@ def test_another_caller_runs_nothing_again_and_its_handler_says_what_is_left_out
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ('prefix: "sub"', "the module statement has a prefix, but Anole's files lie beside models.yaml"),
-        ('config: {"samples": 3}', "models.yaml: samples: is not known; allowed: models, "),
+        ('prefix: "sub"', "the module statement has a prefix, but Anole's files are next to models.yaml"),
+        ('config: {"samples": 3}', "models.yaml: samples: is unknown; allowed: models, "),
     ],
 )
-def test_what_a_module_cannot_have_is_told(used: Any, tmp_path: Path, more: str, message: str) -> None:
+def test_invalid_module_statements_are_reported(used: Any, tmp_path: Path, more: str, message: str) -> None:
     project = used[0].copy(tmp_path)
     text = OUTER.replace("module anole:\n", f"module anole:\n    {more}\n")
     outcome = project.snakemake(*write_outer(project, text), "--dry-run")
@@ -91,7 +91,7 @@ def test_what_a_module_cannot_have_is_told(used: Any, tmp_path: Path, more: str,
     assert f"anole: {message}" in outcome.output
 
 
-def test_the_workflow_that_the_docs_show_is_in_good_condition(used: Any, tmp_path: Path) -> None:
+def test_the_workflow_in_the_docs_works(used: Any, tmp_path: Path) -> None:
     project = used[0].copy(tmp_path)
     project.packages = ROOT / "lib"
     (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)

@@ -1,4 +1,4 @@
-"""A network whose target's space is open: tuned, confirmed, compiled and evaluated beside its constrained twin."""
+"""A network for a target with an open space is tuned, confirmed, compiled and evaluated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_stage_ran_on_open_configs(built: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "matched"), [(TUNED, "tuned"), (UNTUNED, "default")])
-def test_builds_are_right_and_hold_open_configs(built: Any, name: str, matched: str) -> None:
+def test_builds_are_correct_and_have_open_configs(built: Any, name: str, matched: str) -> None:
     project, _ = built
     tasks = {content.task.key: content.task for content in project.shards().values()}
     build = read_build(project.folder / f"builds/{name}")

@@ -1,4 +1,4 @@
-"""A project's life: tuned, built, shown and merged; and then only what a change concerns is done again."""
+"""The life of a project: it is tuned, built, shown and merged; later only jobs affected by a change run again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MERGE = "merge/db/tuning.sqlite"
 
 @pytest.fixture(scope="module")
 def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An ONNX file whose layers are all tuned already, built."""
+    """A project with a built ONNX file whose layers were all tuned before."""
     project = tuned_two[0].copy(tmp_path_factory.mktemp("built"))
     write_onnx(project.folder / "more.onnx", [16, 16])
     write_models(project, more=0)
@@ -40,7 +40,7 @@ def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def write_models(project: Project, **candidates: int) -> None:
-    """Write models.yaml with one build for each model, and how many candidates of a task are tried within it."""
+    """Write models.yaml with one build for each model, and its number of candidates to refine."""
     builds = [{"model": name, "target": "cpu", "refine": refine} for name, refine in candidates.items()]
     project.write({name: {"source": f"onnx:{name}.onnx"} for name in candidates}, builds=builds)
 
@@ -52,7 +52,7 @@ def project(built: Any, tmp_path: Path) -> Project:
 
 @pytest.fixture(scope="module")
 def built_both(built: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The project after candidates were tried within its network, and another tuned model was added."""
+    """The project after refining its build and adding another tuned model."""
     project = built[0].copy(tmp_path_factory.mktemp("both"))
     write_models(project, chain=0, more=2)
     outcome = project.snakemake()
@@ -72,7 +72,7 @@ def test_a_layer_of_two_models_is_tuned_once(tuned_two: Any) -> None:
     assert all(len(content.trials) == 2 for content in project.shards().values())
 
 
-def test_what_was_tuned_is_compiled_evaluated_and_merged(built: Any) -> None:
+def test_tuned_models_are_compiled_evaluated_and_merged(built: Any) -> None:
     project, outcome = built
     assert outcome.jobs == {"extract": ["more-cpu"], "compile": [MORE], "evaluate": [MORE], "merge": [""]}
     ((model, reference, latency_s, error),) = project.query(
@@ -83,7 +83,7 @@ def test_what_was_tuned_is_compiled_evaluated_and_merged(built: Any) -> None:
 
 
 @pytest.mark.guard
-def test_candidates_are_tried_between_tuning_and_compiling(built_both: Project) -> None:
+def test_builds_are_refined_between_tuning_and_compiling(built_both: Project) -> None:
     receipts = read_receipts([built_both.folder / f"work/refined/{MORE}.json"])
     tasks = read_build(built_both.folder / f"builds/{MORE}").tasks
     assert set(receipts) == {task.key for task in tasks} and len(receipts) == 2
@@ -95,7 +95,7 @@ def test_candidates_are_tried_between_tuning_and_compiling(built_both: Project) 
         assert (task.config, task.matched) == (chosen.config, "tuned")
 
 
-def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
+def test_output_names_networks_and_layers(built: Any, tuned_two: Any) -> None:
     layers = re.findall(
         r"^tune +(conv2d .*?)  +[0-9.,]+ GFLOP/s in 2 trials +[0-9.]+ s$", tuned_two[1].output, re.MULTILINE
     )
@@ -108,7 +108,7 @@ def test_it_is_shown_by_networks_and_layers(built: Any, tuned_two: Any) -> None:
     assert len(output.splitlines()) <= 20 and not re.search(r"\x1b|[0-9a-f]{64}", output)
 
 
-def test_then_nothing_is_left_to_do(project: Project) -> None:
+def test_a_finished_project_has_nothing_to_do(project: Project) -> None:
     assert project.plan().steps == ()
     text = (project.folder / "models.yaml").read_text()
     (project.folder / "models.yaml").write_text(f"# for the record\n{text}\n# the end\n")
@@ -126,7 +126,7 @@ def edit(old: str, new: str) -> Callable[[Project], object]:
 
 
 def again(build: str) -> list[str]:
-    """Return what is done when a build is compiled again."""
+    """Return the jobs of compiling a build again."""
     return [f"compile/{build}", f"evaluate/{build}"]
 
 
@@ -138,7 +138,7 @@ def again(build: str) -> list[str]:
         (edit("refine: 2", "refine: 0"), [*again(MORE), "merge"], []),
         (
             edit("threads: 1", "threads: 1\n    mcpu: x86-64-v2"),
-            # What is refined is known when the tasks are.
+            # Refining is known only after extraction.
             ["extract/chain-cpu", "extract/more-cpu", *again(CHAIN), *again(MORE), "merge"],
             ["extract/chain for cpu", "extract/more for cpu", *again(CHAIN), f"refine/{MORE}", *again(MORE), MERGE],
         ),
@@ -149,8 +149,8 @@ def again(build: str) -> list[str]:
     ],
     ids=["more candidates", "none", "a target", "a lock of refined", "a lock", "a model less", "no database"],
 )
-def test_what_a_change_does_again(both: Project, change: Any, jobs: list[str], planned: list[str]) -> None:
-    """`anole plan` compares files, not parameters, and does not plan all of it."""
+def test_a_change_runs_only_affected_jobs(both: Project, change: Any, jobs: list[str], planned: list[str]) -> None:
+    """`anole plan` compares files, not parameters, so it plans only some of the jobs."""
     change(both)
     assert both.planned() == sorted(jobs)
     assert [f"{step.stage}/{step.subject}" for step in both.plan().steps] == planned
@@ -165,19 +165,19 @@ def test_only_changed_layers_are_tuned_again(two: Project) -> None:
 
 
 @pytest.mark.guard
-def test_more_trials_measure_the_difference_while_snakemake_sleeps(two: Project) -> None:
+def test_more_trials_measure_only_the_difference_while_snakemake_is_idle(two: Project) -> None:
     before = {path: path.read_bytes() for path in two.shards()}
     two.edit("models.yaml", "trials: 2", "trials: 3")
     outcome = two.snakemake("tuned", "--verbose")
     assert (outcome.code, list(outcome.jobs), len(outcome.jobs["tune"])) == (0, ["tune"], 3)
-    assert all(path.read_bytes().startswith(whole) for path, whole in before.items())
+    assert all(path.read_bytes().startswith(content) for path, content in before.items())
     assert [len(content.trials) for content in two.shards().values()] == [3] * 3
-    # One pass for each job that started or ended; with a limit on their rate, one for each second and ended job, too.
+    # One pass for each started or finished job; a rate limit would add one for each second and finished job.
     assert 2 <= outcome.output.count("Resources before job selection") <= 6, outcome.output
 
 
 @pytest.mark.guard
-def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Project) -> None:
+def test_tasks_with_a_shared_budget_are_tuned_once_in_one_job(two: Project) -> None:
     plain = yaml.safe_load((two.folder / "models.yaml").read_text())
     del plain["tuning"]["trials"]
     two.write(plain["models"], tuning=plain["tuning"] | {"total_trials": 5, "batch": 2}, builds=plain["builds"][:1])
@@ -191,11 +191,11 @@ def test_tasks_that_share_a_budget_are_tuned_in_one_job_and_once(two: Project) -
     tuning = plain["tuning"] | {"total_seconds": 1, "batch": 2}
     two.write(plain["models"], tuning=tuning, builds=plain["builds"][:1])
     assert list(two.snakemake("tuned").jobs) == ["tune_together"]
-    assert all(path.read_bytes().startswith(whole) for path, whole in before.items())
+    assert all(path.read_bytes().startswith(content) for path, content in before.items())
 
 
 @pytest.mark.guard
-def test_stages_by_hand_do_what_the_rules_do(both: Project) -> None:
+def test_commands_give_the_same_results_as_rules(both: Project) -> None:
     (both.folder / "db/tuning.sqlite").unlink()
     before = read_build(both.folder / f"builds/{MORE}").tasks
     for command in (["extract", "more", "--target", "cpu"], ["compile", MORE], ["merge"]):
@@ -205,7 +205,7 @@ def test_stages_by_hand_do_what_the_rules_do(both: Project) -> None:
 
 
 def prefer_other_configs(project: Project) -> None:
-    """Leave receipts that name the other one of the two configs that were tried, as better records would."""
+    """Write receipts with the other one of the two measured configs, as better records would."""
     tried = {content.task.key: [trial.config for trial in content.trials] for content in project.shards().values()}
     for path in (project.folder / "work/tuned").rglob("*.json"):
         plain = json.loads(path.read_text())
@@ -215,7 +215,7 @@ def prefer_other_configs(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_other_records_change_only_what_is_not_locked(both: Project) -> None:
+def test_new_records_change_only_unlocked_builds(both: Project) -> None:
     chain = both.folder / f"builds/{CHAIN}"
     before = read_build(chain)
     assert both.anole("lock", CHAIN).stdout == f"{CHAIN}: locked 2 tasks\n"
@@ -239,8 +239,10 @@ def test_other_records_change_only_what_is_not_locked(both: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_clone_with_a_lock_file_compiles_at_once(both: Project, empty_project: Callable[[str], Project]) -> None:
-    """Nothing is tuned or recorded, and the library is the same to the byte."""
+def test_a_clone_with_a_lock_file_compiles_without_tuning(
+    both: Project, empty_project: Callable[[str], Project]
+) -> None:
+    """Nothing is tuned or recorded, and the library is byte-identical."""
     both.anole("lock", CHAIN)
     clone = empty_project("clone")
     clone.write_chain(16, 32)
@@ -253,8 +255,8 @@ def test_a_clone_with_a_lock_file_compiles_at_once(both: Project, empty_project:
     assert "2 tasks: 2 locked." in clone.anole("plan").stdout
 
 
-def test_tuning_goes_on_where_it_was_killed(one: Project) -> None:
-    """What may happen to other processes is tried in `tests/faults`."""
+def test_killed_tuning_resumes(one: Project) -> None:
+    """Killing other processes is tested in `tests/faults`."""
     (shard,) = one.shards()
     one.edit("models.yaml", "trials: 2", "trials: 12")
     process, ends_s = one.start("tuned"), time.monotonic() + 120

@@ -1,4 +1,4 @@
-"""A target of int8: its models are quantized first, tuned and refined on bytes, compiled, and equal to their files."""
+"""For an int8 target, models are quantized, tuned, refined and compiled, and match their quantized files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 NAME = "chain-bytes-random"
 
 
-def test_a_model_is_quantized_only_for_targets_of_int8(empty: Any) -> None:
+def test_a_model_is_quantized_only_for_int8_targets(empty: Any) -> None:
     write_onnx(empty.folder / "chain.onnx", [16, 32], size=8)
     empty.write(
         {"chain": {"source": "onnx:chain.onnx"}},
@@ -41,4 +41,4 @@ def test_a_model_is_quantized_only_for_targets_of_int8(empty: Any) -> None:
     locked = empty.anole("lock", NAME)
     assert locked.returncode == 0, locked.stderr
     by_hand = empty.anole("quantize", "chain", "--method", "min-max", "--output", "by_hand.onnx")
-    assert by_hand.returncode == 0 and "dB by min-max" in by_hand.stdout, by_hand.stderr
+    assert by_hand.returncode == 0 and "dB with min-max" in by_hand.stdout, by_hand.stderr

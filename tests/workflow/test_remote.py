@@ -1,4 +1,4 @@
-"""A target on another machine, from models.yaml to its trials; a server on this one stands in for it."""
+"""A target on another machine, from models.yaml to its trials, simulated by a local server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import Project
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 
-def test_a_network_is_tuned_elsewhere(empty: Project) -> None:
+def test_a_network_is_tuned_on_a_remote_device(empty: Project) -> None:
     process = server(empty.folder)
     process.start()
     remote = {

@@ -1,4 +1,4 @@
-"""What Snakemake shows of a run: by Anole's logger plugin, and where its own output is asked for."""
+"""The terminal output of a run, by Anole's logger plugin, or by Snakemake if requested."""
 
 from __future__ import annotations
 
@@ -66,27 +66,27 @@ def snakemake(
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=stderr)
 
 
-def said(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    """Return the exit code of Snakemake and what it said, where there is no terminal."""
+def output_of(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    """Return the exit code and output of Snakemake without a terminal."""
     process = snakemake(folder, *arguments, **variables)
     output, _ = process.communicate(timeout=120)
     return process.returncode, output.decode()
 
 
-def drawn(folder: Path, **variables: str) -> str:
-    """Return all that Snakemake draws on a terminal."""
+def terminal_output(folder: Path, **variables: str) -> str:
+    """Return the output of Snakemake on a terminal."""
     return drawn_on_a_terminal(lambda terminal: snakemake(folder, stderr=terminal, **variables))
 
 
 def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
-    code, output = said(tmp_path)
+    code, output = output_of(tmp_path)
     lines = output.splitlines()
     assert code == 0 and TUNED.search(output), output
     assert lines[0].startswith("Using workflow specific profile ")
     assert sorted(line.split()[0] for line in lines[1:]) == ["copy", "said", "slow", "tune", "warning:"]
     assert "warning: it is\nslow\n" in output and "said by the rule\n" in output
     assert "\x1b" not in output and "\r" not in output and KEY not in output
-    code, output = said(tmp_path)
+    code, output = output_of(tmp_path)
     assert (code, output.splitlines()[1:]) == (
         0,
         ["Nothing to be done (all requested files are present and up to date)."],
@@ -95,21 +95,21 @@ def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:
 
 @pytest.mark.guard
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_on_a_terminal_the_progress_stands_below(tmp_path: Path, no_color: str) -> None:
-    output = drawn(tmp_path, NO_COLOR=no_color)
+def test_on_a_terminal_the_progress_is_at_the_bottom(tmp_path: Path, no_color: str) -> None:
+    output = terminal_output(tmp_path, NO_COLOR=no_color)
     has_colors = bool(re.search(r"\x1b\[(?:\d+;)*3\d[;m]", output))
     assert has_colors is not bool(no_color)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output).replace("\r", "\n")
     assert TUNED.search(text), text
-    # Without colors, what is left of the bar is blank.
+    # Without colors, the rest of the bar is blank.
     assert re.search(r"^[━╸ ]+.* [01]/3 jobs", text, re.MULTILINE) and re.search(r"^━+.* 3/3 jobs", text, re.MULTILINE)
     assert "\ntune conv2d 64->64 k3x3: 5/8" in text
-    # The cursor, which the progress hides, is back.
+    # The cursor, which the progress hides, is visible again.
     assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
 
 
 def test_the_error_of_a_failed_job_is_shown_in_full(tmp_path: Path) -> None:
-    code, output = said(tmp_path, "refused.txt", "crashed.txt")
+    code, output = output_of(tmp_path, "refused.txt", "crashed.txt")
     assert code == 1
     assert "\nrefuse failed: logs/refuse.log:\nanole: nets:bad() failed\n" in output
     assert "\nError in rule crash:\n" in output and "Logfile logs/crash.log:\n" in output
@@ -121,19 +121,19 @@ def test_the_error_of_a_failed_job_is_shown_in_full(tmp_path: Path) -> None:
 
 @pytest.mark.guard
 def test_a_quiet_run_shows_no_jobs(tmp_path: Path) -> None:
-    code, output = said(tmp_path, "plain.txt", "--quiet")
+    code, output = output_of(tmp_path, "plain.txt", "--quiet")
     assert (code, output.splitlines()[1:]) == (0, ["said by the rule"])
 
 
 @pytest.mark.parametrize("setting", ["verbose", "printshellcmds", "debug_dag", "dryrun"])
-def test_snakemake_writes_where_its_own_output_is_asked_for(setting: str) -> None:
+def test_snakemake_writes_its_own_output_if_requested(setting: str) -> None:
     plugin = LoggerPluginRegistry().get_plugin("anole")
     assert plugin.log_handler(OutputSettings(), None).writes_to_stream
     assert not plugin.log_handler(OutputSettings(**{setting: True}), None).writes_to_stream
 
 
 @pytest.mark.guard
-def test_a_profile_of_a_library_that_is_not_installed_has_no_plugin(tmp_path: Path) -> None:
+def test_the_profile_works_without_the_installed_plugin(tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     script = f"""
 import sys

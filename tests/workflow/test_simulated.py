@@ -16,7 +16,7 @@ from .conftest import write_onnx
 
 pytestmark = pytest.mark.workflow
 
-# The first layer is the host's.
+# The first layer runs on the host.
 TUNED = ["conv2d 16->16 k3x3 s1 8x8", "conv2d 16->24 k3x3 s1 8x8"]
 BUILD = "chain-npu-random"
 
@@ -60,13 +60,13 @@ def test_a_network_is_tuned_built_and_evaluated(built: Any) -> None:
     )
     assert reference == "untuned" and latency_s > 0 and speedup >= 1 and snr_db > 15
     assert project.query("select (select count(*) from trial), (select count(*) from confirmation)") == [(4, 0)]
-    # What is simulated is tuned side by side.
+    # Simulated tasks are tuned in parallel.
     events = re.findall(r"^(?:local)?rule (tune):|\(Rule: (tune)\)", outcome.output, re.MULTILINE)
     assert [("begin" if began else "end") for began, _ in events] == ["begin", "begin", "end", "end"]
 
 
 @pytest.mark.guard
-def test_a_page_about_it_is_made_and_made_again(project: Any) -> None:
+def test_the_report_is_written_and_rewritten(project: Any) -> None:
     outcome = project.snakemake("report.html")
     assert outcome.code == 0, outcome.output
     page = (project.folder / "report.html").read_text()
@@ -79,7 +79,7 @@ def test_a_page_about_it_is_made_and_made_again(project: Any) -> None:
 
 
 @pytest.mark.guard
-def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(project: Any) -> None:
+def test_new_samples_compile_again_and_broken_ones_are_reported_in_one_line(project: Any) -> None:
     outcome = project.snakemake()
     assert (outcome.code, outcome.jobs) == (0, {}), outcome.output
     save_samples(project, 8)
@@ -95,7 +95,7 @@ def test_other_samples_compile_again_and_broken_ones_are_told_in_one_line(projec
 
 
 @pytest.mark.guard
-def test_a_point_of_an_accelerators_front_is_built_by_its_name(empty_project: Any) -> None:
+def test_a_point_of_an_accelerators_front_can_be_built_by_name(empty_project: Any) -> None:
     project = empty_project("explored")
     write_onnx(project.folder / "chain.onnx", [16, 16, 24])
     models = {"chain": {"source": "onnx:chain.onnx"}}

@@ -1,4 +1,4 @@
-"""The wheel, installed where there is no checkout: a project is begun and built with nothing else."""
+"""The wheel, installed without a checkout: a project is created and built with nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Installation:
     folder: Path
 
     def run(self, *command: str, at: Path) -> str:
-        """Run a module of this environment in a folder, and return what it said."""
+        """Run a module of this environment in a folder, and return its output."""
         environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
         together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         done = subprocess.run([self.folder / "bin/python", "-m", *command], cwd=at, env=environment, **together)
@@ -64,20 +64,20 @@ def install(folder: Path, wheel: Path, *arguments: object) -> Installation:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """Anole from its wheel, and what it depends on from the environment of this test."""
+    """Anole from its wheel, with its dependencies from the environment of this test."""
     folder = tmp_path_factory.mktemp("installed") / "venv"
     found = install(folder, wheel, "--no-deps")
-    # Within such a folder Python looks for packages and reads no .pth files, so it does not find the checkout.
+    # Python does not process .pth files in a folder added by a .pth file, so it does not find the checkout.
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     return found
 
 
-def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
+def test_the_wheel_has_the_files_next_to_the_library(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    beside = [ROOT / name for name in ("Snakefile", "environment.yml", "db/README.md", "profiles/default/profile.yaml")]
-    beside += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.*"), *ROOT.glob("profiles/kubernetes/*.*")]
-    assert {f"anole/share/{path.relative_to(ROOT)}" for path in beside} <= names
+    shared = [ROOT / name for name in ("Snakefile", "environment.yml", "db/README.md", "profiles/default/profile.yaml")]
+    shared += [*ROOT.glob("rules/*.smk"), *ROOT.glob("db/queries/*.*"), *ROOT.glob("profiles/kubernetes/*.*")]
+    assert {f"anole/share/{path.relative_to(ROOT)}" for path in shared} <= names
     library = {str(path.relative_to(ROOT / "lib")) for path in (ROOT / "lib").rglob("*") if path.suffix != ".pyc"}
     assert {name for name in library if (ROOT / "lib" / name).is_file()} <= names
     own = ("anole/", "anole-", "anole_cuda/", "anole_vta/", "snakemake_logger_plugin_anole/")
@@ -85,7 +85,7 @@ def test_the_wheel_has_what_lies_beside_the_library(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_is_begun_and_built_without_the_checkout(installed: Installation, tmp_path: Path) -> None:
+def test_a_project_is_created_and_built_without_the_checkout(installed: Installation, tmp_path: Path) -> None:
     assert os.access(installed.folder / "bin/anole", os.X_OK)
     (submit,) = installed.folder.glob("lib/python*/site-packages/anole/share/profiles/kubernetes/submit.py")
     assert os.access(submit, os.X_OK)
@@ -102,7 +102,7 @@ def test_a_project_is_begun_and_built_without_the_checkout(installed: Installati
 
 
 @pytest.mark.slow
-def test_the_demo_is_built_in_an_environment_that_was_empty(wheel: Path, tmp_path: Path) -> None:
+def test_the_demo_is_built_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     found = install(tmp_path / "venv", wheel, "--constraints", LOCK)
     found.run("anole", "init", "--demo", "demo", at=tmp_path)
     said = found.run("snakemake", "--cores", "all", at=tmp_path / "demo")

@@ -1,9 +1,9 @@
-// Checks every access of memory: bounds, alignment, values that nothing wrote, and races.
+// Checks every memory access: bounds, alignment, uninitialized values, and races.
 //
-// A kernel is compiled with the instrumentation for ThreadSanitizer, and this file takes the sanitizer's place. As all
-// threads run on one thread of the host, what is known of each word is exact, whatever the order in which they run: two
-// accesses of different threads race if one of them writes and no barrier of their block separates them, and so do two
-// of different blocks of a launch.
+// Kernels are compiled with the instrumentation for ThreadSanitizer, and this file replaces the sanitizer. As all
+// threads run on one host thread, the state of each word is exact, in whatever order they run: two accesses by
+// different threads race if one of them writes and no barrier of their block separates them, and so do two accesses by
+// different blocks of a launch.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr size_t word = 4;
 constexpr size_t most_bytes = size_t(8) << 30;
 constexpr size_t alignment = 256;
 
-// What is known of a word. Tick 0 is before everything.
+// The state of a word. Tick 0 is before everything.
 struct Cell {
   uint32_t write_tick, read_tick, first_read_tick;
   uint16_t writer, reader, other_reader, write_warp_tick, read_warp_tick;
@@ -45,13 +45,13 @@ struct Global {
   char* begin = reserve(most_bytes, PROT_NONE);
   Cell* cells = reinterpret_cast<Cell*>(reserve(most_bytes / word * sizeof(Cell)));
   std::map<size_t, size_t> used;  // offset to size
-  size_t most_used = 0;           // the end of all that was ever used
+  size_t most_used = 0;           // the highest end of all allocations so far
 
   bool has(const char* place) const { return size_t(place - begin) < most_bytes; }
   Cell* cell(const char* place) const { return cells + (place - begin) / word; }
 };
 
-// Made when it is first used, and never destroyed: memory is released after the last static destructor.
+// Created on first use, and never destroyed: memory is released after the last static destructor.
 Global& global() {
   static Global& made = *new Global;
   return made;
@@ -66,7 +66,7 @@ struct Shared {
 
 std::vector<Shared> shared;
 
-// Where a place is, for people.
+// Describes an address in messages.
 std::string describe(const char* place) {
   auto at = [place](const char* begin, size_t size_bytes, const std::string& name) {
     return "byte " + std::to_string(place - begin) + " of " + name + " (" + std::to_string(size_bytes) + " bytes)";
@@ -135,7 +135,7 @@ void write_word(Cell& cell, uint8_t bytes, const char* place) {
 
 enum class Kind { read, write, atomic };
 
-// Checks an access of words that begin at `cell`.
+// Checks an access to words beginning at `cell`.
 void access(Cell* cell, const char* place, size_t size, Kind kind) {
   size_t first = reinterpret_cast<uintptr_t>(place) % word;
   for (size_t done = 0; done < size; ++cell) {

@@ -1,4 +1,4 @@
-// The emulated device: its memory, and grids that run on it, one thread after another.
+// The emulated device: its memory, and the execution of grids, one thread after another.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Kernel {
   size_t (*sizes)(size_t* sizes_bytes);
 };
 
-// One launch; the arguments are copies, so that it can be kept.
+// One launch; it owns copies of its arguments.
 struct Launch {
   const Kernel* kernel;
   Size grid, block;
@@ -31,25 +31,25 @@ struct Launch {
   std::vector<std::vector<char>> arguments;
 };
 
-// Runs all threads of a launch. Returns what went wrong, nothing if all is well.
+// Runs all threads of a launch. Returns an error message, empty on success.
 std::string run(const Launch& launch);
 
-// Global memory. As on a GPU, a program that touches it itself is killed; kernels and copies have it open.
+// Global memory. As on a GPU, host code that accesses it is killed; it is unprotected for kernels and copies.
 struct Opened {
   Opened();
   ~Opened();
 };
 void* allocate(size_t size_bytes);
 bool release(void* place);
-// Says that the host wrote to global memory.
+// Marks global memory as written by the host.
 void written_by_host(void* place, size_t size_bytes);
-// Copies what is known of memory, such as what was never written, with its content.
+// Copies the state of memory, such as which words are uninitialized, along with its content.
 void copied(void* to, const void* from, size_t size_bytes);
 bool is_global(const void* place);
 uint64_t free_bytes();
 uint64_t total_bytes();
 
-// Time, as `access.cpp` sees it. Ticks increase: each block begins a tick, and so does each barrier of its threads.
+// Logical time for `access.cpp`. Each block begins a new tick, and so does each barrier of its threads.
 struct Now {
   uint32_t tick, block_began, launch_began;
   uint16_t thread, warp_tick;
@@ -63,7 +63,7 @@ void begin_tick();
 void forget_shared();
 void declare_shared(const char* name, void* array, size_t size_bytes);
 
-// Ends the launch that runs; called by its threads only.
+// Ends the running launch; called only by its threads.
 [[noreturn]] void fail(const std::string& what);
 
 }  // namespace emulated

@@ -1,6 +1,6 @@
 // The part of CUDA's driver (libcuda) that TVM's runtime calls: modules, kernels and launches.
 //
-// A module's binary is a shared library of this processor, as `kit.emulated_gpu.compiler` makes it.
+// A module's binary is a shared library for this processor, made by `kit.emulated_gpu.compiler`.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -23,14 +23,14 @@ struct Module {
   std::map<std::string, std::unique_ptr<emulated::Kernel>> kernels;
 };
 
-// The length of an ELF file whose last part is the table of its sections, as linkers write it.
+// The length of an ELF file that ends with its section table, as written by linkers.
 size_t size_of(const void* image) {
   auto header = static_cast<const Elf64_Ehdr*>(image);
   return header->e_shoff + size_t(header->e_shnum) * header->e_shentsize;
 }
 
 void* load(const void* image) {
-  // The linker knows libraries by their paths, so each has its own.
+  // The linker identifies libraries by path, so each needs its own.
   std::string path = std::filesystem::temp_directory_path() / "anole-kernels-XXXXXX";
   int file = mkstemp(path.data());
   if (file < 0) return nullptr;

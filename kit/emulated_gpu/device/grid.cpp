@@ -1,4 +1,4 @@
-// Runs a grid: block after block, the threads of each as fibers of this thread of the host.
+// Runs a grid: block after block, with the threads of each as fibers of one host thread.
 //
 // A thread runs until it ends or waits: at a barrier for all threads of its block, or for lanes of its warp.
 #include <csetjmp>
@@ -26,9 +26,9 @@ enum class State { fresh, ready, at_barrier, in_warp, ended };
 
 struct Thread {
   State state;
-  int site;            // where the program waits
+  int site;            // the call at which the thread waits
   uint16_t warp_tick;  // barriers of its warp since the block's last one
-  // What a lane gives in an exchange, from which lane it wants a value, and the value.
+  // The value that a lane gives in a shuffle, the lane that it reads from, and the value read.
   uint64_t given, got;
   unsigned source, mask;
 };
@@ -64,7 +64,7 @@ void wait(State state, int site) {
   if (!_setjmp(fibers()[running.current].place)) _longjmp(running.scheduler, 1);
 }
 
-// The whole life of a fiber: it runs one thread after another, each of another block or launch.
+// The main function of a fiber, which runs one thread after another, each of another block or launch.
 void live() {
   for (;;) {
     running.launch->kernel->call(running.arguments.data());
@@ -99,7 +99,7 @@ void resume(unsigned thread) {
   setcontext(&fiber.context);
 }
 
-// Does something with the threads of the current thread's warp.
+// Calls a function for each thread in the current thread's warp.
 template <typename Act>
 void each_lane(Act act) {
   unsigned first = running.current / warp_size * warp_size;
@@ -108,7 +108,7 @@ void each_lane(Act act) {
   }
 }
 
-// Waits until all lanes of a mask came to the same place, and returns the value that lane `source` gave.
+// Waits until all lanes of a mask have reached the same call, and returns the value that lane `source` gave.
 uint64_t meet(unsigned mask, uint64_t given, int source, int site) {
   Thread& own = running.threads[running.current];
   own.given = given, own.source = unsigned(source), own.mask = mask, own.site = site;
@@ -136,7 +136,7 @@ uint3 as_uint3(Size size) { return {size.x, size.y, size.z}; }
 
 std::string describe(unsigned thread) { return "thread " + std::to_string(thread); }
 
-// Lets all threads of the block go on, or says why it cannot.
+// Resumes all threads of the block, or describes why they cannot continue.
 void pass_barrier() {
   const Thread* first = nullptr;
   unsigned of_first = 0;
@@ -211,7 +211,7 @@ std::string run(const Launch& launch) {
         running.block_index = {x, y, z};
         run_block();
         if (running.failure.empty()) continue;
-        // What the interrupted threads have on their stacks is dropped.
+        // The stacks of the interrupted threads are discarded.
         for (Fiber& fiber : fibers()) fiber.is_begun = false;
         return launch.kernel->name + ": " + running.failure;
       }
@@ -236,7 +236,7 @@ void emulated_synchronise(int site) { wait(State::at_barrier, site); }
 
 void emulated_synchronise_warp(int site, unsigned mask) {
   meet(mask, 0, emulated_lane(), site);
-  // The lane that comes last goes on at once, the others when they are resumed.
+  // The last lane to arrive continues at once, the others when they are resumed.
   now.warp_tick = ++running.threads[running.current].warp_tick;
 }
 

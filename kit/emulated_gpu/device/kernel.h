@@ -1,6 +1,6 @@
-// What a CUDA kernel sees when it is compiled for the processor: CUDA's builtins, as calls of the emulated device.
+// Included in CUDA kernels that are compiled for the processor: CUDA's builtins, as calls of the emulated device.
 //
-// The compiler's instrumentation for ThreadSanitizer calls the device at every access of memory; see `access.cpp`.
+// The compiler's instrumentation for ThreadSanitizer calls the device at every memory access; see `access.cpp`.
 #pragma once
 
 #include <cmath>
@@ -24,23 +24,23 @@
 #define __launch_bounds__(...)
 
 extern "C" {
-// The thread that runs and its block; constant as long as a kernel's function runs.
+// The running thread and its block; constant while a kernel's function runs.
 uint3 emulated_thread_index() __attribute__((const));
 uint3 emulated_block_index() __attribute__((const));
 uint3 emulated_block_size() __attribute__((const));
 uint3 emulated_grid_size() __attribute__((const));
-// Waits for all threads of the block. A site is the number of a place in the source.
+// Waits for all threads of the block. A site is the number of a call in the source.
 void emulated_synchronize(int site);
-// Waits for the threads of a warp that are in a mask; `emulated_exchange` also gives `value` and gets that of a lane.
+// Waits for the threads of a warp in a mask; `emulated_exchange` also gives `value` and returns the value of a lane.
 void emulated_synchronize_warp(int site, unsigned mask);
 uint64_t emulated_exchange(int site, unsigned mask, uint64_t value, int lane);
 unsigned emulated_active_mask();
 int emulated_lane();
-// Says where an array of shared memory is.
+// Registers an array in shared memory.
 void emulated_shared(const char* name, void* array, size_t size_bytes);
-// Shared memory whose size the launch says.
+// Shared memory with the size given at launch.
 void* emulated_dynamic_shared();
-// Checks that a vector of this size may be at a place.
+// Checks the alignment of a vector of this size.
 void emulated_check_alignment(const void* place, size_t size_bytes);
 // An access that never races with another of its kind.
 void emulated_atomic(void* place, size_t size_bytes);
@@ -51,7 +51,7 @@ void emulated_atomic(void* place, size_t size_bytes);
 #define blockDim emulated_block_size()
 #define gridDim emulated_grid_size()
 #define __activemask() emulated_active_mask()
-// The compiler may copy a call into several branches, as CUDA's does not, so that its address says nothing.
+// Unlike CUDA's compiler, this one may copy a call into several branches, so its address does not identify it.
 #define __syncthreads() emulated_synchronize(__COUNTER__)
 #define __syncwarp() emulated_synchronize_warp(__COUNTER__, 0xffffffffu)
 #define __shfl_sync(...) emulated_from(__COUNTER__, __VA_ARGS__)
@@ -132,7 +132,7 @@ inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline int __float_as_int(float x) { int bits; std::memcpy(&bits, &x, sizeof bits); return bits; }
 inline float __int_as_float(int bits) { float x; std::memcpy(&x, &bits, sizeof x); return x; }
 
-// How a launch calls a kernel: with an array of pointers to its arguments, as in the driver's interface.
+// The entry point of a kernel for launches: it takes an array of pointers to arguments, as in the driver API.
 #define UNCHECKED __attribute__((no_sanitize_thread))
 
 template <typename... A, size_t... I>

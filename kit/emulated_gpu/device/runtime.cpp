@@ -1,4 +1,4 @@
-// The part of CUDA's runtime (libcudart) that TVM calls: the device's facts, memory, streams, events and graphs.
+// The part of CUDA's runtime (libcudart) that TVM calls: device attributes, memory, streams, events and graphs.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -19,7 +19,7 @@ struct Event {
 
 Stream* of(cudaStream_t stream) { return reinterpret_cast<Stream*>(stream); }
 
-// The compute capability of ANOLE_EMULATED_ARCH, such as sm_90, ten times.
+// Ten times the compute capability of ANOLE_EMULATED_ARCH, such as 90 for sm_90.
 int capability() {
   const char* arch = std::getenv("ANOLE_EMULATED_ARCH");
   return arch && std::strlen(arch) > 3 ? std::atoi(arch + 3) : 90;
@@ -37,7 +37,7 @@ std::string copy(void* to, const void* from, size_t size_bytes) {
 
 extern "C" {
 
-// The device is for TVM. Others, such as torch, would call functions that are not here, so they find none.
+// Only TVM finds the device. Other libraries, such as torch, would call missing functions.
 cudaError_t cudaGetDeviceCount(int* count) {
   Dl_info caller{};
   bool is_for_tvm = dladdr(__builtin_return_address(0), &caller) && std::strstr(caller.dli_fname, "tvm");

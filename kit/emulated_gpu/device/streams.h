@@ -1,4 +1,4 @@
-// Streams of work: it is done at once, or, while a stream is captured, becomes part of a graph.
+// Streams of work, which is done at once or, while a stream is captured, becomes part of a graph.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace emulated {
 
 constexpr const char* device_name = "Emulated GPU";
 
-// Work that returns what went wrong, nothing if all is well.
+// Work, which returns an error message, empty on success.
 using Work = std::function<std::string()>;
 
 struct Graph {
@@ -22,10 +22,10 @@ struct Stream {
   Graph* captured = nullptr;
 };
 
-// What went wrong last.
+// The last error message.
 extern std::string last_failure;
 
-// Does work now, or adds it to the graph that is captured. Returns whether all is well.
+// Does work now, or adds it to the captured graph. Returns whether it succeeded.
 bool submit(Stream* stream, Work work);
 
 }  // namespace emulated

@@ -1,1 +1,1 @@
-"""The commands, a file for each section of the help: they read arguments, and import the library only when they run."""
+"""The commands, one file per section of the help; they import the library only when they run."""

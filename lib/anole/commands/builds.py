@@ -1,4 +1,4 @@
-"""Commands for builds: run, profiled, compared, and exported as C libraries."""
+"""Commands for builds: run, profile, compare and export."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from anole.commands.shared import AS_JSON, PATH, guard_process, show, spare_torc
     multiple=True,
     help="A .npy file for each input, in order, or one .npz file with all inputs by name.",
 )
-@click.option("--random", is_flag=True, help="Run it on random inputs: with seed 0, those of `anole evaluate`.")
+@click.option("--random", is_flag=True, help="Run it on random inputs; seed 0 gives the inputs of `anole evaluate`.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the random inputs.  [default: 0]")
-@click.option("--output", type=PATH, help="Where the outputs are written, as .npz or .npy.")
+@click.option("--output", type=PATH, help="File for the outputs: .npz or .npy.")
 def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, output: Path | None) -> None:
     """Run the build in FOLDER on given or random inputs.
 
-    It runs on its device or, if it is for an accelerator, on the simulator. Without --input and --random nothing runs:
-    the names, types and shapes of its inputs and outputs are printed.
+    It runs on its device, or on the simulator if it is for an accelerator. Without --input and --random nothing runs,
+    and the names, types and shapes of its inputs and outputs are printed.
     """
     from anole.report.run import describe_build, run_build
 
     if random and inputs:
         raise click.UsageError("give --input or --random, not both")
     if seed is not None and not random:
-        raise click.UsageError("--seed is the seed of --random")
+        raise click.UsageError("--seed needs --random")
     if not random and not inputs:
         if output is not None:
             raise click.UsageError("--output needs --input or --random")
@@ -48,7 +48,7 @@ def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, 
 
 
 def _shown(array: Any) -> str:
-    """Return the first numbers of an array as text."""
+    """Return the first values of an array as text."""
     first = array.ravel()[:5]
     return ", ".join(f"{number:.6g}" for number in first) + (", ..." if array.size > len(first) else "")
 
@@ -75,21 +75,21 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
 @click.command(epilog="Example: anole compare before/builds builds --threshold 2 --seconds 120")
 @click.argument("first", metavar="A", type=PATH, shell_complete=candidates.build_folders)
 @click.argument("second", metavar="B", type=PATH, shell_complete=candidates.build_folders)
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Longest time for a pair.  [default: 60]")
-@click.option("--rounds", type=click.IntRange(1), help="Most rounds for a pair, instead of a longest time.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Maximum time for a pair.  [default: 60]")
+@click.option("--rounds", type=click.IntRange(1), help="Maximum number of rounds for a pair, instead of a time limit.")
 @click.option(
     "--threshold",
     type=click.FloatRange(0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Percent from which on a difference counts.",
+    help="Difference that counts as slower, in percent.",
 )
 @click.option(
     "--tolerance",
     type=click.FloatRange(0),
     default=3e-4,
     show_default=True,
-    help="How far the outputs may be apart, relative to their norm.",
+    help="Maximum distance of the outputs, relative to their norm.",
 )
 @AS_JSON
 @click.pass_context
@@ -103,13 +103,13 @@ def compare(
     tolerance: float,
     as_json: bool,
 ) -> None:
-    """Tell whether build B is slower than build A.
+    """Test whether build B is slower than build A.
 
-    A and B are folders of builds, or folders that hold builds of the same names. Both run in turns on the same random
-    inputs, until it is clear whether their latencies differ by more than --threshold percent, or the time is up.
+    A and B are builds, or folders that hold builds with the same names. They run alternately on the same random inputs,
+    until it is clear whether their latencies differ by more than --threshold percent, or the time is up.
 
-    The exit code is 1 if a B is slower by more than that, with at least 99 % certainty; 0 if none is; and 2 if builds
-    cannot be compared, for instance because their outputs differ.
+    The exit code is 1 if any B is slower by more than the threshold, with at least 99 % confidence; 0 if none is; and 2
+    if builds cannot be compared, for example because their outputs differ.
     """
     if seconds is not None and rounds is not None:
         raise click.UsageError("give --seconds or --rounds, not both")
@@ -121,7 +121,7 @@ def compare(
     rules, pairs = Rules(threshold / 100, tolerance, *limits), pairs_of(first, second)
     found = []
     for name, (one, other) in pairs.items():
-        # All verdicts together are wrong no more often than one alone.
+        # Bonferroni correction: the error rate holds for all verdicts together.
         found.append(compare_builds(name, one, other, rules, ALPHA / len(pairs)))
         if not as_json:
             show(render_compared(found[-1], (one, other)))
@@ -135,21 +135,21 @@ def compare(
 
 @click.command(epilog="Example: anole export builds/resnet18-cpu-anole --to resnet18 --weights file")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
-@click.option("--to", "output", type=PATH, required=True, help="Folder of the library, which replaces another.")
+@click.option("--to", "output", type=PATH, required=True, help="Folder of the library; replaces an existing one.")
 @click.option(
     "--weights",
     type=click.Choice(["library", "file"]),
     default="library",
     show_default=True,
-    help="Where the weights go: into the library, or into a file beside it that is mapped.",
+    help="Where the weights go: into the library, or into a memory-mapped file next to it.",
 )
 @click.option(
     "--level",
     "levels",
     multiple=True,
-    help="A level of instructions: tuned, x86-64-v4, x86-64-v3 or x86-64-v2; may be repeated.  [default: all]",
+    help="Instruction set: tuned, x86-64-v4, x86-64-v3 or x86-64-v2; may be repeated.  [default: all]",
 )
-@click.option("--prefix", default="network", show_default=True, help="What names of functions and files begin with.")
+@click.option("--prefix", default="network", show_default=True, help="Prefix of the names of functions and files.")
 def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], prefix: str) -> None:
     """Export the build in FOLDER as a C library.
 
@@ -167,5 +167,5 @@ def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], pr
     if exporter is None:
         kind = build.target_description["kind"]
         others = ", ".join(name for name, each in usable_kinds().items() if each.exporter)
-        raise ExportError(f"{folder}: found a build for {kind}, which cannot be exported; those for {others} can")
+        raise ExportError(f"{folder}: found a build for {kind}; only builds for {others} can be exported")
     named_object(exporter)(folder, output, weights == "library", levels, prefix)

@@ -1,7 +1,7 @@
-"""What may complete an argument in a shell: names from models.yaml, presets, and folders of builds.
+"""Shell completion of arguments: names from models.yaml, presets, and folders of builds.
 
-A shell asks for candidates at every press of the tab key, so these functions import little. They never fail: whatever
-is wrong with the project is told by the command itself.
+A shell asks for candidates at every press of the tab key, so these functions import little. They never fail: the
+command itself reports mistakes in the project.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ Candidates = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def _of(names: Callable[[click.Context], Iterable[str]]) -> Candidates:
-    """Return a completion by those names that begin as what was typed; by none if they cannot be found."""
+    """Return a completion that offers the names that start with the typed text; none if listing names fails."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
             return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
-        except Exception:  # a message would land in the middle of the line that is typed
+        except Exception:  # a message would appear in the middle of the command line
             return []
 
     return complete
 
 
 def _project(context: click.Context) -> dict[str, Any]:
-    """Return models.yaml as it is, whether it is right or not."""
+    """Return the content of models.yaml, unchecked."""
     from anole.config.yaml_file import read_yaml
 
     plain = read_yaml(Path(context.params.get("spec") or "models.yaml"))
@@ -40,13 +40,13 @@ def _project(context: click.Context) -> dict[str, Any]:
 
 
 def _builds(context: click.Context) -> list[str]:
-    """Return the names of the project's builds, also of those that are not compiled."""
+    """Return the names of the project's builds, compiled or not."""
     project = _project(context)
-    usual = (project.get("tuning") or {}).get("preset", DEFAULT_PRESET)
+    default = (project.get("tuning") or {}).get("preset", DEFAULT_PRESET)
     given = set(context.params.get("builds") or ())
     entries = project.get("builds") or ()
     names = (
-        each.get("name") or f"{each['model']}-{each['target']}-{each.get('preset', usual)}"
+        each.get("name") or f"{each['model']}-{each['target']}-{each.get('preset', default)}"
         for each in entries
         if isinstance(each, dict) and ("name" in each or {"model", "target"} <= each.keys())
     )
@@ -61,10 +61,10 @@ presets = _of(lambda _: PRESET_NAMES)
 
 
 def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the folders of builds, in ``builds`` or where what was typed leads; any folders if there is no build."""
+    """Return the folders of builds, in ``builds`` or in the typed folder; any folders if there is no build."""
     typed = incomplete[: incomplete.rfind("/") + 1]
     try:
-        # What a user typed stays as it is, also where it begins with `./`.
+        # Keep the typed prefix unchanged, even if it begins with `./`.
         places = (f"{BUILDS}/", typed)
         found = {f"{place}{path.parent.name}" for place in places for path in Path(place or ".").glob("*/build.json")}
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The group of all commands: its help is ordered by what commands are for, and errors are one line each."""
+"""The click group of all commands: help in sections, and errors as one line each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _FORMER_NAMES = {"quantise": "quantize"}
 
 
 class Commands(click.Group):
-    """Prints one line instead of a traceback for an error of the library or of the disk."""
+    """A group that prints one line instead of a traceback for Anole's errors and disk errors."""
 
     owns_process = False
-    """Whether the command is all that this process does, which may then fork."""
+    """Whether this process only runs the command, and may therefore fork."""
 
     sections: Mapping[str, Sequence[click.Command]] = {}
-    """The commands under the title of their section, in the order of the help."""
+    """The commands by the title of their section, in the order of the help."""
 
     def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
         """Add the commands of all sections."""
@@ -36,7 +36,7 @@ class Commands(click.Group):
         return [*self.commands, *self._added()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return a command of Anole or, if it has none of the name, of a kind of target."""
+        """Return a command of Anole or, if there is none with this name, of a kind of target."""
         name = _FORMER_NAMES.get(name, name)
         return super().get_command(context, name) or self._added().get(name)
 
@@ -48,12 +48,12 @@ class Commands(click.Group):
         return {name: named_object(place) for name, place in places if name not in self.commands}
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
-        """Run the command as all that this process does."""
+        """Run the command and mark it as the owner of this process."""
         self.owns_process = True
         return super().__call__(*arguments, **settings)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; an error of the library or of the disk ends it with one line and exit code 2."""
+        """Run the command; one of Anole's errors or a disk error ends it with one line and exit code 2."""
         try:
             found = super().invoke(context)
             guard.finish()
@@ -68,7 +68,7 @@ class Commands(click.Group):
         context.exit(2)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands section by section, with one column for all."""
+        """Write the commands section by section, with aligned columns."""
         sections = {**self.sections, "Targets": self._added().values()}
         width = max(len(command.name or "") for commands in sections.values() for command in commands)
         limit = formatter.width - 6 - width

@@ -1,4 +1,4 @@
-"""Commands for a machine: described, calibrated, its devices lent, and its shells taught to complete commands."""
+"""Commands for a machine: doctor, calibrate, serve and shell completion."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ def doctor() -> None:
 
 @click.command(epilog="Example: anole calibrate cpu --minutes 15")
 @click.argument("target", shell_complete=candidates.targets)
-@click.option("--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Begin no layer after that.")
+@click.option(
+    "--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Time after which no layer starts."
+)
 @SPEC
 def calibrate(target: str, minutes: float, spec: Path) -> None:
-    """Record trials on common layers for TARGET, with which searches begin.
+    """Record trials of common layers on TARGET.
 
-    TARGET is a name in models.yaml. Trials of similar layers say which configs to try first. Running it again
-    continues.
+    TARGET is a name in models.yaml. They warm-start later searches, which first try the best configs of similar layers.
+    Running the command again continues the calibration.
     """
     from anole.config.reading import load_spec
     from anole.documents import layout
@@ -40,26 +42,26 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
     Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
     found = declared.targets[target]
     n_done, n_layers = calibrate(describe_target(found), layout.SHARDS, found.remote, 60 * minutes)
-    again = "" if n_done == n_layers else "; running it again continues"
-    click.echo(f"{target}: {n_done} of {n_layers} common layers have their trials{again}")
+    again = "" if n_done == n_layers else "; run the command again to continue"
+    click.echo(f"{target}: {n_done} of {n_layers} common layers are calibrated{again}")
 
 
 @click.command(epilog="Example: anole serve --host 0.0.0.0 --port 9090")
-@click.option("--tracker", help="host:port of TVM's RPC tracker; without it, clients connect to this machine itself.")
-@click.option("--key", help="The tracker's name for devices of this kind.")
+@click.option("--tracker", help="host:port of TVM's RPC tracker; without it, clients connect directly to this machine.")
+@click.option("--key", help="Key under which the tracker lists the devices.")
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. The default serves only this machine; 0.0.0.0 serves all that reach it.",
+    help="Address to listen on. The default accepts only local connections; 0.0.0.0 accepts any.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), default=9090, show_default=True, help="Port to listen on.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads that run kernels.  [default: all cores]")
 def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
     """Lend this machine's devices to other machines.
 
-    They can then tune for these devices. Whoever reaches the server can run any program here, so give --host only
-    within a trusted network.
+    They can then tune for these devices. Every client that reaches the server can run arbitrary programs here, so give
+    --host only within a trusted network.
     """
     from anole.host.machine import available_cores
     from anole.targets.rpc.address import Remote
@@ -78,12 +80,12 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that completes commands in SHELL.
 
-    The tab key then completes commands, options, files, and the project's builds, models and targets. In bash, put the
-    line eval "$(anole completion bash)" into ~/.bashrc, and in zsh, the same with zsh into ~/.zshrc.
+    The tab key then completes commands, options, files, and the project's builds, models and targets. For bash, put the
+    line eval "$(anole completion bash)" into ~/.bashrc; for zsh, the same with zsh into ~/.zshrc.
     """
     from click.shell_completion import ShellComplete, get_completion_class
 
     found = get_completion_class(shell)
     assert found is not None
-    # Bash's own method runs bash, to warn of versions that no system has any more.
+    # The override for bash runs bash, to warn about versions that no system has any more.
     click.echo(ShellComplete.source(found(context.find_root().command, {}, "anole", "_ANOLE_COMPLETE")))

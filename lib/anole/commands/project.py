@@ -1,4 +1,4 @@
-"""Commands for a project: its first files, what would run next, and builds that are kept as they are."""
+"""Commands for a project: init, plan and lock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anole.commands.shared import AS_JSON, PATH, SPEC, show
 
 @click.command(epilog="Example: anole init networks --demo")
 @click.argument("folder", type=PATH, default=Path())
-@click.option("--demo", is_flag=True, help="List a network and a budget that take a minute or two.")
+@click.option("--demo", is_flag=True, help="Start with an example that takes a minute or two.")
 def init(folder: Path, demo: bool) -> None:
     """Write the files of a new project into FOLDER.
 
     These are models.yaml, to be edited, a Snakefile that uses the workflow, profiles and .gitignore. The default
-    is the current folder. A file that exists is not overwritten.
+    is the current folder. Existing files are not overwritten.
     """
     from anole.project.scaffold import make_project
 
@@ -31,7 +31,7 @@ def init(folder: Path, demo: bool) -> None:
 @SPEC
 @AS_JSON
 def plan(spec: Path, as_json: bool) -> None:
-    """Show the tasks, their state, and what would run next."""
+    """Show the tasks, their state and the next jobs."""
     from anole.codec import encode
     from anole.project.pipeline import Pipeline
     from anole.project.plan import make_plan
@@ -46,13 +46,13 @@ def plan(spec: Path, as_json: bool) -> None:
 
 @click.command(epilog="Example: anole lock resnet18-cpu-anole")
 @click.argument("builds", nargs=-1, shell_complete=candidates.builds)
-@click.option("--remove", is_flag=True, help="Unlock BUILDS: remove their entries.")
+@click.option("--remove", is_flag=True, help="Unlock BUILDS by removing their entries.")
 @SPEC
 def lock(builds: tuple[str, ...], remove: bool, spec: Path) -> None:
-    """Keep BUILDS compiled with the configs that they have now.
+    """Lock BUILDS to their current configs.
 
-    The configs are written into anole.lock.json beside models.yaml, to be committed. The default is all builds that are
-    compiled. Entries of other builds stay as they are.
+    The configs are written into anole.lock.json next to models.yaml, to be committed. The default is all compiled
+    builds. Entries of other builds do not change.
     """
     from anole.project.lock import lock_builds, unlock_builds
 

@@ -1,4 +1,4 @@
-"""Commands for records: shown in a page or a browser, and passed between machines."""
+"""Commands for records: report, explore, import and export-records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TIMES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ")
 
 
 @click.command(epilog="Example: anole report --output report.html")
-@click.option("--output", type=_FILE, help="The page to write.  [default: report.html in the project folder]")
+@click.option("--output", type=_FILE, help="The HTML file to write.  [default: report.html in the project folder]")
 @click.option("--database", type=_FILE, help=f"The database to read.  [default: {layout.DATABASE}]")
 @SPEC
 def report(output: Path | None, database: Path | None, spec: Path) -> None:
-    """Write a page about builds, searches and accelerators.
+    """Write a report on builds, searches and accelerators.
 
-    The page is one HTML file that loads nothing. An earlier report in its place is replaced.
+    The report is one self-contained HTML file. An existing report is replaced.
     """
     from anole.report.pages.report import write_report
 
@@ -38,17 +38,17 @@ def report(output: Path | None, database: Path | None, spec: Path) -> None:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on; the default is this machine alone.",
+    help="Address to listen on; the default accepts only local connections.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="The port; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), default=8001, show_default=True, help="Port to listen on; 0 for any."
 )
-@click.option("--open", "is_opened", is_flag=True, help="Open the pages in the browser.")
+@click.option("--open", "is_opened", is_flag=True, help="Open the pages in a browser.")
 def explore(database: Path, host: str, port: int, is_opened: bool) -> None:
     """Browse the database, with charts and queries.
 
-    The pages are Datasette's; what they say of tables, columns and queries comes from db/README.md and db/queries.
-    After a merge, start it again.
+    The pages are Datasette's, with the descriptions of tables, columns and queries from db/README.md and db/queries.
+    Restart it after a merge.
     """
     from anole.report.explore import server
 
@@ -61,36 +61,36 @@ def explore(database: Path, host: str, port: int, is_opened: bool) -> None:
 def import_(sources: tuple[Path, ...], shards: Path) -> None:
     """Import trials from SOURCES.
 
-    SOURCES are databases and folders of shards from other machines, in any mixture. All are read and checked before
-    anything is written.
+    SOURCES are databases and folders of shards from other machines, in any combination. All are checked before anything
+    is written.
     """
     from anole.merge.exchange import import_all
     from anole.merge.exporting import exported_from
 
     for source, done in import_all(sources, shards):
         for path in done.kept_beside:
-            click.echo(f"{path}: differs from the records that are here; both are kept, and these are not used")
+            click.echo(f"{path}: differs from the local records; kept as a separate file, but not used")
         click.echo(
-            f"{source}{exported_from(source)}: {done.new} runs are new, {done.continued} were continued, {done.known} "
-            f"were known and {len(done.kept_beside)} are kept beside others; {done.trials} trials are new"
+            f"{source}{exported_from(source)}: {done.new} new runs, {done.continued} continued, {done.known} "
+            f"already known, {len(done.kept_beside)} conflicting; {done.trials} new trials"
         )
 
 
 @click.command(name="export-records", epilog="Example: anole export-records for_all --target cpu --since 2026-11-01")
 @click.argument("destination", type=PATH)
-@click.option("--task", "tasks", multiple=True, help="The label of a task or the first digits of its key.")
-@click.option("--model", "models", multiple=True, help="The name of a model that contains the task.")
-@click.option("--target", "targets", multiple=True, help="The name of a target in models.yaml, or a kind of target.")
-@click.option("--preset", "presets", multiple=True, help="The name of a tuner.")
-@click.option("--run", "runs", multiple=True, help="The first digits of a run's key.")
-@click.option("--since", type=click.DateTime(_TIMES), help="Only runs that measured something since then (UTC).")
+@click.option("--task", "tasks", multiple=True, help="Label of a task, or the first digits of its key.")
+@click.option("--model", "models", multiple=True, help="Name of a model that contains the task.")
+@click.option("--target", "targets", multiple=True, help="Name of a target in models.yaml, or a kind of target.")
+@click.option("--preset", "presets", multiple=True, help="Name of a tuner preset.")
+@click.option("--run", "runs", multiple=True, help="First digits of a run's key.")
+@click.option("--since", type=click.DateTime(_TIMES), help="Only runs with measurements since this time (UTC).")
 @click.option(
     "--from",
     "source",
     type=PATH,
     default=layout.SHARDS,
     show_default=True,
-    help="The folder of shards or the database that they are chosen from.",
+    help="Folder of shards or database to export from.",
 )
 def export_records(
     destination: Path,
@@ -102,10 +102,10 @@ def export_records(
     since: datetime | None,
     source: Path,
 ) -> None:
-    """Export chosen trials to DESTINATION.
+    """Export selected trials to DESTINATION.
 
-    DESTINATION is a new folder of shards, which `anole import` takes.
-    Options may be repeated: a run is chosen if it fits one value of each. Runs are exported whole.
+    DESTINATION is a new folder of shards, to be read by `anole import`.
+    Options may be repeated: a run is selected if it matches one value of each. Runs are exported completely.
     """
     from anole.merge import exporting
     from anole.merge.selection import Selection

@@ -1,4 +1,4 @@
-"""What commands share: types of arguments, options, and steps that come before the work."""
+"""Shared parts of commands: parameter types, options and set-up steps."""
 
 from __future__ import annotations
 
@@ -24,34 +24,36 @@ if TYPE_CHECKING:
 
     from anole.config.entries import ModelSpec
 
-_WHOLE = 10_000
+_UNLIMITED_SIZE = 10_000
 """More columns and lines than any table has."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """Different numbers of processes, separated by commas."""
+    """Distinct numbers of processes, separated by commas."""
 
     name = "counts"
-    _most = 256
+    _max_count = 256
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the numbers in `value`, a text such as 0,1,2."""
+        """Return the numbers in `value`, such as 0,1,2."""
         if not isinstance(value, str):
             return value
         words = [word.strip() for word in value.split(",")]
-        counts = tuple(int(word) for word in words if word.isdecimal() and int(word) <= self._most)
+        counts = tuple(int(word) for word in words if word.isdecimal() and int(word) <= self._max_count)
         if len(counts) < len(words) or len(set(counts)) < len(counts):
-            self.fail(f"found {value!r}; different numbers from 0 to {self._most} are expected, such as 0,1,2", param)
+            self.fail(
+                f"found {value!r}; distinct numbers from 0 to {self._max_count} are expected, such as 0,1,2", param
+            )
         return counts
 
 
 class Json(click.ParamType[dict[str, Any]]):
-    """A JSON object, or the file that holds it: ``@path``."""
+    """A JSON object, or a file that contains it: ``@path``."""
 
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the object that the text `value` holds."""
+        """Return the JSON object in `value`."""
         if not isinstance(value, str):
             return value
         try:
@@ -66,7 +68,7 @@ class Json(click.ParamType[dict[str, Any]]):
 
 
 class OrderType(Json):
-    """The order of a build or of an accelerator, in JSON or in a file; `cls` names its class as ``module:class``."""
+    """The order of a build or of an accelerator, in JSON or in a file, decoded as the class ``module:class``."""
 
     name = "order"
 
@@ -74,7 +76,7 @@ class OrderType(Json):
         self._cls = cls
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the order that the text `value` holds."""
+        """Return the order in `value`."""
         from anole.codec import DecodeError, decode
         from anole.targets.base import named_object
 
@@ -85,12 +87,10 @@ class OrderType(Json):
 
 
 PATH = click.Path(path_type=Path)
-PRESET = click.option(
-    "--preset", shell_complete=presets, help="The tuner preset.  [default: the default of models.yaml]"
-)
+PRESET = click.option("--preset", shell_complete=presets, help="Tuner preset.  [default: the default of models.yaml]")
 _TUNING = (
     PRESET,
-    click.option("--tuner", type=Json(), help="The complete tuner settings: a preset and its overrides."),
+    click.option("--tuner", type=Json(), help="Complete tuner settings: a preset and its overrides."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."),
     click.option(
         "--shards", type=PATH, default=layout.SHARDS, show_default=True, help="Folder of the recorded trials."
@@ -110,7 +110,7 @@ SPEC = click.option(
     help="The file that lists models, targets and builds; its folder is the project folder.",
 )
 FILES = click.option("--files", help="The digest of the model's files, with --entry.")
-REQUIRED = click.option("--required", is_flag=True, help="Fail where this machine is not the build's target.")
+REQUIRED = click.option("--required", is_flag=True, help="Fail if this machine is not the build's target.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ORDER = click.option(
     "--order",
@@ -120,19 +120,19 @@ ORDER = click.option(
 
 
 def show(table: RenderableType) -> None:
-    """Print a table: as wide as the terminal, or whole where the output is a file or another program."""
+    """Print a table, fitted to the terminal; in full if the output is a file or a pipe."""
     from rich.console import Console
 
-    # A height, too: rich forgets a width without one where TERM is dumb and colors are forced.
-    console = Console() if sys.stdout.isatty() else Console(width=_WHOLE, height=_WHOLE)
+    # rich ignores a width without a height if TERM is dumb and colors are forced.
+    console = Console() if sys.stdout.isatty() else Console(width=_UNLIMITED_SIZE, height=_UNLIMITED_SIZE)
     with console.capture() as captured:
         console.print(table)
-    # What fills the lines of a table up is of no use to anybody, least of all in a file.
+    # Strip the trailing padding of lines.
     print(*map(str.rstrip, captured.get().splitlines()), sep="\n")
 
 
 def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that has ``--trials`` the options of tuning, which it gets as its argument `options`."""
+    """Add the tuning options to a command with ``--trials``, which receives them as its argument `options`."""
 
     @wraps(command)
     def with_options(
@@ -158,7 +158,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
-    """Change to the project folder, which holds models.yaml, and returns the other paths made absolute."""
+    """Change to the project folder, which holds models.yaml, and return the other paths made absolute."""
     if spec.parent.resolve() == Path.cwd():
         return list(paths)
     if not spec.parent.is_dir():
@@ -169,16 +169,16 @@ def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
 
 
 def guard_process(what: str) -> None:
-    """Guard the rest of the command against the code of a model; call it before anything heavy is imported.
+    """Guard the rest of the command against crashes in a model's code; call it before heavy imports.
 
-    Only a process that does nothing else may fork.
+    It forks, which only a process that does nothing else may do.
     """
     if getattr(click.get_current_context().find_root().command, "owns_process", False):
         guard.guard(what)
 
 
 def require_target(what: str, description: Mapping[str, Any]) -> None:
-    """Refuse a target that this machine is not, by a TargetError."""
+    """Raise TargetError if this machine is not the target."""
     from anole.targets import get_target
 
     if (absence := get_target(description).absence()) is not None:

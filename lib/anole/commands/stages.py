@@ -1,4 +1,4 @@
-"""The stages, which snakemake runs: from a model to tasks, builds and the database."""
+"""The stages, which snakemake runs: from models to tasks, builds and the database."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: anole describe amd")
 @click.argument("target", shell_complete=candidates.targets)
-@click.option("--asked", type=Json(), help="What models.yaml says of the target, instead of its entry there.")
-@click.option("--output", type=PATH, help="Where the description is written.")
+@click.option(
+    "--asked", type=Json(), help="The target's kind, settings and nodes, instead of its entry in models.yaml."
+)
+@click.option("--output", type=PATH, help="File for the description.")
 @SPEC
 def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
     """Describe this node of a cluster as TARGET.
 
-    The project keeps the description, so that the target is the same for all nodes and for the machine that runs the
+    The project stores the description, which makes the target the same for all nodes and for the machine that runs the
     workflow.
     """
     from anole.config.reading import load_spec
@@ -60,10 +62,10 @@ def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
 
 @click.command(epilog="Example: anole extract resnet18 --target cpu")
 @click.argument("model", shell_complete=candidates.models)
-@click.option("--target", required=True, shell_complete=candidates.targets, help="The target's name.")
+@click.option("--target", required=True, shell_complete=candidates.targets, help="Name of the target.")
 @click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
-@click.option("--target-description", "description", type=Json(), help="The target's complete description.")
-@click.option("--manifest", type=PATH, help="Where the model's list of tasks is written.  [default: in work/models]")
+@click.option("--target-description", "description", type=Json(), help="Complete description of the target.")
+@click.option("--manifest", type=PATH, help="File for the model's list of tasks.  [default: in work/models]")
 @click.option("--tasks", type=PATH, help=f"Folder of the tasks.  [default: {layout.TASKS}]")
 @FILES
 @SPEC
@@ -98,8 +100,8 @@ def extract(
 
 @click.command(epilog="Example: anole quantize resnet18 --float node_Conv_291")
 @click.argument("model", shell_complete=candidates.models)
-@click.option("--method", type=click.Choice(METHODS), help="How ranges are chosen.  [default: what loses least]")
-@click.option("--float", "floats", multiple=True, metavar="LAYER", help="A layer that stays in float32.")
+@click.option("--method", type=click.Choice(METHODS), help="How to choose ranges.  [default: the best method]")
+@click.option("--float", "floats", multiple=True, metavar="LAYER", help="Layer to keep in float32; may be repeated.")
 @click.option(
     "--target-db",
     "--least-db",
@@ -107,10 +109,10 @@ def extract(
     type=float,
     default=TARGET_SQNR_DB,
     show_default=True,
-    help="The signal-to-noise ratio at which the search for layers to keep in float32 stops.",
+    help="Signal-to-noise ratio at which the search for layers to keep in float32 stops, in dB.",
 )
 @click.option("--entry", type=Json(), help="The model's entry, instead of the one in models.yaml.")
-@click.option("--output", type=PATH, help="Where the file is written.  [default: in work/quantized]")
+@click.option("--output", type=PATH, help="File to write.  [default: in work/quantized]")
 @SPEC
 def quantize(
     model: str,
@@ -123,8 +125,8 @@ def quantize(
 ) -> None:
     """Quantize MODEL to 8 bits, as an ONNX file.
 
-    MODEL is a name in models.yaml. Targets with `precision: int8` compute this file. Values are rounded by the ranges
-    that the model's calibration samples show; prints what each layer loses.
+    MODEL is a name in models.yaml. Targets with `precision: int8` use this file. The model's calibration samples decide
+    the ranges of values. Prints the loss of each layer.
     """
     guard_process(f"model {model}")
     from anole.config.entries import ModelSpec
@@ -153,15 +155,15 @@ def quantize(
     type=click.IntRange(1),
     default=64,
     show_default=True,
-    help="Configs to measure, recorded ones included.",
+    help="Configs to measure, including recorded ones.",
 )
-@click.option("--receipt", type=PATH, help="Where the best config is written.  [default: in work/tuned]")
-@click.option("--again", type=click.Choice(["failures"]), help="First measure those recorded trials again that failed.")
+@click.option("--receipt", type=PATH, help="File for the best config.  [default: in work/tuned]")
+@click.option("--again", type=click.Choice(["failures"]), help="First repeat recorded trials that failed.")
 def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | None) -> None:
     """Tune TASK, a file that `anole extract` wrote.
 
-    Trials that are already recorded are not measured again, except with `--again failures`: those that the machine may
-    have made fail.
+    Recorded trials are not measured again, except with `--again failures`, which repeats failures that the machine may
+    have caused.
     """
     from anole.tune.stage import tune_task
 
@@ -174,14 +176,14 @@ def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | No
 )
 @click.argument("manifest", type=PATH)
 @tuning_options
-@click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure for all tasks together.")
-@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Begin no further trials after this time.")
+@click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure, for all tasks together.")
+@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Start no trials after this time.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
-@click.option("--receipts", type=PATH, required=True, help="Where the best config of each task is written.")
+@click.option("--receipts", type=PATH, required=True, help="File for the best config of each task.")
 def tune_together(manifest: Path, options: TuneOptions, seconds: float, tasks: Path, receipts: Path) -> None:
     """Tune all tasks of MANIFEST with one shared budget.
 
-    `anole extract` writes manifests. The budget is spent on the tasks where it saves most time.
+    `anole extract` writes manifests. The budget is spent on the tasks where it saves the most time.
     """
     from anole.tune.stage import tune_model
 
@@ -194,7 +196,7 @@ def tune_together(manifest: Path, options: TuneOptions, seconds: float, tasks: P
 @ORDER
 @click.option("--manifest", type=PATH, help="The model's list of tasks, with --order.")
 @click.option("--candidates", type=click.IntRange(1), help="Candidates to try for each task, with --order.")
-@click.option("--output", type=PATH, help="Where the receipts of the best candidates within the network are written.")
+@click.option("--output", type=PATH, help="File for the receipts of the best candidates.  [default: in work/refined]")
 @REQUIRED
 @SPEC
 def refine(
@@ -207,10 +209,10 @@ def refine(
     required: bool,
     spec: Path,
 ) -> None:
-    """Choose the candidates that are fastest within BUILD.
+    """Choose the fastest candidates within BUILD.
 
-    BUILD is a name in models.yaml. Each candidate is timed within the whole network. The candidates come from the
-    build's own receipts, which `anole tune` wrote, or from RECEIPTS, with --order.
+    BUILD is a name in models.yaml. Each candidate is timed within the entire network. The candidates come from the
+    build's receipts, which `anole tune` wrote, or, with --order, from RECEIPTS.
     """
     guard_process(f"build {build}")
     without_torch()
@@ -236,10 +238,10 @@ def refine(
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the best configs that are known.
+    """Compile BUILD with the best known configs.
 
-    BUILD is a name in models.yaml. Its receipts, which `anole tune` and `anole refine` wrote, have the best config of
-    each task; a task without one has its default config. RECEIPTS are others, with --order.
+    BUILD is a name in models.yaml. The best config of each task comes from the build's receipts, which `anole tune` and
+    `anole refine` wrote, or, with --order, from RECEIPTS. A task without a receipt gets its default config.
     """
     guard_process(f"build {build}")
     without_torch()
@@ -262,13 +264,14 @@ def compile_(
     type=OrderType("anole.config.entries:AcceleratorOrder"),
     help="What to explore, instead of the accelerator's entry in models.yaml.",
 )
-@click.option("--output", type=PATH, help="Folder of the front.  [default: in accelerators]")
+@click.option("--output", type=PATH, help="Folder of the result.  [default: in accelerators]")
 @SPEC
 def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output: Path | None, spec: Path) -> None:
     """Find the best designs of ACCELERATOR for its networks.
 
-    ACCELERATOR is a name in models.yaml. Writes the front of time, area and energy, and the configuration of each point
-    on it. All programs of its networks must be simulated, as `snakemake` does; RECEIPTS show it, with --order.
+    ACCELERATOR is a name in models.yaml. Writes the Pareto front of time, area and energy, with the configuration of
+    each point. All programs of the networks must have been simulated, which `snakemake` ensures; RECEIPTS are used with
+    --order.
     """
     from anole.project.pipeline import find_accelerator
     from anole.targets import get_kind
@@ -285,17 +288,17 @@ def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output
 
 @click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
-@click.option("--output", type=PATH, help="Where the evaluation is written.  [default: in work/evaluations]")
+@click.option("--output", type=PATH, help="File for the evaluation.  [default: in work/evaluations]")
 @click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
 @click.option(
     "--neighbours",
     type=Counts(),
     default=(),
-    help="Also time it beside busy processes: their numbers, such as 0,1,2.",
+    help="Also time it under load: numbers of busy processes, such as 0,1,2.",
 )
 @REQUIRED
 @click.option("--spec", type=PATH, help="The models.yaml that lists the model.  [default: in the build's project]")
-@click.option("--overrides", type=Json(), help="Values laid over models.yaml, as `snakemake --config` gives them.")
+@click.option("--overrides", type=Json(), help="Values that override models.yaml, as in `snakemake --config`.")
 def evaluate(
     folder: Path,
     output: Path | None,
@@ -307,9 +310,8 @@ def evaluate(
 ) -> None:
     """Check and time the build in FOLDER.
 
-    FOLDER is a build, such as those in builds. The references are PyTorch and ONNX Runtime; for the simulated
-    accelerator, the untuned network. Beside busy processes, each engine takes six turns of at least a second and eight
-    runs, whatever --rounds says.
+    FOLDER is a build. The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
+    Under load, each engine takes six turns of at least a second and eight runs, regardless of --rounds.
     """
     guard_process(f"build {folder.name}")
     from anole.compile.recorded import compile_with_random_weights
@@ -330,9 +332,9 @@ def evaluate(
 @click.command(epilog="Example: anole merge")
 @click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--shards", type=PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
-@click.option("--database", type=PATH, help=f"Where the database is written.  [default: {layout.DATABASE}]")
-@click.option("--stamp", type=PATH, help="Where to write what was merged, once the database holds it.")
-@click.option("--seal", is_flag=True, help="First give checksums to shards of older versions, which have none.")
+@click.option("--database", type=PATH, help=f"The database to write.  [default: {layout.DATABASE}]")
+@click.option("--stamp", type=PATH, help="File for a list of the merged files, written after the database.")
+@click.option("--seal", is_flag=True, help="First add checksums to shards of older versions, which have none.")
 @SPEC
 @click.pass_context
 def merge(
@@ -346,8 +348,8 @@ def merge(
 ) -> None:
     """Merge all trials and BUILDS into the database.
 
-    BUILDS are names or folders of builds; the default is all builds in models.yaml. In a folder of records alone,
-    without a models.yaml, it is none.
+    BUILDS are names or folders of builds; the default is all builds in models.yaml, or none in a folder with records
+    but no models.yaml.
     """
     from anole.config.reading import load_spec
     from anole.merge.stage import merge_builds

@@ -1,4 +1,4 @@
-"""Compiles a network with the best known configs into a self-contained folder, the build."""
+"""Compile a network with the best known configs into a self-contained folder, the build."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BuildSettings:
 
     @classmethod
     def of(cls, name: str, order: Order) -> Self:
-        """Return the settings of a build from its order."""
+        """Return the settings of the build of an order."""
         return cls(name, order.preset, order.trials, order.shared, order.seed, order.lock)
 
 
@@ -56,23 +56,23 @@ def compile_build(
     """Compile a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network is not modified; without one, the model is imported. If it turns out to round too much, it is compiled again
-    with finer configs, such as smaller Winograd tiles.
+    network is not modified; if it is None, the model is imported. A build that `rounds_too_much` rejects is compiled
+    again with finer configs, such as smaller Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: the network differs from its manifest or cannot be compiled, the folder cannot be written, or a
-            locked config is no part of its space.
+            locked config is not in its space.
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported)
-    with new_folder(folder) as made:
-        build, compiled = _compile(network, manifest, settings, target, made)
-        if (layers := coarse_layers(network, target)) and rounds_too_much is not None and rounds_too_much(made):
-            _log.info("%s: rounds too much; compiling again with finer configs of %s", settings.name, ", ".join(layers))
-            for path in made.iterdir():
+    with new_folder(folder) as scratch:
+        build, compiled = _compile(network, manifest, settings, target, scratch)
+        if (layers := coarse_layers(network, target)) and rounds_too_much is not None and rounds_too_much(scratch):
+            _log.info("%s: too inaccurate; compiling again with finer configs of %s", settings.name, ", ".join(layers))
+            for path in scratch.iterdir():
                 path.unlink()
-            build, compiled = _compile(with_finer_configs(network, target), manifest, settings, target, made)
+            build, compiled = _compile(with_finer_configs(network, target), manifest, settings, target, scratch)
         warn_of_wide(settings.name, compiled.matches)
         warn_of_untuned(settings.name, compiled.matches, settings.trials)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
@@ -99,9 +99,9 @@ def match_network(
     target: Target,
     imported: Imported | None = None,
 ) -> MatchedNetwork:
-    """Return a network with the best known config of each task; takes and raises what `compile_build` does.
+    """Match each task of a network with its best known config; arguments and errors are as for `compile_build`.
 
-    A network for ranges of sizes has the tasks, and so the configs, that it has at the usual ones.
+    A network for ranges of sizes has the tasks, and thus the configs, of its typical sizes.
     """
     imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers, for_low_precision
@@ -109,8 +109,8 @@ def match_network(
     network = for_low_precision(imported, target)
     layers = find_layers(network)
     workloads = [layer.workload for layer in layers]
-    taken = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
-    matches = match_tasks(manifest, taken, receipts, target)
+    supported = [workload for position, workload in enumerate(workloads) if target.takes(workload, position)]
+    matches = match_tasks(manifest, supported, receipts, target)
     return MatchedNetwork(model, network, layers, matches, receipts)
 
 

@@ -1,4 +1,4 @@
-"""Compiles networks for a device with TVM and the best known configs, and describes their kernels and memory."""
+"""Compile networks for a device with TVM and the best known configs, and describe their kernels and memory."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from anole.ir.symbols import symbol_names
 from anole.targets.base import Device, DynamicShapeDevice
 from anole.task import Workload, weight_scheme
 
-_FEWER_WEIGHTS = 0.75
-"""Weights packed for small sizes are stored beside the others if they are at most this share of the others' number."""
+_MAX_SMALL_WEIGHT_RATIO = 0.75
+"""The maximum size of separate weights for small sizes, as a share of the other packed weights."""
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -55,7 +55,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
 
 
 def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Return a network's scheduled functions, and why workloads have no template's schedule; see `lower`."""
+    """Lower a network to scheduled functions, and return the failures of templates by workload; see `lower`."""
     choices = {
         match.task.workload: Choice(target.template(match.task.workload), match.config)
         for match in network.matches
@@ -69,7 +69,7 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
 def _lower_for_ranges(
     network: MatchedNetwork, target: DynamicShapeDevice, choices: Mapping[Workload, Choice]
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Return what `lower_network` does where sizes vary, given the programs of the usual ones."""
+    """Lower a network whose sizes vary, given the programs for typical sizes; see `lower_network`."""
     choices = {
         workload: replace(choice, config=target.spread(workload, choice.config)) for workload, choice in choices.items()
     }
@@ -77,32 +77,32 @@ def _lower_for_ranges(
     module, failures = lower(network.imported.module, choices, target.schedule_default, packed)
     scheduled = {workload: choice for workload, choice in choices.items() if workload not in failures}
     if small := _small_choices(network, target, scheduled):
-        both = {**choices, **small}
-        others, failed = lower(network.imported.module, both, target.schedule_default, packed, only=small)
+        merged = {**choices, **small}
+        small_module, failed = lower(network.imported.module, merged, target.schedule_default, packed, only=small)
         if not failed:
-            module = with_small_sizes(module, others)
+            module = with_small_sizes(module, small_module)
     return module, failures
 
 
 def _small_choices(
     network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
 ) -> dict[Workload, Choice]:
-    """Return the programs that the least sizes have for themselves: those with clearly fewer weights.
+    """Return separate programs for the minimum sizes, where they have clearly fewer weights.
 
-    Little else than reading weights takes time where sizes are small.
+    At small sizes, nearly all time is spent reading weights.
     """
-    least = {name: sizes.min for name, sizes in symbol_names(network.model.ranges).items()}
-    module = relax.transform.BindSymbolicVars(least)(network.imported.module)
+    min_sizes = {name: sizes.min for name, sizes in symbol_names(network.model.ranges).items()}
+    module = relax.transform.BindSymbolicVars(min_sizes)(network.imported.module)
     layers = find_layers(replace(network.imported, module=module))
-    found = {}
-    for own, few in zip(network.layers, layers, strict=True):
-        choice = choices.get(own.workload)
-        if choice is not None and own.workload.constant_weight and few.workload != own.workload:
-            config = target.default_config(few.workload)
-            packed = [prod(choice.template.packed_shape(few.workload, each)) for each in (config, choice.config)]
-            if packed[0] <= _FEWER_WEIGHTS * packed[1]:
-                found[own.workload] = replace(choice, config=config)
-    return found
+    small_choices = {}
+    for layer, small in zip(network.layers, layers, strict=True):
+        choice = choices.get(layer.workload)
+        if choice is not None and layer.workload.constant_weight and small.workload != layer.workload:
+            config = target.default_config(small.workload)
+            n_packed = [prod(choice.template.packed_shape(small.workload, each)) for each in (config, choice.config)]
+            if n_packed[0] <= _MAX_SMALL_WEIGHT_RATIO * n_packed[1]:
+                small_choices[layer.workload] = replace(choice, config=config)
+    return small_choices
 
 
 def describe_kernels(
@@ -115,15 +115,15 @@ def describe_kernels(
         layers: the network's anchor operators, in the order of execution.
         task_keys: the keys of the tasks; a workload that is not tuned on this target has none.
     """
-    waiting = defaultdict[Workload | None, list[str]](list)
+    unassigned = defaultdict[Workload | None, list[str]](list)
     for layer in layers:
-        waiting[layer.workload].append(layer.name)
-    held = defaultdict[ir.GlobalVar, list[str]](list)
+        unassigned[layer.workload].append(layer.name)
+    layer_names = defaultdict[ir.GlobalVar, list[str]](list)
     for variable in (call.args[0] for call in calls_of(module)):
-        names = waiting[anchored(module[variable])]
-        held[variable].append(names.pop(0) if names else "")
+        names = unassigned[anchored(module[variable])]
+        layer_names[variable].append(names.pop(0) if names else "")
     kernels = []
-    for variable, names in held.items():
+    for variable, names in layer_names.items():
         func = module[variable]
         workload = anchored(func)
         kernels.append(
@@ -142,19 +142,19 @@ def describe_kernels(
 
 
 def _moved_bytes(func: tirx.PrimFunc) -> int:
-    """Return the bytes that one call reads and writes if it touches every element of its operands once."""
+    """Return the bytes read and written by one call that touches every element of its operands once."""
     params = (param for param in func.params if str(param.name) != SMALL_WEIGHTS)
     sizes = [size_bytes(param.ty) for param in params if hasattr(param.ty, "shape")]
     written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
     return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
 
 
-_PLANNING = "StaticPlanBlockMemory"
+_PLANNING_PASS = "StaticPlanBlockMemory"
 
 
 @pass_instrument
 class MemoryPlan:
-    """Observes a compilation and records the planned memory.
+    """An instrument that records the memory planned by a compilation.
 
     Attributes:
         activation_bytes: storage for all intermediate tensors; tensors that are not live at once share it.
@@ -165,14 +165,14 @@ class MemoryPlan:
     weight_bytes = 0
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """Count after the memory planning pass; TVM calls it after every pass."""
-        if info.name == _PLANNING:
+        """Count allocations after the memory planning pass; TVM calls this after every pass."""
+        if info.name == _PLANNING_PASS:
             for _, function in module.functions_items():
                 if isinstance(function, relax.Function):
                     relax.analysis.post_order_visit(function, self._count)
 
     def to_json(self) -> dict[str, int]:
-        """Return the plain form, as in build.json."""
+        """Return the JSON form, as in build.json."""
         return {"activation_bytes": self.activation_bytes, "weight_bytes": self.weight_bytes}
 
     def _count(self, expression: ir.Expr) -> None:

@@ -25,10 +25,10 @@ from anole.targets.shared.kernel import find_compiler, run_tool
 
 _SNIPPETS = files("anole.compile").joinpath("snippets")
 _HOST = "kDLCPU"
-_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
+_DTYPE_CODES = {"float": "kDLFloat", "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLBool"}
 
 _SECTION = '.lrodata,"al",@progbits' if platform.machine() == "x86_64" else '.rodata,"a"'
-"""Where the linker puts data that may be larger than what code can address relative to itself."""
+"""The section for data that may be out of reach of code-relative addresses."""
 
 
 def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> None:
@@ -43,7 +43,7 @@ def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> 
     except MachineError:
         raise
     except Exception as error:
-        # Whoever made the folder reports a full disk; a file that is not found is the compiler.
+        # `new_folder` reports a full disk; a missing file is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         raise BuildError(f"cannot link {path.name}; a C++ compiler is needed: {error}") from error
@@ -61,7 +61,7 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces the given one on success and is removed on failure.
 
-    What killed processes left beside it is removed first.
+    Leftovers of killed processes next to it are removed first.
 
     Raises:
         BuildError: the folder cannot be written.
@@ -70,28 +70,28 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         make_folder(folder.parent)
         sweep(folder.parent, prefix)
-        beside, lock = make_locked(folder.parent, prefix)
+        scratch, lock = make_locked(folder.parent, prefix)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     try:
-        made = beside / "new"
+        made = scratch / "new"
         made.mkdir()
         made.chmod(0o755)
         yield made
-        # The folder is replaced as a whole, so that nobody ever sees an incomplete one.
+        # The folder is replaced as a whole: no reader ever sees an incomplete one.
         if folder.exists():
-            os.replace(folder, beside / "old")
+            os.replace(folder, scratch / "old")
         replace_durably(made, folder)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
         os.close(lock)
 
 
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
     first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
-    # The virtual machine takes of each device its kind, its number, and how it allocates memory: from a pool.
+    # The virtual machine expects the kind, number and allocator of each device.
     kinds = dict.fromkeys((runtime.device, _HOST))
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text(encoding="utf-8")).substitute(
         device=runtime.device,
@@ -104,22 +104,22 @@ def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
 
 
 def _input(info: TensorInfo) -> str:
-    """Return a call in C++ that makes an input: of a shape, and of a type of so many bits and one lane."""
+    """Return a C++ call that creates an input with this shape and dtype (code, bits and lanes)."""
     kind, shape = info.dtype.rstrip("0123456789"), ", ".join(map(str, info.shape))
-    return f"input({{{shape}}}, {{{_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
+    return f"input({{{shape}}}, {{{_DTYPE_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
 
 
 def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) -> str:
-    """Return an object file with what a compiled module imports; for `tvm.runtime.Module.export_library`.
+    """Write an object file that embeds the imports of a compiled module; for `tvm.runtime.Module.export_library`.
 
-    It cannot be linked statically. The name of the data begins with `prefix`.
+    It cannot be linked statically. The name of its symbol begins with `prefix`.
 
     Raises:
         MachineError: there is no C compiler, or it failed.
     """
     assert not is_system_lib
-    data, source, made = (Path(folder, f"{prefix}imports.{kind}") for kind in ("bin", "s", "o"))
-    # TVM's own `numpy` would copy all weights once more.
+    data, source, object_file = (Path(folder, f"{prefix}imports.{kind}") for kind in ("bin", "s", "o"))
+    # TVM's own `numpy` method would copy all weights again.
     np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module)).tofile(data)
     name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
     # Without the last line, the linker would make the stack of the whole process executable.
@@ -128,6 +128,6 @@ def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) ->
         f'{name}:\n.incbin "{data}"\n.section .note.GNU-stack,"",%progbits\n',
         encoding="utf-8",
     )
-    run_tool("C compiler", [find_compiler(), "-c", str(source), "-o", str(made)])
+    run_tool("C compiler", [find_compiler(), "-c", str(source), "-o", str(object_file)])
     data.unlink()
-    return str(made)
+    return str(object_file)

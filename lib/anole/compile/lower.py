@@ -1,4 +1,4 @@
-"""Lowers a network to scheduled functions: templates for the anchors, the default schedule for the rest."""
+"""Lower a network to scheduled functions: templates for the anchors, the default schedule for the rest."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from anole.targets.base import ANCHOR, Template
 from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
 
 PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
-"""Weights that were packed for a target, by the constant itself, its workload and the config as JSON."""
+"""Weights packed for a target, by the original constant, its workload and the config as JSON."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The program that a workload is compiled to."""
+    """The template and config with which a workload is compiled."""
 
     template: Template
     config: Config
@@ -57,13 +57,13 @@ def lower(
     packed: PackedWeights | None = None,
     only: Collection[Workload] | None = None,
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Return the module with all functions scheduled, weights packed, and epilogues fused into the anchors.
+    """Schedule all functions of a module, pack weights, and fuse epilogues into the anchors.
 
-    The module is in normal form, see `anole.extract.graph.normalize`. Functions without an anchor have the default
-    schedule. So have workloads that their template could not schedule in this network; these are returned, too, with
+    The module must be in normal form, see `anole.extract.graph.normalize`. Functions without an anchor get the default
+    schedule, and so do workloads that their template cannot schedule in this network; the second result maps these to
     the reason. Buffers between the kernels of one function are planned together with the network's tensors.
 
-    Weights are taken from `packed`, to which new ones are added. Given `only`, just the functions with one of these
+    Weights are looked up in `packed`, to which new ones are added. With `only`, just the functions with one of these
     workloads are scheduled.
     """
     transform = relax.transform
@@ -101,10 +101,10 @@ def lower(
     failures: dict[Workload, str] = {}
     functions = [(variable, func) for variable, func in module.functions_items() if isinstance(func, tirx.PrimFunc)]
     for variable, func in functions:
-        workload = _recorded_in_blocks(func)
+        workload = _anchor_workload(func)
         if only is None or workload in only:
             scheduled = _schedule(func, workload, choices, schedule_default, failures)
-            # TVM's own pipelines fuse again, and must leave alone what was fused and scheduled here.
+            # TVM's own pipelines fuse again, and must not touch the functions fused and scheduled here.
             module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
     return lift_workspaces(module), failures
 
@@ -117,7 +117,7 @@ def _schedule(
     failures: dict[Workload, str],
 ) -> tirx.PrimFunc:
     if workload is None:
-        # TVM replaces what only reshapes by no kernel at all, unless a schedule has conditions.
+        # TVM removes functions that only reshape, unless a schedule adds conditions.
         only_reshapes = bool(symbols_of(func)) and relax.analysis.has_reshape_pattern(func)
         return func if only_reshapes else schedule_default(func)
     func = func.with_attr(WORKLOAD, _text(workload))
@@ -130,7 +130,7 @@ def _schedule(
         return schedule_default(func)
 
 
-def _recorded_in_blocks(func: tirx.PrimFunc) -> Workload | None:
+def _anchor_workload(func: tirx.PrimFunc) -> Workload | None:
     """Return the workload of the anchor within a function."""
     texts = (block.annotations.get(WORKLOAD) for block in collect(func.body, s_tir.SBlock))
     return next((workload_from_json(json.loads(str(text))) for text in texts if text is not None), None)
@@ -141,7 +141,7 @@ def _text(workload: Workload) -> str:
 
 
 class _Legalizer:
-    """Replaces anchor operators by calls of their template's definition, on a constant weight packed here."""
+    """A legalization that replaces anchor operators by calls of their template's definition, and packs weights."""
 
     def __init__(self, choices: Mapping[Workload, Choice], packed: PackedWeights | None) -> None:
         self._choices, self._packed = choices, {} if packed is None else packed
@@ -154,12 +154,12 @@ class _Legalizer:
         data, weight = operands_of(call)
         if workload.constant_weight:
             weight = self._pack(weight, workload, choice)
-        # What no extent alone is has to be given, too.
-        given = unbound_symbols([data.ty, weight.ty, call.ty])
-        func = bb.add_func(_definition(choice, workload, [data.ty, weight.ty, call.ty], given), workload.operator)
-        summed, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
-        result = relax.call_tir(func, [data, weight, *given], relax.TensorType(call.ty.shape, summed))
-        return result if dtype == summed else bb.call_te(topi.cast, bb.emit(result), dtype)
+        # Symbols that appear only inside expressions must be passed as arguments.
+        symbols = unbound_symbols([data.ty, weight.ty, call.ty])
+        func = bb.add_func(_definition(choice, workload, [data.ty, weight.ty, call.ty], symbols), workload.operator)
+        sum_type, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
+        result = relax.call_tir(func, [data, weight, *symbols], relax.TensorType(call.ty.shape, sum_type))
+        return result if dtype == sum_type else bb.call_te(topi.cast, bb.emit(result), dtype)
 
     def _pack(self, weight: ir.GenericConst, workload: Workload, choice: Choice) -> ir.GenericConst:
         key = weight, workload, canonical_json(choice.config)
@@ -169,24 +169,24 @@ class _Legalizer:
         return self._packed[key]
 
 
-def _of_all_sizes(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
-    """Return a workload whose extents are those of its tensors, which are expressions where they vary."""
+def _with_symbolic_extents(workload: Workload, data_ty: Any, result_ty: Any) -> Workload:
+    """Replace a workload's varying extents by the symbolic extents of its tensors."""
     extents = {"batch": result_ty.shape[0]}
     if isinstance(workload, BatchMatmul):
         extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
     return replace(workload, **{name: each for name, each in extents.items() if not isinstance(each, tirx.IntImm)})
 
 
-def _definition(choice: Choice, workload: Workload, types: Sequence[Any], given: Sequence[tirx.Var]) -> tirx.PrimFunc:
-    """Return the anchor's function, its block marked with the workload and open for epilogues."""
-    # Otherwise TVM would simplify padded extents, and `with_opaque_extents` would not find the extent in them.
-    (data_ty, packed_ty, result_ty), own = plain_types(types)
+def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbols: Sequence[tirx.Var]) -> tirx.PrimFunc:
+    """Create the anchor's function; its block is marked with the workload and open for epilogues."""
+    # With symbolic types, TVM would simplify padded extents, in which `with_opaque_extents` could not find the extent.
+    (data_ty, packed_ty, result_ty), original_values = plain_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
-    result = choice.template.compute(_of_all_sizes(workload, data_ty, result_ty), choice.config, data, packed)
-    schedule = s_tir.Schedule(te.create_prim_func([data, packed, *given, result], "int64"))
+    result = choice.template.compute(_with_symbolic_extents(workload, data_ty, result_ty), choice.config, data, packed)
+    schedule = s_tir.Schedule(te.create_prim_func([data, packed, *symbols, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
             schedule.annotate(rv, WORKLOAD, _text(workload))
-    func = with_values(schedule.mod["main"], own)
+    func = with_values(schedule.mod["main"], original_values)
     return func.without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))

@@ -1,4 +1,4 @@
-"""Finds the config with which each task of a network is compiled, and the reason if it is not a tuned one."""
+"""Choose the config with which each task of a network is compiled, and give the reason if it was not tuned."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Match:
     """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None if it cannot be scheduled at some place in this network; that place has a default schedule.
+        config: None if it cannot be scheduled everywhere in this network; the default schedule is used where it fails.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
         refined: the configs that were tried within the network.
         unscheduled: the config that could not be scheduled, where `config` is None.
-        locked: whether the config is that of the lock file, which nothing else may replace.
+        locked: whether the config comes from the lock file and must not be replaced.
     """
 
     task: Task
@@ -50,16 +50,16 @@ class Match:
         return self.task.workload.flop * self.weight
 
     def untuned(self, reason: str, config: Config | None = None) -> Match:
-        """Return the task without its tuned config."""
+        """Return the match without its tuned config."""
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
 
     def unscheduled_for(self, reason: str) -> Match:
-        """Return the task without the config, which could not be scheduled at one place of the network."""
+        """Return the match without its config, which could not be scheduled somewhere in the network."""
         return replace(self.untuned(reason), unscheduled=self.config)
 
     @property
     def built(self) -> BuiltTask:
-        """The task as the build's description tells it."""
+        """The task's entry in the build's description."""
         return BuiltTask(
             key=self.task.key,
             label=self.task.label,
@@ -78,10 +78,10 @@ class Match:
 
 
 def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Receipts, target: Target) -> list[Match]:
-    """Return the config of each task, in the manifest's order; the model consists of these workloads now.
+    """Match the tasks, in the manifest's order, with their configs; `workloads` are the model's current ones.
 
     Raises:
-        BuildError: the model has changed since it was extracted, or a locked config is no part of its space.
+        BuildError: the model has changed since it was extracted, or a locked config is not in its space.
     """
     tasks = {
         task.key: task
@@ -90,25 +90,25 @@ def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Rec
     }
     listed = {entry.key for entry in manifest.tasks}
     if listed != set(tasks):
-        strange = [task.label for key, task in tasks.items() if key not in listed]
+        new_labels = [task.label for key, task in tasks.items() if key not in listed]
         raise BuildError(
             f"model {manifest.model} has changed since it was extracted: "
-            f"{', '.join(strange) or 'layers are missing'}; extract it again"
+            f"{', '.join(new_labels) or 'layers are missing'}; extract it again"
         )
     return [_match(entry, tasks[entry.key], receipts.get(entry.key), target) for entry in manifest.tasks]
 
 
 def coverage(matches: Sequence[Match]) -> Coverage:
-    """Return how much of the work is tuned, in floating-point operations."""
+    """Return the share of the work, in floating-point operations, that is tuned."""
     total = sum(match.flop for match in matches)
     tuned = sum(match.flop for match in matches if match.reason is None)
     return Coverage(tuned, total, tuned / total if total else 1.0)
 
 
 def warn_of_untuned(build: str, matches: Sequence[Match], trials: int) -> None:
-    """Warn which layers run untuned, and what share of the work they are.
+    """Warn about layers that run untuned, with their share of the work.
 
-    With a budget of no trials, default configs are what the user asked for.
+    With a budget of no trials, default configs are expected.
     """
     total = sum(match.flop for match in matches)
     for match in matches:
@@ -120,20 +120,20 @@ def warn_of_untuned(build: str, matches: Sequence[Match], trials: int) -> None:
 
 
 def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
-    """Warn which layers multiply float32 in a network of whole numbers, why, and what share of the work they are."""
+    """Warn about float32 layers in a quantized network, with the reason and their share of the work."""
     total = sum(match.flop for match in matches)
     if not any(match.task.workload.dtype == "uint8" for match in matches):
         return
     for match in matches:
         if match.task.workload.dtype == "float32":
             _log.warning(
-                "%s: %s multiplies float32 (%s), %.1f %% of the work: %s",
-                build, match.task.label, _why_wide(match.task.workload), 100 * match.flop / total,
+                "%s: %s is computed in float32 (%s), %.1f %% of the work: %s",
+                build, match.task.label, _why_float32(match.task.workload), 100 * match.flop / total,
                 ", ".join(match.layers),
             )  # fmt: skip
 
 
-def _why_wide(workload: Workload) -> str:
+def _why_float32(workload: Workload) -> str:
     if not workload.exact:
         return "its operands are not both quantized"
     return "its groups are too small, or its weights need more than 8 bits"
@@ -155,10 +155,10 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
     if isinstance(receipt, LockedReceipt):
         if broken is not None:
             raise BuildError(
-                f"{receipt.place}: config: does not fit: {broken}. Give a config of its space, or delete the task's "
-                "entry, and the build has what its records say"
+                f"{receipt.place}: config: does not fit: {broken}; use a config of the task's space, or delete the "
+                "task's entry to use its best recorded config"
             )
-        # Builds hold configs, and have the same bytes only if the knobs have the order in which they were before.
+        # Restore the knobs' order: builds contain configs, and must be reproducible byte for byte.
         match = replace(match, locked=True)
         receipt = replace(receipt, config=space.config(space.vector(receipt.config)))
     if broken is not None:

@@ -1,4 +1,4 @@
-"""The role of compilers of whole networks; `anole.targets.base.NetworkEntryPoints` names one for each target."""
+"""The interface of compilers of whole networks; `anole.targets.base.NetworkEntryPoints` names one for each target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatchedNetwork:
-    """A network in normal form, its anchor operators in order, and its tasks on the target with their best configs."""
+    """A normalized network, its anchor operators in order, and its tasks on the target with their best configs."""
 
     model: ModelSpec
     imported: Imported
@@ -34,9 +34,9 @@ class Compiled:
     """The result of compiling a network for its target.
 
     Attributes:
-        matches: the network's tasks, with the configs that were really compiled.
+        matches: the network's tasks, with the configs that were actually compiled.
         runs_on, threads, memory, kernels, accelerator: see `anole.documents.build.Build`.
-        cpp_runtime: what a C++ program needs to load the network; None if it is not a TVM library.
+        cpp_runtime: the requirements of a C++ program that loads the network; None if it is not a TVM library.
     """
 
     matches: list[Match]
@@ -49,10 +49,10 @@ class Compiled:
 
 
 class NetworkCompiler(Protocol):
-    """Compiles a network for a target."""
+    """A compiler of networks for one kind of target."""
 
     def __call__(self, network: MatchedNetwork, target: Any, folder: Path) -> Compiled:
-        """Write all of a build but its description into an empty folder; the target's kind names this compiler.
+        """Write all files of a build except its description into an empty folder.
 
         Raises:
             BuildError: the network cannot be compiled.

@@ -1,4 +1,4 @@
-"""What a build's description says of its compilation: enough to compile the same network with the same configs."""
+"""Recompile a build's network with the same configs, from the build's description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.extract.load import load_model
 
 
 def recorded_manifest(build: Build) -> Manifest:
-    """Return the manifest of a build's network, without the files that it came from."""
+    """Return the manifest of a build's network, without the digest of its files."""
     model = build.model_spec
     tasks = tuple(ListedTask(each.key, each.label, each.flop, each.weight, each.layers) for each in build.tasks)
     origin = Origin(build.entry, build.target_description, {})
@@ -31,20 +31,20 @@ def recorded_receipts(build: Build) -> Receipts:
 
 
 def compile_with_random_weights(build: Build, folder: Path) -> Build:
-    """Compile the network of a build of a torch model once more, with the weights of `anole.extract.weights`.
+    """Compile a torch model's build again, with random weights of `anole.extract.weights`.
 
-    This is for builds whose own weights let no comparison fail.
+    This is for builds whose own weights would make every comparison pass.
 
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: the network has changed, or cannot be compiled with these weights.
     """
     settings = BuildSettings(build.name, build.preset, build.trials, build.shared, build.seed)
-    # What is not tuned was said when the build itself was compiled.
+    # Untuned layers were already reported when the build itself was compiled.
     logging.disable(logging.WARNING)
     try:
         manifest, receipts = recorded_manifest(build), recorded_receipts(build)
-        redrawn = load_model(build.model_spec, redrawn=True)
-        return compile_build(build.model_spec, manifest, settings, receipts, folder, redrawn)
+        randomized = load_model(build.model_spec, redrawn=True)
+        return compile_build(build.model_spec, manifest, settings, receipts, folder, randomized)
     finally:
         logging.disable(logging.NOTSET)

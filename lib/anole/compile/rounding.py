@@ -1,4 +1,4 @@
-"""Configs that round no more than the network bears: which layers round much, and what they get instead."""
+"""Replace configs whose rounding error a network does not tolerate by finer ones."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from anole.targets.base import Target, named_object
 from anole.task import Workload
 
 RoundsTooMuch = Callable[[Path], bool]
-"""Runs a complete build beside its model, see `anole.evaluate.winograd_error`."""
+"""A check that compares a complete build with its model, see `anole.evaluate.winograd_error`."""
 
 _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 
 
 def coarse_layers(network: MatchedNetwork, target: Target) -> list[str]:
-    """Return the layers with finer configs than theirs, except those of locked configs."""
-    return [layer for match in network.matches if _knobs(match, _finer_of(target)) for layer in match.layers]
+    """Return the layers for which there are finer configs, except layers with locked configs."""
+    return [layer for match in network.matches if _finer_knobs(match, _finer_of(target)) for layer in match.layers]
 
 
 def with_finer_configs(network: MatchedNetwork, target: Target) -> MatchedNetwork:
-    """Return a network in which these layers have finer configs.
+    """Return a network with finer configs for its coarse layers.
 
-    A tuned task gets the fastest of its rivals, which include the best of each kind; other tasks get a default.
+    A tuned task gets its fastest fine rival, as the rivals include the best of each kind; other tasks get a default.
     """
-    matches = [_refined(match, network.receipts.get(match.task.key), target) for match in network.matches]
+    matches = [_with_finer_config(match, network.receipts.get(match.task.key), target) for match in network.matches]
     return replace(network, matches=matches)
 
 
@@ -40,17 +40,17 @@ def _finer_of(target: Target) -> _Finer:
     return (lambda *_: None) if name is None else cast(_Finer, named_object(name))
 
 
-def _knobs(match: Match, finer: _Finer) -> Mapping[str, Sequence[Any]] | None:
+def _finer_knobs(match: Match, finer: _Finer) -> Mapping[str, Sequence[Any]] | None:
     return None if match.config is None or match.locked else finer(match.task.workload, match.config)
 
 
-def _refined(match: Match, receipt: Receipt | None, target: Target) -> Match:
+def _with_finer_config(match: Match, receipt: Receipt | None, target: Target) -> Match:
     finer, workload = _finer_of(target), match.task.workload
-    if (knobs := _knobs(match, finer)) is None:
+    if (knobs := _finer_knobs(match, finer)) is None:
         return match
     space = target.space(workload)
     for rival in receipt.rivals if receipt is not None and match.run_key is not None else ():
         if finer(workload, rival.config) is None and space.rejection(rival.config) is None:
             return replace(match, config=rival.config, latency_s=rival.latency_s)
-    reason = match.reason or "its tuned config rounds more than the network bears"
+    reason = match.reason or "its tuned config is too inaccurate for this network"
     return match.untuned(reason, space.restricted(knobs).best_sampled)

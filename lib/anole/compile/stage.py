@@ -1,4 +1,4 @@
-"""The stage that compiles: from a manifest and receipts to a build."""
+"""The compile stage: compile a build from a manifest and receipts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def compile_network(
     folder: Path,
     rounds_too_much: RoundsTooMuch | None = None,
 ) -> None:
-    """Compile a build of this name from what extracting and tuning left.
+    """Compile a build with this name from the files of the extract and tune stages.
 
-    Receipts are one by one, together or refined; a task without one gets a default config, which is logged. If the
-    build is locked, the configs of the project's lock file go before the receipts'. For `rounds_too_much` see
-    `compile_build`.
+    A receipt file has one receipt, several, or refined ones; a task without a receipt gets a default config, which is
+    logged. If the build is locked, configs in the project's lock file take precedence over receipts. For
+    `rounds_too_much` see `compile_build`.
 
     Raises:
         DocumentError: the manifest or the network is missing, broken or stale, or a receipt is missing or broken.
@@ -40,14 +40,14 @@ def compile_network(
     manifest = read_manifest(manifest_path, order.origin)
     receipts: Receipts = read_receipts(receipt_paths)
     if order.lock is not None:
-        receipts = {**receipts, **_locked(build, order, manifest, layout.project_of_manifest(manifest_path))}
+        receipts = {**receipts, **_locked_receipts(build, order, manifest, layout.project_of_manifest(manifest_path))}
     model, settings = order.model_spec, BuildSettings.of(build, order)
     network = read_network(network_path(manifest_path))
     compile_build(model, manifest, settings, receipts, folder, network, rounds_too_much)
 
 
-def _locked(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
-    """Return the locked configs of a build, and warn of tasks that have none."""
+def _locked_receipts(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
+    """Return the locked configs of a build, and warn about tasks that have none."""
     lockfile = read_lockfile(lockfile_of(project))
     entry = lockfile.builds.get(build)
     if entry is None or entry.key != order.lock:

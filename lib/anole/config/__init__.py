@@ -1,1 +1,1 @@
-"""Reads models.yaml into frozen dataclasses."""
+"""Parse and check models.yaml into frozen dataclasses."""

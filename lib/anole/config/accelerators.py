@@ -1,4 +1,4 @@
-"""Reads the section `accelerators` of models.yaml: one accelerator each, to choose for several networks."""
+"""Parse the section `accelerators` of models.yaml: hardware designs to choose for several networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIN_WEIGHT, _MAX_WEIGHT = 1e-9, 1e9
 def read_accelerator(
     name: str, node: Node, models: Collection[str], targets: Mapping[str, TargetSpec]
 ) -> AcceleratorSpec:
-    """Check an entry, which names models and targets; raises SpecError for the first mistake."""
+    """Check an entry, which names models and targets; raise SpecError for the first mistake."""
     required = ("models", "targets")
     entry = node.mapping(required=required)
     chosen = _names(entry["targets"], targets, "one of the targets")
@@ -31,7 +31,7 @@ def read_accelerator(
 
 
 def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
-    """Return the weight of each model: 1 in a list."""
+    """Return the weight of each model: 1 if the entry is a list."""
     if not isinstance(node.value, dict):
         return dict.fromkeys(_names(node, models, "one of the models"), 1.0)
     given = node.mapping()
@@ -46,18 +46,18 @@ def _names(node: Node, known: Collection[str], what: str) -> list[str]:
     names: list[str] = []
     for each in node.items():
         if each.choice(known, what) in names:
-            raise each.error(f"found {each.value!r} a second time")
+            raise each.error(f"found {each.value!r} twice")
         names.append(each.value)
     return names
 
 
 def _exploration(node: Node, targets: Collection[TargetSpec]) -> Exploration:
-    """Return how the hardware of targets of one kind is explored."""
+    """Return the exploration of the targets' kind, which must be the same for all."""
     kind, *others = {target.kind for target in targets}
     exploration = get_kind(kind).exploration
     if others or exploration is None:
         raise node.error(
-            f"found targets of kind {', '.join(sorted((kind, *others)))}; they must be of one kind whose hardware can "
-            "be searched, such as vta"
+            f"found targets of kind {', '.join(sorted((kind, *others)))}; all must be of one kind with searchable "
+            "hardware, such as vta"
         )
     return exploration

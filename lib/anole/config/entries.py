@@ -20,11 +20,11 @@ class ModelSpec:
         dtypes: the types of the inputs that are not float32, by name.
         calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
         dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
-        outputs: the values of an ONNX file to compute instead of its outputs; none for those of the file.
-        values: the inputs of an ONNX file that always have the same value, and are no inputs of the build: numbers or
-            nested lists, by name.
-        ranges: the sizes that a build serves, by the name of what varies. `inputs` and `dims` hold the usual ones.
-        named: the names of the extents of inputs that vary, None for all others, by input.
+        outputs: the values of an ONNX file to compute instead of its outputs; empty for its own outputs.
+        values: the constant values of inputs of an ONNX file that are no inputs of the build: numbers or nested lists,
+            by name.
+        ranges: the sizes that a build serves, by the name of the dimension. `inputs` and `dims` hold the typical sizes.
+        named: by input, the name of each extent that varies, and None for fixed extents.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ModelSpec:
         return {name: each.typical for name, each in self.ranges.items()}
 
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
-        """Return the model with inputs of other sizes within its ranges than the usual ones."""
+        """Return the model with inputs of the given sizes within its ranges."""
         fixed = {
             name: tuple(sizes.get(symbol or "", extent) for symbol, extent in zip(self.named[name], shape, strict=True))
             if name in self.named
@@ -67,7 +67,7 @@ class ModelSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of models.yaml as plain JSON values, without the name.
 
-        Inputs are a list of pairs: their order decides which argument each one is, and JSON objects have no order.
+        Inputs are a list of pairs: they are the model's arguments in order, and JSON objects have no order.
         """
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         for name, symbols in self.named.items():
@@ -78,14 +78,14 @@ class ModelSpec:
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
         inputs |= {name: {"value": value} for name, value in self.values.items()}
         dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
-        # Manifests hold the entry: a key that is not given leaves it as it was before there was such a key.
+        # Manifests hold the entry: omitting unused keys keeps manifests from before such a key valid.
         optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
         pairs = [list(pair) for pair in inputs.items()]
         return {"source": self.source, "inputs": pairs, **{key: value for key, value in optional.items() if value}}
 
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
-        """Return the model of an entry that `to_json` made; its inputs may also be an object, as in models.yaml."""
+        """Return the model of an entry from `to_json`, or from models.yaml, where inputs are an object."""
         given = dict(entry.get("inputs", ()))
         detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
         shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
@@ -105,7 +105,7 @@ class ModelSpec:
 
 
 class RangeCollector:
-    """Collects the ranges of a model while its shapes are read.
+    """A collector of a model's ranges while its shapes are read.
 
     Attributes:
         ranges, named: see `ModelSpec`.
@@ -116,7 +116,7 @@ class RangeCollector:
         self.named: dict[str, tuple[str | None, ...]] = {}
 
     def shape(self, name: str, extents: Sequence[Any]) -> tuple[int, ...]:
-        """Return an input's shape with the usual sizes; an extent may be a range by its name, ``{batch: 1..16}``."""
+        """Return an input's shape with typical sizes; an extent may be a named range, ``{batch: 1..16}``."""
         pairs = [next(iter(extent.items())) if isinstance(extent, Mapping) else (None, extent) for extent in extents]
         found = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
         if any(symbol is not None for symbol, _ in pairs):
@@ -124,12 +124,12 @@ class RangeCollector:
         return found
 
     def size(self, symbol: str, value: int | str) -> int:
-        """Return a size, or the usual one of a range; raise ValueError if it is neither, or another than before."""
+        """Return a size, or the typical size of a range; raise ValueError if a range is malformed or inconsistent."""
         if isinstance(value, int):
             return value
         found = SizeRange.parse(value)
         if self.ranges.setdefault(symbol, found) != found:
-            raise ValueError(f"found {value} for {symbol}, which is {self.ranges[symbol]} elsewhere")
+            raise ValueError(f"found {value} for {symbol}, but {self.ranges[symbol]} elsewhere; use one range")
         return found.typical
 
 
@@ -138,11 +138,11 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: the settings given besides the kind; `anole.targets.kind.Kind.describe` detects the rest.
-        required: whether absent hardware is an error; if false, the target's builds are skipped instead.
+        settings: all given settings except the kind; `anole.targets.kind.Kind.describe` detects the rest.
+        required: whether missing hardware is an error; if false, the target's builds are skipped instead.
         remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
-        nodes: what a cluster's scheduler needs to choose a node that is the target; empty for this machine. Not part of
-            the target's identity.
+        nodes: the resources by which a cluster's scheduler chooses a node; empty for this machine. Not part of the
+            target's identity.
     """
 
     name: str
@@ -156,13 +156,13 @@ class TargetSpec:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much tasks are tuned.
+    """The tuning budget.
 
     Attributes:
-        trials: number of configs to measure: for each task or, if it is shared, for all tasks of a model together; None
-            if only the seconds limit it or, without these, the number of programs.
-        shared: whether a model's tasks share it (``total_trials`` or ``total_seconds``).
-        seconds: how long tasks that share it are tuned together at most (``total_seconds``).
+        trials: number of configs to measure for each task, or for all tasks of a model if shared; None if limited only
+            by seconds or, without these, by the number of programs.
+        shared: whether a model's tasks share the budget (``total_trials`` or ``total_seconds``).
+        seconds: time limit of all tasks together (``total_seconds``).
     """
 
     trials: int | None
@@ -171,7 +171,7 @@ class Budget:
 
     @property
     def max_trials(self) -> int:
-        """The trials as commands and names of files have them; for None, more than are ever measured."""
+        """The number of trials for commands and file names; for None, more than are ever measured."""
         unlimited = 1_000_000 if self.seconds is None else 10_000
         return unlimited if self.trials is None else self.trials
 
@@ -201,7 +201,7 @@ class BuildSpec:
 
 @dataclass(frozen=True)
 class AcceleratorOrder:
-    """What the front of an accelerator depends on, except for the trials.
+    """The inputs of an accelerator's Pareto front, except the trials.
 
     Attributes:
         targets: the description of each target whose hardware is searched, by its name.
@@ -220,7 +220,7 @@ class AcceleratorSpec:
     Attributes:
         models: the weight of each network's latency and energy, by its name.
         targets: the targets whose hardware is searched, together.
-        settings: what else the entry sets, as the kind of target reads it.
+        settings: the entry's other settings, parsed by the kind of target.
     """
 
     name: str
@@ -231,7 +231,7 @@ class AcceleratorSpec:
 
     @property
     def searches(self) -> tuple[BuildSpec, ...]:
-        """What is tuned for it: each network for each target, by all programs."""
+        """The exhaustive searches that it needs, one for each network and target."""
         tuning = {"preset": "exhaustive"}
         return tuple(
             BuildSpec(f"{self.name}: {model} for {target}", model, target, tuning, EXHAUSTIVE, 0, self.path)
@@ -242,7 +242,7 @@ class AcceleratorSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """The whole content of models.yaml; the tuning is that of builds that do not set their own."""
+    """The content of models.yaml; `tuning` is the default of builds."""
 
     models: Mapping[str, ModelSpec]
     targets: Mapping[str, TargetSpec]
@@ -253,6 +253,6 @@ class Spec:
 
     @property
     def tuned(self) -> tuple[BuildSpec, ...]:
-        """All that tasks are tuned for: the builds, and what accelerators are explored by."""
+        """All builds and searches that tasks are tuned for."""
         explored = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
         return (*self.builds.values(), *explored)

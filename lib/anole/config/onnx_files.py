@@ -1,4 +1,4 @@
-"""The files of an ONNX file's weights, and its names. No weights in other files are read."""
+"""The external weight files of an ONNX file, and its names, without reading external weights."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class OnnxFileError(AnoleError):
-    """An ONNX file cannot be used as it is; the message does not name the file."""
+    """An ONNX file cannot be used; the message does not name the file."""
 
 
 @dataclass(frozen=True)
 class OnnxNames:
-    """Names in an ONNX file, each once, in the file's order.
+    """The unique names in an ONNX file, in the file's order.
 
     Attributes:
-        inputs: the inputs that have no value in the file.
+        inputs: the inputs without an initializer.
         symbols: the dynamic dimensions of these inputs; ``?`` for those without a name.
-        computed: what operators of the main graph compute.
+        computed: the outputs of the main graph's operators.
     """
 
     inputs: tuple[str, ...]
@@ -37,7 +37,7 @@ class OnnxNames:
 
 @dataclass(frozen=True)
 class _External:
-    """Where a tensor outside of its ONNX file lies; without a length, it ends with that file."""
+    """The location of a tensor with external data; without a length, it extends to the end of the file."""
 
     name: str
     location: str
@@ -48,10 +48,10 @@ class _External:
 def external_files(path: Path, strict: bool = False) -> list[Path]:
     """Return the files that hold weights of an ONNX file, relative to its folder and sorted.
 
-    A damaged file has none, or is an error if `strict`.
+    A damaged file has none, unless `strict`.
 
     Raises:
-        OnnxFileError: the file cannot be read, or a weight is not within a file of the same folder.
+        OnnxFileError: the file cannot be read, or, if `strict`, is damaged; or a weight is not in a file of its folder.
     """
     try:
         tensors, _ = _read(path)
@@ -67,23 +67,23 @@ def external_files(path: Path, strict: bool = False) -> list[Path]:
 
 
 def names_of(path: Path) -> OnnxNames | None:
-    """Return the names in a file; None if it cannot be read or is damaged, which its import reports."""
+    """Return the names in a file; None if it is unreadable or damaged, which the importer reports."""
     with suppress(OSError, ValueError):
         return _read(path)[1]
     return None
 
 
 def _check(tensor: _External, folder: Path) -> None:
-    """Raise OnnxFileError for a tensor that does not lie within a file of the folder."""
+    """Raise OnnxFileError for a tensor whose data is not in a file of the folder."""
     where = f"tensor {shown(tensor.name)}: its weights are in {shown(tensor.location)}"
     location = PurePosixPath(tensor.location)
     if not location.parts or location.is_absolute() or ".." in location.parts:
-        raise OnnxFileError(f"{where}; allowed is a file in the ONNX file's own folder")
+        raise OnnxFileError(f"{where}; it must be a file in the same folder as the ONNX file")
     file = folder / location
     if not os.path.isfile(file):
-        raise OnnxFileError(f"{where}, and there is no such file")
+        raise OnnxFileError(f"{where}, but there is no such file")
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
-        raise OnnxFileError(f"{where}, a link out of the ONNX file's own folder; allowed is a file in that folder")
+        raise OnnxFileError(f"{where}, a link to another folder; it must be a file in the same folder as the ONNX file")
     size, end = file.stat().st_size, 0
     for number in (tensor.offset, tensor.length):
         if number and not (number.isascii() and number.isdecimal() and len(number) < 20):
@@ -94,14 +94,14 @@ def _check(tensor: _External, folder: Path) -> None:
 
 
 def _read(path: Path) -> tuple[Sequence[_External], OnnxNames]:
-    """Return the tensors that lie elsewhere, and the names; raises OSError, or ValueError for a damaged file."""
+    """Return the external tensors and the names; raise OSError, or ValueError for a damaged file."""
     found = path.stat()
     return _read_once(path.resolve(), found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(maxsize=256)
 def _read_once(path: Path, _mtime_ns: int, size_bytes: int) -> tuple[Sequence[_External], OnnxNames]:
-    """Return the same for a file in a state."""
+    """Return the same, cached by the file's modification time and size."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -115,7 +115,7 @@ def _read_once(path: Path, _mtime_ns: int, size_bytes: int) -> tuple[Sequence[_E
 
 
 def _tensors(message: Any) -> Iterator[TensorProto]:
-    """Yield the tensors in a message, wherever the format allows one."""
+    """Yield all tensors in a message, recursively."""
     from onnx import TensorProto
 
     for field, value in message.ListFields():
@@ -152,5 +152,5 @@ def _symbols(value: ValueInfoProto) -> Iterator[str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a text of a message; one that is not UTF-8 is bytes."""
+    """Return a text of a message; protobuf returns bytes if it is not UTF-8."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""Reads and checks models.yaml; every mistake raises a `SpecError` with its YAML path."""
+"""Parse and check models.yaml; every mistake raises a `SpecError` with its YAML path."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
 _BUDGETS = ("total_seconds", "total_trials", "trials")
-"""The settings in `tuning` of which one is the budget; of the defaults, the first that is there."""
+"""The mutually exclusive budgets in `tuning`; among defaults, the first one given applies."""
 
 _COUNTS = (*_BUDGETS, "seed", "refine")
-"""The settings in `tuning` that do not belong to the tuner; all are whole numbers."""
+"""The settings in `tuning` that do not belong to the tuner; all are integers."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "mem", "mem_mb", "mem_mib", "nodes", "threads")
-"""The resources of jobs that Anole or Snakemake sets; no node is chosen by them."""
+"""The job resources that Anole or Snakemake sets, which cannot choose a node."""
 
-_LONGEST_NAME = 80
-"""Length of the longest name of a model or target: two of them and a key are one file's name."""
+_MAX_NAME_LENGTH = 80
+"""The maximum length of a model's or target's name: two of them and a key form a file name."""
 
-_LONGEST_BUILD = 200
-"""Length of the longest name of a build, which names a folder and a file."""
+_MAX_BUILD_NAME_LENGTH = 200
+"""The maximum length of a build's name, which names a folder and a file."""
 
 _MAX_ELEMENTS = 2**31
-"""The largest number of elements of an input."""
+"""The maximum number of elements of an input."""
 
-_RANGE_NAME = "the name of a range has letters, digits and underscores"
+_RANGE_NAME = "the name of a range consists of letters, digits and underscores"
 
 _MAX_NUMBERS = 10_000
-"""The largest number of numbers that an input's fixed value has; the database keeps them with each manifest."""
+"""The maximum number of elements of an input's constant value, which the database stores with each manifest."""
 
 _MAX_NUMBER = 1e300
 
@@ -53,19 +53,19 @@ _DTYPES = ("float32", "int32", "int64", "bool")
 
 
 def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None) -> Spec:
-    """Read and check models.yaml; overrides, which ``snakemake --config`` gives, are laid over it level by level.
+    """Read and check models.yaml, after merging overrides from ``snakemake --config`` recursively.
 
     Raises:
         SpecError: the file is missing, is not YAML, or holds a mistake.
     """
     mapping = read_yaml(Path(path))
     if overrides:
-        mapping = _laid_over(mapping, overrides)
+        mapping = _merged(mapping, overrides)
     return parse_spec(mapping, str(path), Path(path).parent)
 
 
 def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path()) -> Spec:
-    """Check a loaded models.yaml, whose sources are in the project; raises SpecError for the first mistake."""
+    """Check the content of models.yaml; raise SpecError for the first mistake."""
     top = Node(mapping, "", file).mapping(
         allowed=("models", "targets", "tuning", "builds", "accelerators"), required=("models", "targets")
     )
@@ -80,8 +80,8 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
         build = _build(node, tuning, models, targets)
         if build.name in builds:
             raise node.error(
-                f"found a second build named {build.name!r}, as {builds[build.name].path} is; "
-                "give one of them its own `name`"
+                f"found a second build named {build.name!r}, after {builds[build.name].path}; "
+                "give one of them a different `name`"
             )
         builds[build.name] = build
     named = _named(top["accelerators"]) if "accelerators" in top else ()
@@ -102,7 +102,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     for key in ("dims", "outputs"):
         if key in entry and not is_onnx:
-            raise entry[key].error("is for ONNX files, which have names for dimensions and values")
+            raise entry[key].error("is only for ONNX files, which name dimensions and values")
     dims = entry["dims"].mapping() if "dims" in entry else {}
     outputs = entry["outputs"].items() if "outputs" in entry else []
     model = ModelSpec(
@@ -149,24 +149,24 @@ def _inputs(
         typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
         shapes[name], dtype = _shape(typed["shape"], name, varying), typed["dtype"].choice(_DTYPES, "a type of inputs")
         if is_onnx:
-            raise typed["dtype"].error("an ONNX file names the types of its inputs; give only the shape")
+            raise typed["dtype"].error("is defined by the ONNX file; give only the shape")
         if dtype != _DTYPES[0]:
             dtypes[name] = dtype
     return shapes, dtypes
 
 
 def _value(node: Node) -> Any:
-    """Return the number, or the nested list of numbers, that an input always has."""
+    """Return the constant value of an input: a number or a nested list of numbers."""
     value = node.mapping(allowed=("value",))["value"]
     numbers, n_numbers = [value], 0
     while numbers:
         each = numbers.pop()
         n_numbers += 1
         if n_numbers > _MAX_NUMBERS:
-            raise value.error(f"found more than {_MAX_NUMBERS} numbers, which is the most allowed")
+            raise value.error(f"found more than {_MAX_NUMBERS} numbers, the maximum")
         if isinstance(each.value, list):
             if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
-                raise each.error("found lists of different lengths; a list has lists of one length, or numbers")
+                raise each.error("found lists of different lengths; nested lists must have the same length")
             numbers += each.items()
         elif not isinstance(each.value, bool):
             each.number(-_MAX_NUMBER, _MAX_NUMBER)
@@ -177,7 +177,7 @@ def _outputs(nodes: Iterable[Node]) -> tuple[str, ...]:
     found: list[str] = []
     for each in nodes:
         if each.text() in found:
-            raise each.error(f"found {each.value!r} a second time; name each output once")
+            raise each.error(f"found {each.value!r} twice; name each output once")
         found.append(each.text())
     return tuple(found)
 
@@ -202,10 +202,10 @@ def _shape(node: Node, name: str, varying: RangeCollector) -> tuple[int, ...]:
 
 
 def _range_of(node: Node, varying: RangeCollector) -> dict[str, str]:
-    """Return the name of an extent that varies, with its range."""
+    """Return the name and range of a variable extent."""
     entry = node.mapping()
     if len(entry) != 1:
-        raise node.error(f"found {shown(node.value)}; an extent that varies has one name and a range: {{batch: 1..16}}")
+        raise node.error(f"found {shown(node.value)}; a variable extent is one name with its range: {{batch: 1..16}}")
     ((symbol, each),) = entry.items()
     if not symbol.isidentifier():
         raise node.error(f"found the name {symbol!r}; {_RANGE_NAME}")
@@ -215,7 +215,7 @@ def _range_of(node: Node, varying: RangeCollector) -> dict[str, str]:
 
 
 def _extent(node: Node, symbol: str, varying: RangeCollector) -> int:
-    """Return a size, or the usual one of a range."""
+    """Return a size, or the typical size of a range."""
     is_range = isinstance(node.value, str) and ".." in node.value
     if is_range and not symbol.isidentifier():
         raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
@@ -243,18 +243,18 @@ def _target(name: str, node: Node) -> TargetSpec:
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
     nodes = _nodes(entry["nodes"]) if "nodes" in entry else {}
     if nodes and remote is not None:
-        raise entry["nodes"].error("the target is measured elsewhere (`measure`); leave one of them out")
+        raise entry["nodes"].error("cannot be combined with `measure`; remove one of them")
     return TargetSpec(name, kind_name, kind.read(node, remote), node.file, required, remote, nodes)
 
 
 def _nodes(node: Node) -> dict[str, str | int]:
-    """Return what a cluster's scheduler needs to choose a node."""
+    """Return the resources by which a cluster's scheduler chooses a node."""
     entry = node.mapping()
     if not entry:
-        raise node.error("is empty; give what the scheduler needs, such as `nodes: {partition: amd}`")
+        raise node.error("is empty; give the resources that choose a node, such as `nodes: {partition: amd}`")
     for name, each in entry.items():
         if not name.isidentifier() or name in OWN_RESOURCES:
-            raise each.error("is no resource that a node is chosen by; `partition` and `node_selector` are some")
+            raise each.error("is not a resource that chooses a node; use for example `partition` or `node_selector`")
     return {name: _resource(each) for name, each in entry.items()}
 
 
@@ -271,12 +271,12 @@ def _build(
     if models[model].ranges and not get_kind(targets[target].kind).serves_ranges:
         shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
         raise entry["model"].error(
-            f"found {model} with the range {shown}; only targets of kind cpu serve ranges. Give fixed sizes, and a "
-            "model for each"
+            f"found {model} with the range {shown}; only targets of kind cpu serve ranges; give one model for "
+            "each fixed size instead"
         )
     own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(own)}
-    name = _name(entry["name"], _LONGEST_BUILD) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
+    name = _name(entry["name"], _MAX_BUILD_NAME_LENGTH) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
     kind = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
     seconds = tuning[kind] if kind == "total_seconds" else None
     budget = Budget(None if seconds else tuning[kind], kind != "trials", seconds)
@@ -285,12 +285,12 @@ def _build(
 
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
-    """Checks that a network that is refined can be timed on its target."""
+    """Check that kernels can be timed on the target if the build is refined."""
     if refine and (target.remote is not None or not get_kind(target.kind).observable):
-        place = "elsewhere" if target.remote is not None else f"of kind {target.kind}"
+        place = "remote" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
-            f"found refine: {refine}, which is for this machine's processor; target {target.name} is {place}; "
-            "give the build `refine: 0`"
+            f"found refine: {refine}, which needs this machine's CPU; target {target.name} is {place}; "
+            "set `refine: 0` for the build"
         )
     return refine
 
@@ -302,8 +302,8 @@ def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
             settings[name].whole(least=0)
     first, *others = [name for name in _BUDGETS if name in settings] or [""]
     if others:
-        one_of = "`trials` for each task, or `total_trials` or `total_seconds` for all together"
-        raise settings[first].error(f"found beside {others[0]}; a budget is {one_of}")
+        one_of = "`trials` for each task, or `total_trials` or `total_seconds` for all tasks"
+        raise settings[first].error(f"found together with {others[0]}; a budget is {one_of}")
     if "preset" in settings:
         settings["preset"].text()
     return {name: setting.value for name, setting in settings.items()}
@@ -318,28 +318,28 @@ def _named(node: Node) -> list[tuple[str, Node]]:
     if not entries:
         raise node.error("is empty")
     for name in entries:
-        _name(Node(name, node.path, node.file), _LONGEST_NAME)
+        _name(Node(name, node.path, node.file), _MAX_NAME_LENGTH)
     return list(entries.items())
 
 
-def _name(node: Node, longest: int) -> str:
+def _name(node: Node, max_length: int) -> str:
     name = node.text()
-    if len(name) > longest:
-        raise node.error(f"found a name of {len(name)} characters; at most {longest} are allowed")
+    if len(name) > max_length:
+        raise node.error(f"found a name of {len(name)} characters; at most {max_length} are allowed")
     if not _NAME.fullmatch(name):
         raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
     return name
 
 
-def _laid_over(below: object, above: object) -> object:
-    if isinstance(above, Mapping):
-        lower = below if isinstance(below, Mapping) else {}
-        return {**lower, **{key: _laid_over(lower.get(key), value) for key, value in above.items()}}
-    return _number(above) if isinstance(above, str) else above
+def _merged(base: object, override: object) -> object:
+    if isinstance(override, Mapping):
+        old = base if isinstance(base, Mapping) else {}
+        return {**old, **{key: _merged(old.get(key), value) for key, value in override.items()}}
+    return _number(override) if isinstance(override, str) else override
 
 
 def _number(text: str) -> object:
-    """Convert text to the number it represents, since Snakemake passes the values inside a mapping as text."""
+    """Convert text to the number it represents: Snakemake passes values inside a mapping as text."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

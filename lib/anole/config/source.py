@@ -1,4 +1,4 @@
-"""Checks what a model's `source` points to, without importing torch or the user's code."""
+"""Check a model's `source` and find its files, without importing torch or the user's code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from anole.node import Node
 
 _SCHEMES = ("torchvision", "torch", "onnx")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Folders of an environment that hold installed packages."""
+"""Names of folders with installed packages."""
 
 
 def check_source(node: Node, project: Path) -> None:
-    """Checks that a model's ``source`` exists in the project or is installed; raises SpecError if it does not."""
+    """Raise SpecError unless a model's ``source`` exists in the project or is installed."""
     scheme, colon, location = node.text().partition(":")
     if not colon or scheme not in _SCHEMES:
         forms = "torchvision:<name>, torch:<module>:<factory> or onnx:<path>"
@@ -55,7 +55,7 @@ def torchvision_models() -> tuple[str, ...]:
 
 
 def find_module(name: str, project: Path) -> Path | None:
-    """Find a module's file without importing its parents; the project folder is searched first.
+    """Find a module's file without importing its parents, searching the project folder first.
 
     The file of a package is its ``__init__.py``, or its folder if it has none.
     """
@@ -71,7 +71,7 @@ def find_module(name: str, project: Path) -> Path | None:
 
 
 def module_names(file: Path) -> frozenset[str] | None:
-    """Return the names that a Python file defines at its top level, or None if its text does not tell.
+    """Return the names that a Python file defines at its top level, or None if they are dynamic.
 
     Raises:
         SyntaxError: the file is not Python.
@@ -80,20 +80,20 @@ def module_names(file: Path) -> frozenset[str] | None:
 
 
 def model_files(source: str, project: Path) -> list[Path]:
-    """Return the files that define a model, relative to the project; when one changes, the model may change.
+    """Return the files that define a model, relative to the project.
 
-    For ONNX these are the file itself and the files beside it that hold its weights; for a torch factory, its module
-    and all modules that it imports, directly or not, from the project or from a source folder on ``PYTHONPATH``, whose
-    paths are absolute; for torchvision, nothing.
+    For ONNX these are the file and its external weights; for a torch factory, its module and all modules that it
+    imports, directly or indirectly, from the project or from a source folder on ``PYTHONPATH`` (as absolute paths); for
+    torchvision, nothing.
 
     Raises:
-        OnnxFileError: a weight of an ONNX file is not within a file of the same folder.
+        OnnxFileError: a weight of an ONNX file is not in a file of its folder.
     """
     scheme, _, location = source.partition(":")
     if scheme == "onnx":
         path = Path(location)
-        beside = external_files(project / path) if isfile(project / path) else []
-        return [path, *(path.parent / file for file in beside)]
+        weights = external_files(project / path) if isfile(project / path) else []
+        return [path, *(path.parent / file for file in weights)]
     if scheme == "torch":
         return sorted(_import_closure(location.partition(":")[0], project))
     return []
@@ -141,18 +141,18 @@ def _import_closure(module: str, project: Path) -> set[Path]:
 
 
 def _is_source(file: Path, place: Path) -> bool:
-    """Whether a file lies in a folder, and not in an environment within it."""
+    """Whether a file is in a folder, but not in an environment within it."""
     return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
 
 
 def _source_folders() -> list[Path]:
-    """Return the folders on ``PYTHONPATH`` that hold sources that may change, and not installed packages or Anole."""
+    """Return the folders on ``PYTHONPATH`` with editable sources, other than installed packages and Anole."""
     folders = map(Path, callers_packages())
     return [folder for folder in folders if folder != LIBRARY and next(folder.glob("*.dist-info"), None) is None]
 
 
 def _tree(file: Path) -> ast.Module:
-    """Return the syntax tree of a Python file; raise SyntaxError if the file is not Python, or cannot be read."""
+    """Return the syntax tree of a Python file; raise SyntaxError if it is not Python or cannot be read."""
     try:
         state = file.stat()
         return _parsed(file, state.st_mtime_ns, state.st_size)
@@ -160,7 +160,7 @@ def _tree(file: Path) -> ast.Module:
         raise SyntaxError(f"it cannot be read: {cause(error)}") from error
 
 
-# Many models may come from one module: it is read once, and again when its time or size has changed.
+# Many models may come from one module: it is parsed again only when its time or size has changed.
 @lru_cache(maxsize=256)
 def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
     return ast.parse(file.read_bytes(), str(file))
@@ -168,7 +168,7 @@ def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
 
 @lru_cache(maxsize=256)
 def _names(tree: ast.Module) -> frozenset[str] | None:
-    """Return the names that a module defines, or None if its text does not tell."""
+    """Return the names that a module defines, or None if they are dynamic."""
     try:
         names = set(_bound(tree.body))
     except RecursionError as error:
@@ -194,7 +194,7 @@ def _installed(name: str) -> Path | None:
 
 @lru_cache(maxsize=256)
 def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
-    """Return the names of all modules that a module of a package may import."""
+    """Return the names of all modules that a module may import."""
     return tuple(_imports(tree, package))
 
 

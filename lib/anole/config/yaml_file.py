@@ -1,4 +1,4 @@
-"""Reads a YAML file within limits; whatever it holds, it gives plain values or one `SpecError`."""
+"""Read YAML files safely: any content gives plain values or one `SpecError`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import yaml
 from anole.errors import SpecError
 
 MAX_BYTES = 2**20
-"""Size of the largest file that is read."""
+"""The maximum size of a file."""
 
 MAX_NODES = 20_000
-"""The largest number of values, where each alias counts as often as what it stands for."""
+"""The maximum number of values; each alias counts as much as its target."""
 
 MAX_DEPTH = 20
-"""How deep lists and mappings may lie in each other."""
+"""The maximum nesting of lists and mappings."""
 
 MAX_CHARACTERS = 4096
-"""Length of the longest text or number."""
+"""The maximum length of a text or number."""
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str")}
@@ -34,10 +34,10 @@ _DIGITS = 2**63
 def read_yaml(path: Path) -> object:
     """Return the content of a YAML file: mappings, lists, texts, numbers, booleans and None.
 
-    Dates stay text. Whole numbers have at most 64 bits.
+    Dates stay text. Integers have at most 64 bits.
 
     Raises:
-        SpecError: the file is missing, unreadable, not YAML or empty, it has a duplicate key, or it is beyond a limit.
+        SpecError: the file is missing, unreadable, not YAML or empty, has a duplicate key, or exceeds a limit.
     """
     value = _parse(_read(path), path)
     if value is None:
@@ -47,7 +47,7 @@ def read_yaml(path: Path) -> object:
 
 def _read(path: Path) -> str:
     try:
-        with open(path, "rb", opener=_open_at_once) as stream:
+        with open(path, "rb", opener=_open_nonblocking) as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise SpecError("", "is not a regular file", str(path))
             content = stream.read(MAX_BYTES + 1)
@@ -56,7 +56,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise SpecError("", f"cannot be read: {error.strerror}", str(path)) from error
     if len(content) > MAX_BYTES:
-        raise SpecError("", f"is larger than {MAX_BYTES} bytes, which is the most allowed", str(path))
+        raise SpecError("", f"is larger than {MAX_BYTES} bytes, the maximum", str(path))
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -66,8 +66,8 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; opening a FIFO would otherwise wait for its writer."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -84,23 +84,23 @@ def _parse(text: str, path: Path) -> object:
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError(where, error.problem or "is not YAML", str(path)) from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        # PyYAML lets what `chr` and `int` raise through, such as that of "\UFFFFFFFF".
+        # PyYAML does not catch the errors of `chr` and `int`, for example for "\UFFFFFFFF".
         where = "" if loader is None else f"line {loader.line + 1}, column {loader.column + 1}"
         raise SpecError(where, f"is not YAML: {error}", str(path)) from error
 
 
 def _place(before: str) -> str:
-    """Return the place that a text ends at."""
+    """Return the line and column at the end of a text."""
     return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that keeps the limits, and rejects duplicate keys and all but the plain types.
+    """A safe loader that enforces the limits and rejects duplicate keys and all but plain types.
 
     PyYAML's own loader silently keeps the last of two equal keys.
     """
 
-    # Without the dates, which raise errors of their own, and "=".
+    # Without dates, whose parser raises other errors, and "=".
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _TAGS]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -116,18 +116,18 @@ class _Loader(yaml.SafeLoader):
         before = self._n_nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _error(event, f"is nested deeper than {MAX_DEPTH} levels, which is the most allowed")
+            raise _error(event, f"is nested deeper than {MAX_DEPTH} levels, the maximum")
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._sizes:
-                raise _error(event, f"found the alias *{event.anchor} within what it stands for")
+                raise _error(event, f"found the alias *{event.anchor} within its own anchor")
             self._n_nodes += self._sizes[id(node)]
         else:
             self._n_nodes += 1
             self._sizes[id(node)] = self._n_nodes - before
         if self._n_nodes > MAX_NODES:
-            raise _error(event, f"holds more than {MAX_NODES} values, which is the most allowed; aliases count in full")
+            raise _error(event, f"has more than {MAX_NODES} values, the maximum; aliases count in full")
         return node
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
@@ -164,7 +164,7 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, LookupError, OverflowError) as error:
             raise _error(node, f"found {node.value!r}, which is not {shown}") from error
         if isinstance(value, int) and not -_DIGITS <= value < _DIGITS:
-            raise _error(node, "found a whole number of more than 64 bits")
+            raise _error(node, "found an integer of more than 64 bits")
         return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

@@ -1,1 +1,1 @@
-"""The typed documents that stages exchange, and their paths."""
+"""The typed JSON documents that stages exchange, and their paths."""

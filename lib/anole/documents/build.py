@@ -26,7 +26,7 @@ FILE = "build.json"
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of a build's work is tuned, in floating-point operations."""
+    """The share of a build's work that is tuned, in floating-point operations."""
 
     tuned_flop: int
     total_flop: int
@@ -35,16 +35,16 @@ class Coverage:
 
 @dataclass(frozen=True)
 class BuiltTask:
-    """A task as a build has it.
+    """A task of a build, with the config that it was compiled with.
 
     Attributes:
-        config: None when it could not be scheduled at one place of the network at least, which then has a default
-            schedule; it is `unscheduled` then, and may be elsewhere.
+        config: None if it could not be scheduled in at least one layer, which then has a default schedule; the config
+            is then `unscheduled`, and may still be used in other layers.
         matched: ``tuned`` or ``default``.
-        run_key: the run that found the config; None when the task is not tuned.
-        latency_s: seconds of one call when the config was measured.
+        run_key: the run that found the config; None if the task is not tuned.
+        latency_s: measured seconds of one call.
         refined: the configs that were tried within the network.
-        locked: True if the config is that of the lock file, and otherwise None.
+        locked: True if the config comes from the lock file, otherwise None.
     """
 
     key: Key
@@ -67,12 +67,12 @@ class BuiltKernel:
     """A kernel of a compiled network.
 
     Attributes:
-        task: the key of the task that it holds; None where it holds no tuned operator.
-        calls: of one run of the network.
+        task: the key of its task; None if it has no tuned operator.
+        calls: number of calls in one run of the network.
         flop: floating-point operations of one call.
         size_bytes: bytes of its inputs and outputs.
-        dtype: the type of the numbers that it multiplies if they are narrow; None for float32.
-        weights: the type in which its weights are stored if that has fewer bits.
+        dtype: the type that it multiplies if it is low-precision; None for float32.
+        weights: the type in which its weights are stored, if it has fewer bits than `dtype`.
     """
 
     name: str
@@ -87,21 +87,21 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Build:
-    """A compiled network, with the names and the entry that it has in models.yaml.
+    """The description of a compiled network, with its names and entry in models.yaml.
 
     Attributes:
-        trials: the budget of each task or, where it is shared, of all together.
-        runs_on: what TVM's runtime calls the device, such as ``cpu``; None for a simulated accelerator.
-        threads: how many threads of the processor run kernels or launch them.
-        kernels: in the order of their first call; None where they are not known.
-        accelerator: what is known of the simulated hardware that it runs on, at least the seconds of one run
-            (``latency_s``); its kind of target reads and writes the rest.
-        size_bytes: bytes of all files in the folder, without ``build.json``.
+        trials: the budget of each task or, if shared, of all tasks together.
+        runs_on: the device's name in TVM's runtime, such as ``cpu``; None for a simulated accelerator.
+        threads: number of CPU threads that run or launch kernels.
+        kernels: in the order of their first call; None if unknown.
+        accelerator: facts about the simulated hardware, at least the seconds of one run (``latency_s``); the kind of
+            target defines the rest.
+        size_bytes: total size of the files in the folder, without ``build.json``.
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
-            older versions. Another compilation with the same configs and versions has the same.
-        lock: the content key of its entry in the lock file; None without one.
-        ranges: the sizes that it serves, by the name of what varies; None for a build of fixed sizes.
-        sizes: those that its inputs have, for a description that `at` made; None in every file.
+            older versions. Compiling again with the same configs and versions gives the same values.
+        lock: the content key of its entry in the lock file; None without an entry.
+        ranges: the sizes that it serves, by the name of the dimension; None for a build with fixed sizes.
+        sizes: the sizes of its inputs in a description made by `at`; None in every file.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Build:
     sizes: Annotated[Mapping[str, int] | None, LATER] = field(default=None, hash=False)
 
     def at(self, sizes: Mapping[str, int]) -> Build:
-        """Return the description of a build for ranges at some sizes."""
+        """Return the description of a build for ranges at the given sizes."""
         inputs = tuple(
             replace(info, shape=tuple(map(partial(_extent, sizes), info.varying, info.shape))) if info.varying else info
             for info in self.inputs
@@ -146,7 +146,7 @@ class Build:
 
     @property
     def precision(self) -> str:
-        """What its products multiply where that is not float32, and the types of narrow weights, for people."""
+        """The types that it multiplies, and the types of low-precision weights, as text."""
         names = kind_of(self.target_description).multiplies
         dtypes = {kernel.dtype for kernel in self.kernels or () if kernel.dtype} or {"float32"}
         shown = " and ".join(sorted(names.get(dtype, dtype) for dtype in dtypes))
@@ -164,21 +164,21 @@ def read_build(folder: Path) -> Build:
 
 
 def write_build(folder: Path, build: Build) -> None:
-    """Write the description of a build into its folder, which is new."""
+    """Write the description of a build into its new folder."""
     (folder / FILE).write_text(text_of(build), encoding="utf-8")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file in a folder, by its path there."""
+    """Return the SHA-256 of each file in a folder, by its relative path."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
 
 
 def refuse_other_files(folder: Path, build: Build) -> None:
-    """Raise DocumentError for a build whose files are not those that its description was written with.
+    """Raise DocumentError for a build whose files do not match its description.
 
-    Results of such files would be attributed to other configs. A build of Anole before 0.7.1 with several inputs is
-    refused, too: these may be in alphabetical order instead of the network's.
+    Results of such files would be attributed to the wrong configs. Builds of Anole before 0.7.1 with several inputs are
+    also rejected, because the inputs may be in alphabetical order instead of the network's.
     """
     inputs = build.entry.get("inputs")
     if isinstance(inputs, Mapping) and len(inputs) > 1 and build.model_spec.scheme != "onnx":

@@ -1,4 +1,4 @@
-"""The description of a target, kept in the project for processes that must not, or cannot, detect it themselves."""
+"""The stored description of a target, for processes that must not, or cannot, detect it themselves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anole.documents.document import read_document, write_document
 
 @dataclass(frozen=True)
 class DescribedTarget:
-    """A target as it was described, on a node of a cluster or on the machine that runs the workflow.
+    """A target as described on a cluster's node or on the machine that runs the workflow.
 
     Attributes:
-        asked: what models.yaml says of the target, with the names of the settings that identify it and its nodes.
-        description: everything that identifies the target; None where it cannot be detected.
-        absence: why that machine cannot measure on the target; None where it can.
+        asked: the target in models.yaml: its kind, settings and nodes; see `anole.project.hardware.asked_of`.
+        description: everything that identifies the target; None if it cannot be detected.
+        absence: why that machine cannot measure on the target; None if it can.
     """
 
     asked: Mapping[str, Any] = field(hash=False)

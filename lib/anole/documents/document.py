@@ -1,4 +1,4 @@
-"""How a document is read and written: JSON of a known schema with a checksum, from one dataclass."""
+"""Read and write documents: dataclasses as JSON with a schema version and a checksum."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from anole.strict_json import parse_json
 T = TypeVar("T")
 
 SCHEMA = 1
-"""The version of all documents; a reader refuses newer ones."""
+"""The version of all documents; readers reject newer versions."""
 
 _CHECKSUM = "crc"
 
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
-    """Read a document of a dataclass that a stage writes; one that is missing, broken or newer is a DocumentError."""
+    """Read a document that a stage writes; raise DocumentError if it is missing, damaged or newer."""
     return document_of(read_plain(path, stage), cls, path, stage)
 
 
 def read_plain(path: Path, stage: str) -> dict[str, Any]:
-    """Read a JSON object of such a file, and compare its checksum, which documents of older versions lack."""
+    """Read a document's JSON object and verify its checksum, which documents of older versions do not have."""
     try:
         plain = parse_json(read_regular(path))
     except FileNotFoundError as error:
@@ -49,7 +49,7 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
 
 
 def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
-    """Return the dataclass that a plain value of a file holds; raises DocumentError if the value does not fit."""
+    """Decode a dataclass from a file's plain value; raise DocumentError if it does not fit."""
     try:
         return decode(cls, plain)
     except DecodeError as error:
@@ -57,7 +57,7 @@ def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
 
 
 def write_document(path: Path, document: Any) -> None:
-    """Write a document, and only when its content differs, see `anole.files.write_atomically`."""
+    """Write a document if its content differs, see `anole.files.write_atomically`."""
     write_atomically(path, text_of(document))
 
 
@@ -67,20 +67,20 @@ def text_of(document: Any) -> str:
 
 
 def checked_text(plain: Mapping[str, Any]) -> str:
-    """Return the text of a JSON file that holds an object and its checksum."""
+    """Return the JSON text of an object with its checksum."""
     return document_text({**plain, _CHECKSUM: _checksum(plain)})
 
 
 def with_schema(document: Any) -> dict[str, Any]:
-    """Return what a document's file holds, in plain JSON values."""
+    """Encode a document with its schema version as plain JSON values."""
     return {"schema": SCHEMA, **encode(document)}
 
 
 def argument_of(document: Any) -> dict[str, Any]:
-    """Return a document as an argument of a command, in plain JSON values.
+    """Encode a document as a command's argument, in plain JSON values.
 
-    Later fields are left out until they say something, so that the argument is that of an older version: Snakemake runs
-    jobs again whose arguments change.
+    `LATER` fields with defaults are left out, which keeps the argument the same as in older versions: Snakemake runs
+    jobs again if their arguments change.
     """
     silent = unset(document)
     return {name: value for name, value in encode(document).items() if name not in silent}

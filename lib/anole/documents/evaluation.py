@@ -1,4 +1,4 @@
-"""The evaluation of a build: whether it is right, and how fast it is beside its references."""
+"""The evaluation of a build: its correctness, and its speed compared with its references."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from anole.text_format import duration
 
 @dataclass(frozen=True)
 class Latency:
-    """A build beside one reference; latencies are the medians of one run, in seconds.
+    """A build compared with one reference; latencies are medians of single runs, in seconds.
 
     Attributes:
         reference: ``torch``, ``onnxruntime``, or ``untuned`` for the same network with default configs.
-        speedup: the reference's latency over the build's, the median over the rounds.
-        relative_error: the L2 distance of the outputs, relative to the reference's; the largest of all outputs and
-            inputs.
+        speedup: the reference's latency over the build's latency, median over the rounds.
+        relative_error: the L2 distance of the outputs, relative to the norm of the reference's; the maximum over all
+            outputs and inputs.
         output_variation: how much the reference's outputs depend on the input: the L2 distance from their mean over
-            several inputs, relative to their norm; the least of all outputs. Near 0, `relative_error` shows nothing.
-        variation_error: the L2 distance of the outputs over all inputs, relative to the reference's from their mean,
-            or to a fifth of their norm if that is more; the largest of all outputs.
-        snr_db: signal to noise, in decibel, for a network of whole numbers; None when exact or not asked.
-        rounds: how often both took turns.
+            several inputs, relative to their norm; the minimum over outputs. Near 0, `relative_error` shows nothing.
+        variation_error: the L2 distance of the outputs over all inputs, relative to the distance of the reference's
+            outputs from their mean, or to a fifth of their norm if that is larger; the maximum over all outputs.
+        snr_db: the signal-to-noise ratio in dB, for an integer network; None if exact or not requested.
+        rounds: number of turns that both took.
         speedup_low, speedup_high: the quartiles of the rounds' speedups.
-        reference_precision: what the reference multiplies; None in older evaluations.
+        reference_precision: the types that the reference multiplies; None in older evaluations.
     """
 
     reference: str
@@ -50,12 +50,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class LoadLatency:
-    """The percentiles of an engine's latency while other processes keep the processor busy, over all its timed runs.
+    """The percentiles of an engine's latency under CPU load, over all its timed runs.
 
     Attributes:
         engine: ``build``, or a reference as in `Latency`.
-        neighbours: how many busy processes ran beside it.
-        p99_s: the 99th percentile; of at most 100 runs, the slowest or the one before it.
+        neighbours: number of busy background processes.
+        p99_s: the 99th percentile; with at most 100 runs, the slowest or second slowest.
         start_s: seconds from the start of its process to its first outputs, including imports; it started once.
     """
 
@@ -71,10 +71,10 @@ class LoadLatency:
 
 @dataclass(frozen=True)
 class KernelLatency:
-    """A kernel's seconds in all its calls of one run of the network; its operations and bytes are those of one call.
+    """The total time of a kernel's calls in one run of the network; `flop` and `size_bytes` are per call.
 
     Attributes:
-        peak_flop_per_s: the peak of the narrow numbers that it multiplies; None if it is that of the profile.
+        peak_flop_per_s: the peak of its low-precision type; None if the profile's peak applies.
     """
 
     kernel: str
@@ -91,9 +91,9 @@ class KernelProfile:
     """The times of all kernels of a build.
 
     Attributes:
-        whole_s: seconds of a run of the network in which no kernel is timed.
+        whole_s: seconds of a run of the network without timing kernels.
         peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
-            are so short that starting the threads is what takes the time.
+            are so short that thread start-up dominates.
     """
 
     whole_s: float
@@ -104,7 +104,7 @@ class KernelProfile:
 
 @dataclass(frozen=True)
 class SizesLatency:
-    """How a build for ranges does at some sizes, by the names of its ranges, beside its references."""
+    """A build for ranges compared with its references at some sizes, by the names of its ranges."""
 
     sizes: Mapping[str, int] = field(hash=False)
     latencies: tuple[Latency, ...]
@@ -112,29 +112,29 @@ class SizesLatency:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluating a build found.
+    """The result of evaluating a build.
 
     Attributes:
-        absence: why nothing could be run; None when it was.
-        precision: what the build multiplies, see `anole.documents.build.Build`; None in older evaluations.
-        redrawn_error: the `variation_error` of the same network with weights drawn so that its outputs depend on its
-            input; None where they did anyway, or where no such network could be made.
-        exact_error: the larger one of `relative_error` and `variation_error` against the same network in double
-            precision, or against a quantized file's own steps one by one; None where no reference was far away, or
-            where it could not be computed.
-        reference_exact_error: the same error of the most exact reference in single precision.
-        reference_sensitivity: the same error of a reference beside itself, with its inputs changed by a few units in
-            the last place, on many inputs near those of the comparison: the root of the mean square; None where no
-            reference was far away, or where the network in double precision decided.
-        nearby_error: that of the build beside the reference on the same inputs.
-        averaged_error: the same error of the means of both over such inputs.
-        narrow_error: the same error of a reference that multiplies numbers as narrow as the build's, beside the one
-            that does not; None where no reference was far away, or where the build's are not narrow.
-        rounded_error: that of the build beside a reference that rounds numbers or weights in the same way.
-        load_latencies: one for each number of busy neighbours and each engine; None where none was asked.
-        sizes_latencies: those at both ends of each range and between, where `latencies` are those at the usual sizes;
-            None for a build of fixed sizes.
-        kernel_profile: the times of its kernels; None where they cannot be timed one by one, or were not yet.
+        absence: why the build could not be run; None if it was.
+        precision: the types that the build multiplies, see `Build.precision`; None in older evaluations.
+        redrawn_error: the `variation_error` of the same network with random weights that make its outputs depend on its
+            input; None if they already did, or if no such network could be made.
+        exact_error: the larger of `relative_error` and `variation_error` against the same network in double precision,
+            or against a step-by-step computation of a quantized file; None if every reference was close, or if it could
+            not be computed.
+        reference_exact_error: the same error of the most accurate single-precision reference.
+        reference_sensitivity: the same error of a reference against itself with inputs changed by a few units in the
+            last place: the root mean square over many inputs near the compared ones; None if every reference was close,
+            or if the double-precision network decided.
+        nearby_error: the same error of the build against the reference on these nearby inputs.
+        averaged_error: the same error of the means of both over the nearby inputs.
+        narrow_error: the same error of a reference in the build's low precision against the one in float32; None if
+            every reference was close, or if the build is not low-precision.
+        rounded_error: the same error of the build against a reference with the same rounding of data or weights.
+        load_latencies: one for each number of busy processes and each engine; None if not requested.
+        sizes_latencies: the latencies at both ends and in the middle of each range; `latencies` are at the typical
+            sizes. None for a build with fixed sizes.
+        kernel_profile: the times of its kernels; None if they cannot be, or have not been, timed one by one.
     """
 
     build: str
@@ -160,7 +160,7 @@ class Evaluation:
     sizes_latencies: Annotated[tuple[SizesLatency, ...] | None, LATER] = None
 
     def __str__(self) -> str:
-        """Return the latency, the error of what decided, and the reference that is far from it, if one is."""
+        """Return the latency, the deciding error, and the farthest reference if it is not close."""
         if not self.latencies:
             return f"{self.build}: neither checked nor timed"
         farthest = max(self.latencies, key=lambda latency: latency.relative_error)
@@ -169,10 +169,10 @@ class Evaluation:
             for each in (self.exact_error, *(latency.relative_error for latency in self.latencies))
             if each is not None
         )
-        aside = f" ({farthest.reference} is {farthest.relative_error:.1e} away)"
+        remark = f" ({farthest.reference} is {farthest.relative_error:.1e} away)"
         return (
             f"{self.build}: {duration(self.latencies[0].latency_s)} in {self.precision}, error {error:.1e}"
-            f"{aside if farthest.relative_error > max(3 * error, 1e-4) else ''}"
+            f"{remark if farthest.relative_error > max(3 * error, 1e-4) else ''}"
         )
 
 

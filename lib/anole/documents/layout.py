@@ -1,4 +1,4 @@
-"""Where a project's files are, relative to the folder that holds models.yaml."""
+"""The paths of a project's files, relative to the folder of models.yaml."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
 LOCKFILE = Path("anole.lock.json")
-"""The configs that users chose to keep; unlike all else here, it is meant to be committed."""
+"""The configs that users locked; unlike all other files here, it is meant to be committed."""
 
 MERGED = Path("work/merged.json")
-"""What was merged last into the database. Snakemake manages this file, and never the database itself."""
+"""The list of files in the last merge. Snakemake manages this file, but never the database itself."""
 
 MODELS = Path("work/models")
 SHARDS = Path("db/shards")
@@ -21,27 +21,27 @@ DIGESTS = Path("work/digests.json")
 
 
 def manifest_path(model: str, target: str) -> Path:
-    """Return where extracting a model for a target leaves its list of tasks."""
+    """Return the path of the manifest of a model on a target."""
     return MODELS / model / f"{target}.json"
 
 
 def quantized_path(model: str) -> Path:
-    """Return where a model is as a quantized file, for targets whose precision is int8."""
+    """Return the path of a model's quantized file, for targets whose precision is int8."""
     return Path("work/quantized", f"{model}.onnx")
 
 
 def described_path(target: str) -> Path:
-    """Return where the description of a target is kept."""
+    """Return the path of a target's stored description."""
     return Path("work/targets", f"{target}.json")
 
 
 def argument_path(key: str) -> Path:
-    """Return where an argument of a command is that is too long for a command line; the key is of its content."""
+    """Return the path of an argument that is too long for a command line, by its content key."""
     return Path("work/arguments", f"{key}.json")
 
 
 def task_path(task_key: str) -> Path:
-    """Return where a task is, whichever models contain it."""
+    """Return the path of a task, which models share."""
     return TASKS / f"{task_key}.json"
 
 
@@ -50,26 +50,26 @@ _WRITERS = {
     "tuned_together/*/*/*/*.json": "tune_together",
     "refined/*.json": "refine",
 }
-"""The stages that write receipts, by the ends of the paths that follow."""
+"""The stages that write receipts, by the path patterns of the receipts."""
 
 
 def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
-    """Return where a run's receipt for a budget is; the path changes with everything that it depends on."""
+    """Return the path of a run's receipt for a budget; it changes with everything that the receipt depends on."""
     return Path("work/tuned", task_key, run_key, f"{trials}.json")
 
 
 def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path:
-    """Return where the receipts of a model's tasks are that shared a budget; the path changes as theirs do."""
+    """Return the path of the receipts of a model's tasks with a shared budget; it changes like `receipt_path`."""
     return Path("work/tuned_together", model, target, key, f"{trials}.json")
 
 
 def refined_path(build: str) -> Path:
-    """Return where the receipts of a build are after its candidates were tried within its network."""
+    """Return the path of a refined build's receipts."""
     return Path("work/refined", f"{build}.json")
 
 
 def writer_of_receipts(path: Path) -> str:
-    """Return the stage that writes the receipts of a file; ``tune`` if they are not where a project has them."""
+    """Return the stage that writes a file of receipts; ``tune`` if it is not in a project's folders."""
     return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 
 
@@ -79,20 +79,20 @@ def build_path(build: str) -> Path:
 
 
 def accelerator_path(name: str) -> Path:
-    """Return the folder of an accelerator's front."""
+    """Return the folder of an accelerator's Pareto front."""
     return ACCELERATORS / name
 
 
 def evaluation_path(build: str) -> Path:
-    """Return where the evaluation of a build is."""
+    """Return the path of a build's evaluation."""
     return Path("work/evaluations", f"{build}.json")
 
 
 def project_of_manifest(path: Path) -> Path:
-    """Return the folder of the project that a manifest belongs to."""
+    """Return the project folder of a manifest."""
     return path.parent.parent.parent.parent
 
 
 def project_of_build(folder: Path) -> Path:
-    """Return the folder of the project that a build's folder belongs to."""
+    """Return the project folder of a build's folder."""
     return folder.parent.parent

@@ -1,4 +1,4 @@
-"""The lock file: which config each task of a build is compiled with, for users to commit."""
+"""The lock file, which users commit: the config to compile each task of a build with."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from anole.keys import Key, content_key
 from anole.record import Config
 from anole.strict_json import parse_json
 
-_INDENTED = 5
-"""So many levels of objects are indented, which end with those of tasks; a config has one line, for people and git."""
+_MAX_INDENTED_LEVELS = 5
+"""The number of indented levels of objects, down to tasks; a config has one line, for people and git."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class LockedTask:
     """A task and the config to compile it with.
 
     Attributes:
-        latency_s: seconds of one call when the config was measured, which is neither below a tenth of a nanosecond nor
-            above ten days; None if it never was.
+        latency_s: measured seconds of one call; None if the config was never measured.
         run_key: the run that found the config; None for a config that is not tuned.
     """
 
@@ -40,50 +39,50 @@ class LockedTask:
 
 @dataclass(frozen=True)
 class LockedBuild:
-    """The configs of a build on a target of this complete description, by the task's key."""
+    """The configs of a build by the task's key, with the complete description of its target."""
 
     target: Mapping[str, Any] = field(hash=False)
     tasks: Mapping[Key, LockedTask] = field(hash=False)
 
     @cached_property
     def key(self) -> str:
-        """The content key of the entry; another one compiles the build again."""
+        """The content key of the entry; a different key compiles the build again."""
         return content_key(encode(self))
 
 
 @dataclass(frozen=True)
 class Lockfile:
-    """The locked builds, by their names, and where the file is or would be."""
+    """The locked builds by name, and the path of the file, which may not exist."""
 
     path: Path
     builds: Mapping[str, LockedBuild] = field(default_factory=dict, hash=False)
 
     def refuse_other_target(self, build: str, description: Mapping[str, Any]) -> None:
-        """Raise SpecError if a build is locked for another target than the given one."""
+        """Raise SpecError if a build is locked for a target with another description."""
         entry = self.builds.get(build)
         if entry is None:
             return
         theirs = {**dict.fromkeys(description), **entry.target}
-        differing = [f"{name} is {shown(theirs[name])}, and here it is {shown(description.get(name))}"
+        differing = [f"{name} is {shown(theirs[name])}, but {shown(description.get(name))} here"
                      for name in theirs if theirs[name] != description.get(name)]  # fmt: skip
         if differing:
             raise SpecError(
                 f"builds.{build}.target",
-                f"is another target than that of models.yaml: {'; '.join(differing)}. Compile on such hardware, give "
-                f"the target these settings in models.yaml, or unlock the build (`anole lock --remove {build}`)",
+                f"differs from the target in models.yaml: {'; '.join(differing)}. Compile on the locked hardware, set "
+                f"these values for the target in models.yaml, or unlock the build (`anole lock --remove {build}`)",
                 str(self.path),
             )
 
 
 @dataclass(frozen=True)
 class LockedReceipt(Receipt):
-    """A locked config in place of a task's receipt, with the place in the lock file that says so."""
+    """A receipt made from a locked config, with its location in the lock file."""
 
     place: str = ""
 
 
 def read_lockfile(path: Path) -> Lockfile:
-    """Read a lock file; without one, no build is locked.
+    """Read a lock file; if it does not exist, no build is locked.
 
     Raises:
         SpecError: the file cannot be read, or has a mistake.
@@ -91,13 +90,13 @@ def read_lockfile(path: Path) -> Lockfile:
     file = str(path)
     try:
         plain = parse_json(text := read_regular(path))
-        json.loads(text, object_pairs_hook=_check_twins)
+        json.loads(text, object_pairs_hook=_reject_duplicates)
     except FileNotFoundError:
         return Lockfile(path)
     except OSError as error:
         raise SpecError("", f"cannot be read: {error.strerror}", file) from error
     except ValueError as error:
-        remedy = "mend it, or delete it and run `anole lock` again"
+        remedy = "fix it, or delete it and run `anole lock` again"
         raise SpecError("", f"is not JSON: {error}; {remedy}", file) from error
     try:
         return Lockfile(path, decode(_Content, plain, strict=True).builds)
@@ -106,7 +105,7 @@ def read_lockfile(path: Path) -> Lockfile:
 
 
 def write_lockfile(lockfile: Lockfile) -> None:
-    """Write a lock file, and only if its content differs; one without builds is deleted."""
+    """Write a lock file if its content differs; delete it if no build is locked."""
     if lockfile.builds:
         write_atomically(lockfile.path, text_of(lockfile))
     else:
@@ -114,12 +113,12 @@ def write_lockfile(lockfile: Lockfile) -> None:
 
 
 def text_of(lockfile: Lockfile) -> str:
-    """Return the text of a lock file: sorted, so that git merges entries that were added apart."""
+    """Return the text of a lock file, sorted for clean merges in git."""
     return _text(encode(_Content(1, lockfile.builds)), 1) + "\n"
 
 
 def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
-    """Return the locked configs of a build with a budget, as receipts by the task's key."""
+    """Return the locked configs of a build as receipts, by the task's key."""
     return {
         key: LockedReceipt(
             key, task.run_key or "", trials, task.config, task.latency_s,
@@ -130,20 +129,20 @@ def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Re
 
 
 def lockfile_of(project: Path) -> Path:
-    """Return where a project's lock file is."""
+    """Return the path of a project's lock file."""
     return project / layout.LOCKFILE
 
 
 @dataclass(frozen=True)
 class _Content:
-    """What the file holds."""
+    """The content of the file."""
 
     schema: Literal[1]
     builds: Mapping[str, LockedBuild] = field(hash=False)
 
 
 def _text(value: Any, level: int) -> str:
-    if not isinstance(value, Mapping) or level > _INDENTED or not value:
+    if not isinstance(value, Mapping) or level > _MAX_INDENTED_LEVELS or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
     space = level * " "
     lines = [
@@ -152,11 +151,11 @@ def _text(value: Any, level: int) -> str:
     return "{\n" + ",\n".join(lines) + "\n" + space[1:] + "}"
 
 
-def _check_twins(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Raise ValueError for an object that has a name twice, as merging by git may leave it."""
+def _reject_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Raise ValueError for an object with a duplicate key, which a merge in git may produce."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"it has {shown(name)} twice in one object")
+            raise ValueError(f"it has the key {shown(name)} twice in one object")
         found[name] = value
     return found

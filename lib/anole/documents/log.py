@@ -1,4 +1,4 @@
-"""The log of a stage: how its lines are written, and how what they say is found again."""
+"""The log of a stage: format of its lines, and parsing them for messages, warnings and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIME = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
 
 
 class LogFormatter(logging.Formatter):
-    """Begins a line with the time, and says of a warning that it is one."""
+    """A formatter that starts lines with the time and marks warnings."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(message)s", "%H:%M:%S")
@@ -23,7 +23,7 @@ class LogFormatter(logging.Formatter):
 
 
 def messages(logs: Iterable[Path]) -> list[str]:
-    """Return what Anole says in logs, in order; each message with the lines that follow it, such as a traceback."""
+    """Return Anole's messages in logs, each with its following lines, such as a traceback."""
     texts = (path.read_text(errors="replace") for path in logs if path.is_file())
     return [message.rstrip() for text in texts for message in _TIME.split(text)[1:]]
 
@@ -34,20 +34,20 @@ def is_warning(message: str) -> bool:
 
 
 def explanations(logs: Iterable[Path]) -> list[str]:
-    """Return why a stage failed, as Anole says it in lines of logs."""
+    """Return Anole's error messages in logs."""
     return [line.removeprefix(_EXPLANATION) for line in _lines(logs) if line.startswith(_EXPLANATION)]
 
 
 def last_words(logs: Sequence[Path]) -> str:
-    """Return why a stage failed, or else the last line of its logs, and where they are."""
-    said = explanations(logs) or _lines(logs) or ["there is no message"]
-    return f"{said[-1]} (see {', '.join(map(str, logs))})"
+    """Return the last error message, or else the last line, of logs, with their paths."""
+    found = explanations(logs) or _lines(logs) or ["there is no message"]
+    return f"{found[-1]} (see {', '.join(map(str, logs))})"
 
 
 def said_last(logs: Iterable[Path]) -> str | None:
-    """Return the first line of the last message that is no warning; of a stage that has ended, that is its result."""
-    told = [message for message in messages(logs) if not is_warning(message)]
-    return told[-1].partition("\n")[0] if told else None
+    """Return the first line of the last message that is not a warning: the result of a finished stage."""
+    infos = [message for message in messages(logs) if not is_warning(message)]
+    return infos[-1].partition("\n")[0] if infos else None
 
 
 def _lines(logs: Iterable[Path]) -> list[str]:

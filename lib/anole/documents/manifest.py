@@ -1,4 +1,4 @@
-"""The manifest: a model's tasks on a target, and what it was extracted from; the tasks' files; the order of a build."""
+"""The manifest of a model on a target (its tasks and their origin), task files, and the order of a build."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from anole.task import Task
 
 @dataclass(frozen=True)
 class Origin:
-    """What a manifest depends on.
+    """The inputs of a manifest.
 
     Attributes:
-        versions: of the extraction and of the target's templates.
+        versions: the versions of the extraction and of the target's templates.
         files: the digest of the model's own files, see `anole.project.content`; None for a model without files.
     """
 
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ListedTask:
-    """A task in a manifest; the weight says how often the model runs it, the operations are those of one call."""
+    """A task in a manifest; `weight` is the number of calls in one run of the model, `flop` is per call."""
 
     key: Key
     label: str
@@ -50,7 +50,7 @@ class Manifest:
     Attributes:
         inputs: the shape of each input, by name.
         flop: floating-point operations of all tasks in one run of the model.
-        prepared: how the preparation of an ONNX file changed its operators; empty in older manifests.
+        prepared: the changes that preparing an ONNX file made to its operators; empty in older manifests.
     """
 
     model: str
@@ -69,18 +69,18 @@ class Manifest:
 
     @property
     def weights(self) -> dict[str, int]:
-        """How often the model runs each task, by the task's key."""
+        """The number of calls of each task in one run of the model, by the task's key."""
         return {task.key: task.weight for task in self.tasks}
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a build is compiled from.
+    """The inputs of a build, except its receipts.
 
     Attributes:
-        trials: the budget of each task or, where it is shared, of all together.
-        lock: the content key of the build's entry in the lock file, which is too long to be an argument;
-            None without one.
+        trials: the budget of each task or, if shared, of all tasks together.
+        lock: the content key of the build's entry in the lock file; None without an entry. The entry itself is too long
+            for an argument.
     """
 
     model: str
@@ -99,13 +99,13 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Read a manifest, which must be extracted from some origin if one is given; a stale one is a DocumentError."""
+    """Read a manifest; raise DocumentError if it is stale, i.e. differs from a given origin."""
     manifest = read_document(path, Manifest, "extract")
     changed = [] if origin is None else differing(manifest.origin, origin)
     if changed == ["files"]:
         raise DocumentError(path, "the model's files have changed", "extract")
     if changed:
-        raise DocumentError(path, f"is of another {' and '.join(changed)} than models.yaml", "extract")
+        raise DocumentError(path, f"differs from models.yaml in {' and '.join(changed)}", "extract")
     return manifest
 
 
@@ -115,17 +115,17 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def network_path(manifest_path: Path) -> Path:
-    """Return where the imported network of a manifest is."""
+    """Return the path of a manifest's imported network."""
     return manifest_path.with_suffix(".network")
 
 
 def read_listed_task(manifest_path: Path, key: str) -> Task:
-    """Read a task that a manifest lists, from the project that the manifest belongs to."""
+    """Read a task that a manifest lists, from the manifest's project."""
     return read_task(layout.project_of_manifest(manifest_path) / layout.task_path(key))
 
 
 def read_task(path: Path) -> Task:
-    """Read a task; raise DocumentError if the file is missing or broken, or holds another task than its name says."""
+    """Read a task; raise DocumentError if the file is missing, damaged or not the task in its name."""
     plain = read_plain(path, "extract")
     try:
         task = Task.from_json(plain)

@@ -1,4 +1,4 @@
-"""Receipts: the result of tuning tasks, and of trying their best configs within a whole network."""
+"""Receipts: the results of tuning tasks, and of refining their best configs within a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.text_format import counted, significant
 
 @dataclass(frozen=True)
 class MeasuredConfig:
-    """A config and the seconds that one call took when its task was tuned."""
+    """A config and its measured seconds of one call."""
 
     config: Config = field(hash=False)
     latency_s: float
@@ -29,9 +29,9 @@ class TriedConfig:
     """A config that was tried within a network.
 
     Attributes:
-        latency_s: seconds of one call within the network; None where it was not timed, for example because the config
+        latency_s: seconds of one call within the network; None if it was not timed, for example because the config
             cannot be scheduled there.
-        latency_alone_s: seconds of one call when the task was tuned.
+        latency_alone_s: seconds of one call when the task was tuned in isolation.
         chosen: whether the network is compiled with it.
     """
 
@@ -46,9 +46,9 @@ class Receipt:
     """The result of tuning one task, as later stages read it.
 
     Attributes:
-        config: the best config, which is the fastest or ties with it; None when no candidate worked.
-        designs: the fastest config of every hardware that was tried, where the hardware is searched.
-        refined: the configs that were tried within a network; none before that.
+        config: the best config, which is the fastest or ties with it; None if no candidate worked.
+        designs: the fastest config of every hardware design, if hardware is searched.
+        refined: the configs that were tried within a network; empty before refining.
     """
 
     task_key: Key
@@ -63,11 +63,11 @@ class Receipt:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningReceipt(Receipt):
-    """What tuning tells of one task, for later stages and for people.
+    """The result of tuning one task, with details for reports.
 
     Attributes:
-        status: ``tuned``, or ``failed`` when no candidate worked.
-        confirmed: whether the latency was measured again beside its rivals, or is exact.
+        status: ``tuned``, or ``failed`` if no candidate worked.
+        confirmed: whether the latency was measured again, interleaved with its rivals, or is exact.
     """
 
     label: str
@@ -98,14 +98,14 @@ class SharedReceipts:
 
 @dataclass(frozen=True)
 class Refined:
-    """The receipts of a build's tasks after their candidates were tried within its network.
+    """The result of refining a build: its tasks' receipts after trying their candidates within its network.
 
     Attributes:
-        latency_s: seconds of the network with the candidates that are best within it; None when that is the unrefined
-            network, or did not run.
-        unrefined_latency_s: seconds of the network with the configs that are best alone.
-        ratio: the one over the other, the median over the rounds.
-        kept: whether any task has another config than the best alone.
+        latency_s: seconds of the network with the best candidates within it; None if nothing changed, or if it did not
+            run.
+        unrefined_latency_s: seconds of the network with the best configs in isolation.
+        ratio: `latency_s` over `unrefined_latency_s`, median over the rounds.
+        kept: whether any task's config differs from its best config in isolation.
     """
 
     build: str
@@ -122,13 +122,13 @@ Receipts = Mapping[str, Receipt]
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Return receipts by the task's key; a file holds one, or those of tasks that were tuned or refined together."""
+    """Return receipts by the task's key; a file has one receipt, or those of tasks tuned or refined together."""
     receipts = [receipt for path in paths for receipt in _read(path)]
     return {receipt.task_key: receipt for receipt in receipts}
 
 
 def read_refined(path: Path) -> Refined:
-    """Read what refining a build found; raises DocumentError if the file is missing or broken."""
+    """Read the result of refining a build; raise DocumentError if the file is missing or damaged."""
     return read_document(path, Refined, "refine")
 
 

@@ -13,8 +13,8 @@ class TensorInfo:
     """One input or output of a model.
 
     Attributes:
-        shape: with the usual sizes, where it varies.
-        varying: the extents that vary, by the names of their ranges, such as ``2 * batch``, and None for all others;
+        shape: the extents, with typical sizes for those that vary.
+        varying: for each extent, its expression in the names of ranges, such as ``2 * batch``, or None if it is fixed;
             None for a fixed shape.
     """
 

@@ -1,4 +1,4 @@
-"""A torch network as its users call it: with each input under its own name."""
+"""A wrapper that passes a torch network its inputs by name, as users do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anole.config.entries import ModelSpec
 class ByName(torch.nn.Module):
     """A network that takes one tensor for each input of models.yaml, in that order.
 
-    It passes them by name where the network has such parameters, and otherwise by position. This is independent of
-    `anole.extract.binding`, so a mistake there makes a build differ from its reference.
+    It passes them by name if the network has such parameters, otherwise by position. This is independent of
+    `anole.extract.binding`, so a bug there makes a build differ from its reference.
     """
 
     def __init__(self, model: ModelSpec, network: torch.nn.Module) -> None:

@@ -1,8 +1,8 @@
-"""Judges whether a build computes its network: beside its references, in double precision, and on average.
+"""The correctness check of a build: against its references, in double precision, and on average.
 
-References come first. A reference that is itself farther from the truth is overruled by the network in double
-precision, or by the steps of a quantized file one by one. A reference that multiplies rounding is compared on average,
-see `anole.evaluate.perturbation`.
+References come first. If a reference itself is inexact, the network in double precision decides, or, for a quantized
+file, ONNX Runtime without fusion. If a reference amplifies rounding errors, means over many inputs are compared, see
+`anole.evaluate.perturbation`.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ from anole.targets.kind import Rounding
 _log = logging.getLogger(__name__)
 
 CompileWithRandomWeights = Callable[[Build, Path], object]
-"""Compiles a build once more with other weights into a folder, see `anole.compile.recorded`."""
+"""Compiles a build again, with random weights, into a folder, see `anole.compile.recorded`."""
 
 MAX_RELATIVE_ERROR = 1e-4
-"""The largest allowed L2 distance from a reference: relative to the reference's L2 norm, and also to how much the
-reference's outputs depend on the input. The same is allowed beside the network in double precision."""
+"""The largest allowed L2 distance from a reference, relative to the reference's L2 norm and to its variation with the
+input. The same limit applies to the distance from the network in double precision."""
 
 _LOW_PRECISION_LIMIT = 1e-2
-"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a number, or store weights in few bits. Means
-of builds that multiply bytes may differ by as much: in deep networks, single outputs differ by so much that nothing
-smaller is found in minutes."""
+"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a value, or store weights in a few bits. Also
+the limit for the means of int8 builds: in deep networks, single outputs differ so much that smaller errors are not
+detected within minutes."""
 
 _MAX_LOW_PRECISION_ERROR = 0.3
-"""The error beyond which nothing allows it to such a build, or to one that multiplies bytes: with a layer left out, it
-would hardly be larger."""
+"""No evidence excuses a larger error in a low-precision build: leaving out a layer would hardly cause a larger one."""
 
 _REFERENCE_ERROR_FACTOR = 3.0
-"""How much farther than the most exact reference a build may be from the network in double precision: the order of a
-sum changes its rounding, and some networks make much of that."""
+"""Max error of a build relative to the error of the most exact reference, both compared with double precision: rounding
+depends on the order of a sum, and some networks amplify it."""
 
-_MAX_STEPS_ERROR = 0.1
-"""The largest error of a build that multiplies bytes, vs. its file's own steps, whatever its references do."""
+_MAX_UNFUSED_ERROR = 0.1
+"""Max error of an int8 build compared with its file without fusion, regardless of its references' errors."""
 
 _MAX_REFERENCE_ERROR = 3e-3
-"""The error of a reference of float32 beyond which it allows nothing: noise in weights would not be found any more."""
+"""Max error of a float32 reference that may excuse an error of a build: above it, noise in weights is not detected."""
 
 
 def with_evidence(
@@ -62,22 +61,22 @@ def with_evidence(
     evaluation: Evaluation,
     compile_with_random_weights: CompileWithRandomWeights | None,
 ) -> Evaluation:
-    """Return the evaluation with further evidence about a build that its references do not show to be right.
+    """Add further evidence to the evaluation of a build that does not agree with its references.
 
     Log a warning for each check that could not run. `compile_with_random_weights` is called for torch models whose
     outputs do not depend on their input, unless it is None.
     """
     if _is_constant(evaluation) and compile_with_random_weights is not None and build.model_spec.scheme == "torch":
-        with _warned(build, "could not be compared with other weights: "):
+        with _warned(build, "could not be compared with random weights: "):
             evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_with_random_weights))
     far = _far_references(build, evaluation)
     if _agreeing(build, evaluation) is not None:
         return evaluation
     if far and (rounding := rounding_of(build)):
         with _warned(build):
-            own, beside = _narrow_errors(runner, folder, build)
-            # Weights are rounded once, so that nothing but the same outputs is right.
-            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=beside)
+            own, distance = _low_precision_errors(runner, folder, build)
+            # Rounded weights alone excuse no error: the rounded reference must give the same outputs.
+            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=distance)
     if far:
         with _warned(build):
             own, reference = _exact_errors(runner, folder, build)
@@ -89,7 +88,7 @@ def with_evidence(
 
 
 def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
-    """Raise a `BuildError` if outputs are too far from a reference's, and nothing else shows that they are right."""
+    """Raise a `BuildError` if outputs are too far from a reference and no other evidence shows their correctness."""
     allowed = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
@@ -102,44 +101,44 @@ def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         kind = next(kind for kind, error in errors.items() if not error <= allowed)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
-            f"at most {allowed:g} is allowed{_doubt(build, evaluation)}{remedy(build)}"
+            f"at most {allowed:g} is allowed{_further_findings(build, evaluation)}{remedy(build)}"
         )
     if not (evaluation.redrawn_error or 0.0) <= allowed:
         raise BuildError(
-            f"{folder}: with other weights, drawn so that the outputs depend on the input, they differ from those of "
-            f"torch: error {evaluation.redrawn_error:.2g} relative to that; at most {allowed:g} is allowed"
+            f"{folder}: with random weights, which make the outputs depend on the input, the outputs differ from those "
+            f"of torch: error {evaluation.redrawn_error:.2g} relative to variation; at most {allowed:g} is allowed"
         )
 
 
 def rounding_of(build: Build) -> Rounding | None:
-    """Return how a build rounds numbers or weights that its references do not; None if not at all."""
+    """Return how a build rounds activations or weights that its references do not round; None if not at all."""
     return kind_of(build.target_description).rounding(build.target_description)
 
 
 def _max_error(build: Build) -> float:
-    """Return the largest error of a build beside a reference that needs no other evidence."""
+    """Return the largest error compared with a reference that needs no other evidence."""
     return _LOW_PRECISION_LIMIT if rounding_of(build) else MAX_RELATIVE_ERROR
 
 
-def _multiplies_bytes(build: Build) -> bool:
-    """Whether the network quantizes what it computes; then each value is decided, as rounding has it."""
+def _is_int8(build: Build) -> bool:
+    """Whether the network quantizes activations; then rounding errors may flip quantized values."""
     return any(kernel.dtype == "uint8" for kernel in build.kernels or ())
 
 
 def _largest_chance(build: Build) -> float:
-    """Return the largest difference of means that may be called chance."""
-    return _LOW_PRECISION_LIMIT if _multiplies_bytes(build) else LARGEST_CHANCE
+    """Return the largest difference of means that may be attributed to chance."""
+    return _LOW_PRECISION_LIMIT if _is_int8(build) else LARGEST_CHANCE
 
 
 def remedy(build: Build) -> str:
-    """Return what a user can do if it is rounding that makes outputs differ; empty if nothing."""
+    """Return advice to users for outputs that differ due to rounding; empty if there is none."""
     configs = [task.config for task in build.tasks if task.config is not None]
     return kind_of(build.target_description).remedy(configs)
 
 
 @contextmanager
 def _warned(build: Build, problem: str = "") -> Iterator[None]:
-    """Let an error be a warning."""
+    """Log an error as a warning."""
     try:
         yield
     except AnoleError as error:
@@ -152,26 +151,26 @@ def _is_constant(evaluation: Evaluation) -> bool:
 
 
 def _errors(latency: Latency) -> dict[str, float]:
-    """Return the errors beside a reference that decide whether a build is right, by their name."""
+    """Return the errors compared with a reference that decide whether a build is correct, by their name."""
     return {
         "relative error": latency.relative_error,
-        "error relative to how much they depend on the input": latency.variation_error or 0.0,
+        "error relative to their variation with the input": latency.variation_error or 0.0,
     }
 
 
 def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
-    """Return the references from which the outputs are too far."""
+    """Return the references whose error exceeds the limit."""
     return [each for each in evaluation.latencies if not max(_errors(each).values()) <= _max_error(build)]
 
 
 def _agreeing(build: Build, evaluation: Evaluation) -> Latency | None:
-    """Return the reference that a build agrees with best; None if it agrees with none."""
+    """Return the reference that a build agrees with best; None if all errors exceed the limit."""
     best = min(evaluation.latencies, key=lambda latency: max(_errors(latency).values()), default=None)
     return best if best is not None and max(_errors(best).values()) <= _max_error(build) else None
 
 
 def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weights: CompileWithRandomWeights) -> float:
-    """Return the error of the same network with other weights, beside torch on the processor."""
+    """Return the error of the same network with random weights, compared with torch on the CPU."""
     import torch
 
     from anole.evaluate.by_name import ByName
@@ -180,55 +179,53 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
 
     samples = draw_samples(build)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "redrawn")
+        folder = Path(scratch, "random")
         compile_with_random_weights(build, folder)
         network = ByName(build.model_spec, make_network(build.model_spec, redrawn=True))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = runner.engine(folder, samples[0]).compute_each(samples)
     comparison = compare_outputs(found, reference.compute_each(samples))
-    shown = comparison.output_variation >= MIN_VARIATION
+    all_vary = comparison.output_variation >= MIN_VARIATION
     _log.info(
-        "%s: with weights drawn so that the outputs depend on the input, they %s: error relative to that %.1e",
-        *(build.name, "do" if shown else "still do not all", comparison.variation_error),
+        "%s: with random weights, %s on the input: error relative to their variation %.1e",
+        *(build.name, "all outputs depend" if all_vary else "not all outputs depend", comparison.variation_error),
     )
     return comparison.variation_error
 
 
-def _narrow_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Return the error of a reference that rounds as a build does beside the one that does not, and the build's."""
-    _log.info("%s: differs from a reference; rounding the reference's numbers in the same way", build.name)
+def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
+    """Return the error of a low-precision reference vs. the original one, and the build's error vs. the former."""
+    _log.info("%s: differs from a reference; computing the reference with the build's precision", build.name)
     samples = draw_samples(build)
     with (
         runner.references(build, samples[0]) as references,
-        narrow_engine(build.model_spec, build.target_description, samples[0], runner.threads) as narrow,
+        narrow_engine(build.model_spec, build.target_description, samples[0], runner.threads) as low_precision,
     ):
-        rounded = narrow.compute_each(samples)
+        rounded = low_precision.compute_each(samples)
         own = compare_outputs(rounded, references[0].compute_each(samples)).error
     return own, compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), rounded).error
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Return the errors of a build and of its most exact reference beside what the network is defined to be."""
-    _log.info(
-        "%s: differs from a reference; computing the network %s, which may take minutes", folder, _definition(build)
-    )
+    """Return the errors of a build and of its most exact reference, both compared with the exact network."""
+    _log.info("%s: differs from a reference; computing the network %s, which may take minutes", folder, _method(build))
     samples = draw_samples(build)
-    exact = _as_defined(runner, build, samples)
+    exact = _exact_outputs(runner, build, samples)
     with runner.references(build, samples[0]) as references:
         theirs = min(compare_outputs(each.compute_each(samples), exact).error for each in references)
     return compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), exact).error, theirs
 
 
-def _definition(build: Build) -> str:
-    """Return in words what decides where references differ."""
-    return "by its file's own steps" if _multiplies_bytes(build) else "in double precision"
+def _method(build: Build) -> str:
+    """Describe the method of `_exact_outputs`."""
+    return "without fusing its operators" if _is_int8(build) else "in double precision"
 
 
-def _as_defined(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> list[Arrays]:
-    """Return the outputs of the network in double precision, or of a quantized one by its file's own steps."""
+def _exact_outputs(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> list[Arrays]:
+    """Return the outputs of the network in double precision, or, if it is quantized, of its file without fusion."""
     from anole.evaluate.double_precision import compute_in_double
 
-    if not _multiplies_bytes(build):
+    if not _is_int8(build):
         return compute_in_double(build.model_spec, samples)
     with defined_engine(build.model_spec, samples[0], runner.threads) as engine:
         return engine.compute_each(samples)
@@ -244,17 +241,17 @@ def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) ->
 
 
 def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
-    """Whether a build is as near to what the network is defined to be as its references, or as precision lets it be."""
+    """Whether a build is about as close to the exact network as its most exact reference, or within the limit."""
     theirs = evaluation.reference_exact_error or 0.0
-    most, beyond = (
-        (_MAX_STEPS_ERROR, _MAX_STEPS_ERROR) if _multiplies_bytes(build) else (_MAX_REFERENCE_ERROR, MAX_RELATIVE_ERROR)
+    limit, fallback = (
+        (_MAX_UNFUSED_ERROR, _MAX_UNFUSED_ERROR) if _is_int8(build) else (_MAX_REFERENCE_ERROR, MAX_RELATIVE_ERROR)
     )
-    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * theirs) if theirs <= most else beyond
+    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * theirs) if theirs <= limit else fallback
     return evaluation.exact_error is not None and evaluation.exact_error <= allowed
 
 
 def _chance(evaluation: Evaluation) -> float | None:
-    """Return the largest error of means that may be chance; None if the reference's sensitivity explains no error."""
+    """Return the largest error of means that may be due to chance; None if the reference is not sensitive enough."""
     own, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
     if own is None or error is None or draws is None or error > MAX_ERROR_RATIO * own:
         return None
@@ -262,53 +259,54 @@ def _chance(evaluation: Evaluation) -> float | None:
 
 
 def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
-    """Whether a build's means are as near to a reference's as chance lets them be, and noise would have been found."""
+    """Whether means differ by no more than chance allows, after enough inputs to detect noise in the weights."""
     allowed, error = _chance(evaluation), evaluation.averaged_error
     return allowed is not None and error is not None and error <= allowed <= largest_chance
 
 
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
-    """Return in words why a build that is too far from a reference is right nevertheless; None if it is not."""
+    """Explain why a build that is too far from a reference is accepted; None if it is not."""
     if (near := _agreeing(build, evaluation)) is not None:
         return f"from those of {near.reference} by only {max(_errors(near).values()):.2g}: the references disagree"
     if (rounded := evaluation.rounded_error) is not None and rounded <= MAX_RELATIVE_ERROR:
         return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
-    if (narrow := evaluation.narrow_error) is not None:
+    if (rounding_error := evaluation.narrow_error) is not None:
         own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
-        if own <= min(_REFERENCE_ERROR_FACTOR * narrow, _MAX_LOW_PRECISION_ERROR):
-            return f"the reference differs from itself by {narrow:.2g} if it rounds in the same way"
+        if own <= min(_REFERENCE_ERROR_FACTOR * rounding_error, _MAX_LOW_PRECISION_ERROR):
+            return f"the reference differs from itself by {rounding_error:.2g} if it rounds in the same way"
     if _is_near_exact(build, evaluation):
         return (
-            f"from those {_definition(build)} by only {evaluation.exact_error:.2g}; "
+            f"from those computed {_method(build)} by only {evaluation.exact_error:.2g}; "
             f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"
         )
     if _is_near_on_average(evaluation, _largest_chance(build)):
         return (
-            f"these by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew; the means over "
-            f"{evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
+            f"those change by {evaluation.reference_sensitivity:.2g} if inputs are perturbed by rounding; the means "
+            f"over {evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
             "which may be chance"
         )
     return None
 
 
-def _doubt(build: Build, evaluation: Evaluation) -> str:
-    """Return in words what else was found of a build that is too far from a reference."""
+def _further_findings(build: Build, evaluation: Evaluation) -> str:
+    """Describe the further evidence about a build that is too far from a reference."""
     found, allowed = [], _chance(evaluation)
     if evaluation.narrow_error is not None:
         found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
     if evaluation.rounded_error is not None:
         found.append(f"{evaluation.rounded_error:.2g} from those of a reference that rounds in the same way")
     if evaluation.exact_error is not None:
-        found.append(f"{evaluation.exact_error:.2g} from those {_definition(build)}")
+        found.append(f"{evaluation.exact_error:.2g} from those computed {_method(build)}")
     if evaluation.reference_sensitivity:
         found.append(
-            f"those of the reference differ by {evaluation.reference_sensitivity:.2g} if its inputs are rounded anew"
+            f"those of the reference change by {evaluation.reference_sensitivity:.2g} if its inputs are perturbed by "
+            "rounding"
         )
     if allowed is not None:
         found.append(
             f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
-            f"of which {allowed:.2g} may be chance"
+            f"and up to {allowed:.2g} may be chance"
         )
         if allowed > _largest_chance(build):
-            found.append(f"correctness is not shown beyond {allowed:.2g}")
+            found.append(f"errors below {allowed:.2g} would go undetected")
     return f" ({'; '.join(found)})" if found else ""

@@ -1,4 +1,4 @@
-"""Evaluates builds on their device against PyTorch and ONNX Runtime: same inputs, same threads, interleaved timing."""
+"""The runner that compares builds on a device with PyTorch and ONNX Runtime: same inputs, same threads, in turns."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _log = logging.getLogger(__name__)
 
 
 class DeviceRunner:
-    """Runs builds that TVM compiled for a device; see `NetworkRunner`."""
+    """The network runner for builds that TVM compiled for a device; see `NetworkRunner`."""
 
     is_exact = False
 
     def __init__(self, target: Device) -> None:
         self._target, self.threads = target, target.threads
-        # TVM's thread pool gives the thread that starts it all cores, also those that were taken from this process.
+        # TVM's thread pool gives the thread that starts it all cores, including cores removed from this process.
         self._cores = os.sched_getaffinity(0)
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Return a build's relative error and speedup against each reference."""
+        """Return a build's relative error and speedup compared with each reference."""
         samples = draw_samples(build)
         with self._prepared() as site, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
@@ -69,13 +69,13 @@ class DeviceRunner:
         return build_engine(folder, inputs, self._target.runs_on, self.threads)
 
     def references(self, build: Build, inputs: Sequence[NDArray[Any]]) -> AbstractContextManager[list[Engine]]:
-        """Yield torch eager and ONNX Runtime, as far as they can run the network there."""
+        """Yield torch eager and ONNX Runtime, if they can run the network on the device."""
         return reference_engines(build.model_spec, inputs, self.threads, self._target.runs_on)
 
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Return the latencies of a build and of its references beside busy neighbours."""
+        """Return the latencies of a build and of its references under background load."""
         os.sched_setaffinity(0, self._cores)
         folder = folder.resolve()
         with self._prepared() as site, tempfile.TemporaryDirectory() as scratch:
@@ -93,10 +93,10 @@ class DeviceRunner:
 
 
 def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:
-    """Raise BuildError if a build's ``load.py`` returns anything else than its library computes."""
+    """Raise BuildError if a build's ``load.py`` and its library return different outputs."""
     pairs = zip(start_deployed(folder).compute_each(samples), found, strict=True)
     if not all(len(theirs) == len(own) and all(map(_is_same, theirs, own)) for theirs, own in pairs):
-        raise BuildError(f"{folder}: load.py returns other outputs than model.so computes; compile it again")
+        raise BuildError(f"{folder}: load.py and model.so return different outputs; compile the build again")
 
 
 def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
@@ -104,7 +104,7 @@ def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
-    """Name the outputs that are the same for every input, so that no comparison of them can fail."""
+    """Warn of outputs that are the same for every input, whose comparison shows nothing."""
     constant = [
         f"{info.name} (by {share:.1g} of its norm)"
         for info, share in zip(build.outputs, comparison.variation, strict=False)
@@ -112,7 +112,7 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
     ]
     if constant:
         _log.warning(
-            "%s: outputs do not depend on the input: correctness is not shown: they vary by less than %g: %s",
+            "%s: outputs do not depend on the input, so correctness is not shown: they vary by less than %g: %s",
             *(build.name, MIN_VARIATION, ", ".join(constant)),
         )
 

@@ -1,7 +1,7 @@
-"""A model's outputs in double precision, which decide where a reference in single precision is too inexact itself.
+"""A model's outputs in double precision, for models whose single-precision references are too inexact.
 
-ONNX Runtime's `Sigmoid`, for example, is off by 1.2e-7 wherever it is near zero, and its `STFT` by more than what a
-logarithm behind it forgives. A build that is right differs from such a reference, and not from this one.
+ONNX Runtime's `Sigmoid`, for example, is off by 1.2e-7 near zero, and the error of its `STFT` is large after a
+logarithm. A correct build differs from such a reference, but not from this one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from anole.evaluate.engines import Arrays
 from anole.extract.onnx.float16 import TYPE_ATTRIBUTES
 from anole.extract.onnx.importer import read_onnx
 
-_NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_LOW_PRECISION = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    """Return the outputs of a model on each of several inputs, given in the model's types, which may take minutes.
+    """Return the outputs of a model on each of several inputs, in the model's types; it may take minutes.
 
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
 
@@ -70,11 +70,11 @@ def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
 
 
 def _widen_graph(graph: onnx.GraphProto) -> None:
-    """Make all float32 and float16 numbers of a graph float64, also within subgraphs."""
+    """Cast all float32 and float16 tensors of a graph to float64, including subgraphs."""
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type in _NARROW:
+        if value.type.tensor_type.elem_type in _LOW_PRECISION:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     del graph.value_info[:]
     _widen_nodes(graph.node)
@@ -85,19 +85,19 @@ def _widen_nodes(nodes: Sequence[onnx.NodeProto]) -> None:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _NARROW:
+            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _LOW_PRECISION:
                 attribute.i = TensorProto.DOUBLE
             for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _widen_graph(graph)
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in _NARROW:
+    if tensor.data_type in _LOW_PRECISION:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
 
 
 class BatchNormalization(OpRun):  # type: ignore[misc]
-    """Normalizes by the given statistics; the package takes those of the data before opset 14."""
+    """Batch normalization with the given statistics; before opset 14, the package uses the data's statistics."""
 
     def _run(
         self, x: NDArray[Any], *channels: NDArray[Any], epsilon: float | None = None, training_mode: int = 0, **_: Any
@@ -110,7 +110,7 @@ class BatchNormalization(OpRun):  # type: ignore[misc]
 
 
 class MeanVarianceNormalization(OpRun):  # type: ignore[misc]
-    """Normalize by the data's own statistics; the package does so in float32 alone."""
+    """Normalization with the data's statistics, in any precision; the package's version supports only float32."""
 
     def _run(self, x: NDArray[Any], axes: Sequence[int] | None = None) -> tuple[NDArray[Any]]:
         over = (0, 2, 3) if axes is None else tuple(axes)
@@ -119,7 +119,7 @@ class MeanVarianceNormalization(OpRun):  # type: ignore[misc]
 
 
 class STFT(OpRun):  # type: ignore[misc]
-    """Transforms real signals in windows; the package does not take those without a last axis, as many files have."""
+    """Short-time Fourier transform of real signals; the package rejects signals without a last axis of size 1."""
 
     def _run(
         self,

@@ -1,4 +1,4 @@
-"""Starts an engine that runs a build's network in the calling process, which holds no other engine."""
+"""Factories of engines that run a build's network in the calling process, which must have no other engine."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from anole.targets.base import Place
 
 
 def start_deployed(folder: Path) -> Engine:
-    """Return an engine that runs a build as its users do: with its own ``load.py``, from arrays to arrays.
+    """Return an engine that runs a build as users do: with its ``load.py``, from arrays to arrays.
 
     Raises:
         BuildError: the build cannot be loaded.
     """
-    # Programs that only run a build have no torch, which TVM would import.
+    # Programs that only run a build do not have torch, which TVM would import.
     if "torch" not in sys.modules:
         import_module("anole.host.block_torch_import")
     try:
@@ -46,7 +46,7 @@ def start_deployed(folder: Path) -> Engine:
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
     """Return a reference of a build, ``torch`` or ``onnxruntime``, on the same inputs and threads.
 
-    In the folder `scratch` are files that several engines share.
+    The folder `scratch` holds files that several engines share.
 
     Raises:
         BuildError: the build is for a simulator, or ONNX Runtime cannot load the network.
@@ -55,7 +55,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
     build = read_build(folder)
     inputs, device = draw_inputs(build), get_target(build.target_description)
     if device.place is Place.SIMULATOR:
-        raise BuildError("a simulated network has no rivals")
+        raise BuildError("a simulated network cannot be compared with other engines")
     if name == "onnxruntime":
         return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)
     return torch_engine(*torch_network(build.model_spec, inputs, device.threads, device.runs_on))
@@ -64,7 +64,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
 def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -> Path:
     """Return the network's ONNX file.
 
-    That of a torch network is exported in a separate process, so that this one does not import torch.
+    A torch network is exported in a separate process, to avoid importing torch in this one.
     """
     path = scratch / "model.onnx"
     if model.scheme == "onnx":
@@ -79,8 +79,8 @@ def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -
         onnx.external_data_helper.load_external_data_for_model(proto, str(Path(model.location).parent))
         onnx.save(proto, path)
     elif not path.exists():
-        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-            apart.submit(_export, model, inputs, path).result()
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            process.submit(_export, model, inputs, path).result()
     return path
 
 

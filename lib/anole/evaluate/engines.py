@@ -27,13 +27,13 @@ Arrays = list[NDArray[Any]]
 
 _log = logging.getLogger(__name__)
 
-# ONNX Runtime has no names in Python for these options.
+# ONNX Runtime's Python API has no constants for these options.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-"""Where the weights of a model in memory are."""
+"""The folder of the weights of a model in memory."""
 _EXACT_PRODUCTS = "session.x64quantprecision"
-"""Whether products of u8 and s8 are exact where there is no VNNI, and the faster instruction clips sums to 16 bits."""
+"""Whether products of u8 and s8 are exact without VNNI, where the faster instruction saturates sums to 16 bits."""
 _FLOAT_DATA = "session.qdq_matmulnbits_accuracy_level"
-"""The type to which data may be rounded that is multiplied with a dequantized weight: float32."""
+"""The lowest precision of data that is multiplied with a dequantized weight: float32."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Engine:
     Attributes:
         run: runs the network once; its return value is engine-specific.
         outputs: converts that value to arrays.
-        give: gives the network other inputs of the same shapes; None if it only runs on those that it began with.
-        precision: what it multiplies.
+        give: replaces the inputs by others of the same shapes; None if they cannot be replaced.
+        precision: the type of its products.
     """
 
     name: str
@@ -54,23 +54,23 @@ class Engine:
     precision: str = "float32"
 
     def compute(self) -> Arrays:
-        """Run the network once and returns its outputs."""
+        """Run the network once and return its outputs."""
         return self.outputs(self.run())
 
     def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-        """Run the network once on each of several inputs, and gives it the first ones again."""
+        """Run the network once on each of several inputs, then restore the first ones."""
         assert self.give is not None
         found = []
         for inputs in samples:
             self.give(inputs)
-            # An engine may write its next outputs over these.
+            # An engine may overwrite these with its next outputs.
             found.append([np.array(array) for array in self.compute()])
         self.give(samples[0])
         return found
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int | None = None) -> Engine:
-    """Return an engine for a compiled build; arguments and errors are those of `load_machine`."""
+    """Return an engine for a compiled build; see `load_machine` for arguments and errors."""
     import tvm
 
     machine = load_machine(folder, runs_on, threads)
@@ -100,7 +100,7 @@ def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> Virt
         threads: number of CPU threads that TVM must have; None for any.
 
     Raises:
-        BuildError: the library cannot be loaded, or TVM was already started with another number of threads.
+        BuildError: the library cannot be loaded, or TVM was already started with a different number of threads.
     """
     import tvm
     from tvm.runtime.vm import VirtualMachine
@@ -120,8 +120,7 @@ def reference_engines(
 ) -> Iterator[list[Engine]]:
     """Yield torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
 
-    Beside a build for a GPU, which TVM calls `runs_on`, torch runs on the GPU too, and ONNX Runtime runs only if there
-    is no torch.
+    If `runs_on` is a GPU, torch runs on the GPU, too, and ONNX Runtime runs only for models that are not torch models.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -151,7 +150,7 @@ def torch_network(
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """Return a torch network that takes one tensor for each input of models.yaml, and these inputs as tensors.
 
-    They are on a GPU if the build is for one and this machine has one. TF32 is off.
+    Both are on a GPU if the build is for one and this machine has one. TF32 is off.
     """
     import torch
 
@@ -160,9 +159,9 @@ def torch_network(
 
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    place = "cuda" if runs_on == "cuda" and torch.cuda.is_available() else "cpu"
-    network = ByName(model, make_network(model)).to(place)
-    return network, tuple(torch.from_numpy(array).to(place) for array in inputs)
+    device = "cuda" if runs_on == "cuda" and torch.cuda.is_available() else "cpu"
+    network = ByName(model, make_network(model)).to(device)
+    return network, tuple(torch.from_numpy(array).to(device) for array in inputs)
 
 
 def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], name: str = "torch") -> Engine:
@@ -195,9 +194,9 @@ def export_onnx(
     keywords: Mapping[str, torch.Tensor] | None = None,
     outputs: Sequence[str] | None = None,
 ) -> None:
-    """Export a network to ONNX without progress reports; its inputs and outputs may get other names than torch's.
+    """Export a network to ONNX without progress reports, optionally with new names of its inputs and outputs.
 
-    `names` are first those of `arguments` and then those of `keywords`, which are passed by name.
+    `names` lists the names of `arguments`, then of `keywords`, which are passed by name.
     """
     import torch
 
@@ -216,7 +215,7 @@ def export_onnx(
 
 
 def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int, part: bytes | None = None) -> Engine:
-    """Return an ONNX Runtime engine on the CPU of a file, or of a part of it whose weights may lie beside the file.
+    """Return an ONNX Runtime engine on the CPU for a file, or for a part of it with weights in the file's folder.
 
     Raises:
         BuildError: ONNX Runtime cannot load the file.
@@ -244,7 +243,7 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
 
 
 def precision_of(operators: Iterable[str]) -> str:
-    """Return what a file with such operators multiplies, where nothing else is asked for."""
+    """Return the default precision of the products in a file with such operators."""
     found = set(operators)
     if any(part in name for name in found for part in ("QLinear", "QGemm", "Quantize", "Integer")):
         return "int8"
@@ -256,8 +255,8 @@ def onnxruntime_session(
 ) -> onnxruntime.InferenceSession:
     """Return a session of ONNX Runtime on the CPU that computes the same on every processor.
 
-    The model is the path of a file, or a content, which may have its weights in other files of a folder. Operators may
-    be joined, unless the file shall be computed as it is written.
+    `model` is the path of a file, or the content of one whose weights may be in other files of `folder`. With `joins`,
+    ONNX Runtime may fuse operators.
     """
     import onnxruntime
 
@@ -274,5 +273,5 @@ def onnxruntime_session(
     try:
         return made((_EXACT_PRODUCTS, "1"))
     except Exception:
-        # That option fails where two weights share a zero point; processors with VNNI do not need it.
+        # That option fails if two weights share a zero point; processors with VNNI do not need it.
         return made()

@@ -1,6 +1,6 @@
-"""Whether a build has the inputs and outputs that models.yaml and the model's source give it, names and order included.
+"""The check that a build's inputs and outputs match models.yaml and the model's source, in name and order.
 
-References are fed by position, so this comes before any comparison.
+References get their inputs by position, so this comes before any comparison.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from anole.errors import DocumentError
 
 
 def refuse_other_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
-    """Raise DocumentError if a build is of another entry than models.yaml, or has other inputs or outputs.
+    """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs or outputs from the model's.
 
-    `declared` is the model as models.yaml lists it now; without it, the build's own entry counts.
+    `declared` is the current entry in models.yaml; without it, the build's own entry counts.
     """
     recorded = build.model_spec
     model = recorded if declared is None else declared
     if model != recorded or list(model.inputs) != list(recorded.inputs):
-        problem = f"was compiled from another entry of model {build.model} than models.yaml has"
+        problem = f"was compiled from an entry of model {build.model} that differs from models.yaml"
         raise DocumentError(folder, problem, "compile")
     inputs, outputs = [info.name for info in build.inputs], [info.name for info in build.outputs]
     their_inputs, their_outputs = list(model.inputs), outputs

@@ -1,4 +1,4 @@
-"""Times every kernel of a compiled build while the whole network runs."""
+"""Timing of every kernel of a compiled build while the entire network runs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 from anole.evaluate.engines import load_machine
 from anole.host.cores import caller_apart
 
-_RUN = 0
-"""An instrument's answer that lets TVM's virtual machine carry out a call."""
+_CONTINUE = 0
+"""An instrument's return value that lets TVM's virtual machine execute the call."""
 
 _TICK_S = 1e-9
-"""The clock's resolution in seconds, and the least time of a kernel."""
+"""The clock's resolution in seconds, and the minimum time of a kernel."""
 
 _MIN_SLOW_RUNS = 3
 _LIMIT_S = 60.0
-"""Seconds after which no runs beyond the first ones are taken of a slow network."""
+"""Seconds after which `_MIN_SLOW_RUNS` runs suffice."""
 
-_FASTEST = 0.1
+_FASTEST_SHARE = 0.1
 """The share of runs that counts: the fastest, which other programs disturbed least."""
 
 
 @dataclass(frozen=True)
 class KernelTimes:
-    """The seconds of one run of a network: of all calls of each kernel, and of a run without the instrument."""
+    """The seconds of one run of a network: in all calls of each kernel, and in total without the instrument."""
 
     kernels_s: Mapping[str, float]
     whole_s: float
@@ -41,8 +41,8 @@ def time_kernels(
 ) -> KernelTimes:
     """Time the kernels of a build for the CPU, with the arguments and caches of a real run.
 
-    Instrumented runs alternate with plain ones, for so many seconds and so many runs of either kind at least, unless
-    these take more than a minute. Only the fastest tenth of either kind counts; the median of these is the result.
+    Instrumented runs alternate with plain ones, for at least `seconds` and `min_runs` runs of each kind, unless these
+    take more than a minute. Only the fastest tenth of each kind counts; the median of these is the result.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -53,10 +53,10 @@ def time_kernels(
     plain, machine = load_machine(folder, "cpu", threads)["main"], load_machine(folder, "cpu", threads)
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
-    watched = machine["main"]
+    timed = machine["main"]
     with caller_apart():
         whole_s, laps_s = _take_turns(
-            lambda: plain(*arguments), lambda: watched(*arguments), stopwatch, seconds, min_runs
+            lambda: plain(*arguments), lambda: timed(*arguments), stopwatch, seconds, min_runs
         )
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
@@ -65,34 +65,34 @@ def time_kernels(
 
 
 class _Stopwatch:
-    """Instrument that the virtual machine calls around every call; its own memory and shape calls are skipped.
+    """An instrument that the virtual machine calls before and after every call; `vm.` calls are skipped.
 
-    The instrument itself takes time, because the machine wraps all arguments anew. Its cost is measured before each
-    call and subtracted.
+    The instrument itself takes time, because the machine wraps all arguments again. This overhead is measured before
+    each call and subtracted.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.laps_s: list[float] = []
-        self._asking_s = self._answered_s = 0.0
+        self._overhead_s = self._returned_s = 0.0
 
     def start(self) -> None:
-        """Forget the last run."""
+        """Discard the times of the last run."""
         self.names, self.laps_s = [], []
 
     def __call__(self, func: Any, name: str, before: bool, result: Any, *arguments: Any) -> int:
-        asked_s = time.perf_counter()
+        called_s = time.perf_counter()
         if before:
-            self._asking_s = asked_s - self._answered_s
+            self._overhead_s = called_s - self._returned_s
         elif not name.startswith("vm."):
-            self.laps_s.append(max(_TICK_S, asked_s - self._answered_s - self._asking_s))
+            self.laps_s.append(max(_TICK_S, called_s - self._returned_s - self._overhead_s))
             self.names.append(name)
-        self._answered_s = time.perf_counter()
-        return _RUN
+        self._returned_s = time.perf_counter()
+        return _CONTINUE
 
 
 def _take_turns(
-    plain: Callable[[], object], watched: Callable[[], object], stopwatch: _Stopwatch, seconds: float, min_runs: int
+    plain: Callable[[], object], timed: Callable[[], object], stopwatch: _Stopwatch, seconds: float, min_runs: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
     whole_s: list[list[float]] = []
@@ -108,7 +108,7 @@ def _take_turns(
         plain()
         whole_s.append([time.perf_counter() - began_s])
         stopwatch.start()
-        watched()
+        timed()
         laps_s.append(stopwatch.laps_s)
     return np.array(whole_s), np.array(laps_s)
 
@@ -116,4 +116,4 @@ def _take_turns(
 def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of the fastest runs; the argument has shape (n_runs, n_parts)."""
     order = np.argsort(runs_s.sum(axis=1))
-    return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST * len(runs_s)))]], axis=0))
+    return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST_SHARE * len(runs_s)))]], axis=0))

@@ -1,4 +1,4 @@
-"""A reference that rounds as a target does; how far that takes it from itself tells how far it may take a build."""
+"""A reference that rounds as a target does; its error against float32 sets the tolerance for the build."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     import onnx
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""The operators of ONNX that multiply matrices or images."""
+"""The ONNX operators for matrix products and convolutions."""
 
 _MIN_OPSET = 13
-"""The first one whose `Cast` knows bfloat16."""
+"""The first opset whose `Cast` supports bfloat16."""
 
 
 @contextmanager
 def narrow_engine(
     model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[NDArray[Any]], threads: int
 ) -> Iterator[Engine]:
-    """Yield torch, or ONNX Runtime on a changed file, with weights rounded as a described target stores them.
+    """Yield torch, or ONNX Runtime on a modified file, with weights rounded as the target stores them.
 
-    If the target rounds operands, torch does so by itself, and products of the file read rounded numbers.
+    If the target rounds operands, torch uses autocast, and casts are inserted before the products of the file.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -80,7 +80,7 @@ def _torch(
 
 
 def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes:
-    """Return a model's file, with its weights inside, that rounds as a target does."""
+    """Return the content of a model's file, including its weights, modified to round as a target does."""
     from anole.extract.onnx.importer import read_onnx
     from anole.extract.onnx.protos import upgraded_to
 
@@ -93,25 +93,25 @@ def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes
 
 
 def _round_products(file: onnx.ModelProto, dtype: str) -> None:
-    """Let products read what was cast to a type and back."""
+    """Cast the operands of products to a type and back."""
     from onnx import TensorProto, helper
 
-    narrow_type = TensorProto.DataType.Value(dtype.upper())
+    rounded_type = TensorProto.DataType.Value(dtype.upper())
     nodes, rounded = list(file.graph.node), dict[str, str]()
     del file.graph.node[:]
     for node in nodes:
-        for place in range(2) if node.op_type in PRODUCTS else ():
-            name = node.input[place]
+        for operand in range(2) if node.op_type in PRODUCTS else ():
+            name = node.input[operand]
             if name not in rounded:
-                narrow, rounded[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))
-                file.graph.node.append(helper.make_node("Cast", [name], [narrow], to=narrow_type))
-                file.graph.node.append(helper.make_node("Cast", [narrow], [rounded[name]], to=TensorProto.FLOAT))
-            node.input[place] = rounded[name]
+                cast, rounded[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))
+                file.graph.node.append(helper.make_node("Cast", [name], [cast], to=rounded_type))
+                file.graph.node.append(helper.make_node("Cast", [cast], [rounded[name]], to=TensorProto.FLOAT))
+            node.input[operand] = rounded[name]
         file.graph.node.append(node)
 
 
 def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> None:
-    """Round the weights of the dense layers in a model's file, which holds them all."""
+    """Round the weights of the dense layers in a model's file, which contains them all."""
     from onnx import helper, numpy_helper, shape_inference
 
     from anole.extract.onnx.dimensions import fix_inputs, input_infos
@@ -123,12 +123,12 @@ def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> N
     for node in file.graph.node:
         if node.op_type not in ("Gemm", "MatMul") or node.input[1] not in weights:
             continue
-        given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         values, shape = numpy_helper.to_array(weights[node.input[1]]), shapes.get(node.input[0], [])
         if values.ndim != 2 or values.dtype != np.float32:
             continue
-        is_transposed = bool(given.get("transB", 0))
-        rows = prod(shape[1:] if given.get("transA", 0) else shape[:-1])
+        is_transposed = bool(attributes.get("transB", 0))
+        rows = prod(shape[1:] if attributes.get("transA", 0) else shape[:-1])
         rounded = as_stored(target, max(rows, 1), values.T if is_transposed else values)
         name = f"{node.input[1]}.anole.rounded.{rows}"
         tensor = numpy_helper.from_array(np.ascontiguousarray(rounded.T if is_transposed else rounded), name)

@@ -1,4 +1,4 @@
-"""The protocol of network runners, which check, time and run builds; a target names its class."""
+"""The protocol of network runners, which check, time and run builds; each target names its class."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anole.targets.base import Target, named_object
 
 
 class NetworkRunner(Protocol):
-    """Runs builds on one target, which is present; constructed from the target.
+    """A runner of builds on one target, which must be present; constructed from the target.
 
     Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start. If
     `is_exact`, only `compare` and `run` are called. All methods raise a `BuildError` if the build cannot be run, and an
@@ -32,7 +32,7 @@ class NetworkRunner(Protocol):
     is_exact: bool
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
-        """Return a build's relative error and speedup against each of its references.
+        """Return a build's relative error and speedup compared with each of its references.
 
         Raises:
             BuildError: the build cannot be run or, if `is_exact`, is wrong.
@@ -50,7 +50,7 @@ class NetworkRunner(Protocol):
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Return the latencies of a build and of references of `compare` beside each number of busy processes.
+        """Return the latencies of a build and of references of `compare` with each number of busy processes.
 
         Raises:
             AnoleError: an engine or a busy process ended too early.
@@ -58,6 +58,6 @@ class NetworkRunner(Protocol):
 
 
 def runner_of(target: Target) -> NetworkRunner:
-    """Return what runs builds for a target."""
+    """Return the network runner of a target."""
     runner: NetworkRunner = named_object(target.networks.runner)(target)
     return runner

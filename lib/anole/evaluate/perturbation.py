@@ -1,10 +1,10 @@
-"""Compares a build with a reference that multiplies rounding, by the means of their outputs on many nearby inputs.
+"""Comparison of a build with a reference that amplifies rounding errors, by their mean outputs on many nearby inputs.
 
-A network that quantizes what it has computed decides at each value between two neighbours. One unit in the last place
-of a sigmoid may change a decision, which changes others behind it: the outputs of two right implementations then differ
-on many inputs, and as much as those of one of them do on inputs that differ by rounding alone. On other inputs nearby,
-other decisions change. So the differences of right implementations are random and their mean over many inputs is small,
-while noise in a layer's weights changes all outputs alike.
+A network that quantizes its activations rounds each of them up or down. One unit in the last place of a sigmoid may
+flip such a decision, which flips others in later layers: the outputs of two correct implementations then differ on many
+inputs, as much as the outputs of one implementation do on inputs that differ by rounding errors. On other nearby
+inputs, other decisions flip. The differences between correct implementations are therefore random, and their mean over
+many inputs is small, whereas noise in a layer's weights shifts all outputs in the same way.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Arrays, Engine
 
 LARGEST_CHANCE = 3e-3
-"""The largest difference of means of float32 that may be called chance: beyond it, noise in weights is not found."""
+"""Max difference of float32 means that may be attributed to chance: otherwise noise in weights would go undetected."""
 
 MAX_ERROR_RATIO = 3.0
-"""How many times as far from the reference a build may be as the reference is from itself, with inputs rounded anew."""
+"""Max distance of a build from the reference, relative to the change of the reference's outputs by perturbed inputs."""
 
-_DEVIATIONS = 3.0
-"""How many standard deviations apart the means of two right implementations may be."""
+_MAX_DEVIATIONS = 3.0
+"""Max difference between the means of two correct implementations, in standard deviations."""
 
 _MIN_DRAWS, _MAX_DRAWS = 32, 4096
 _MAX_S = 300.0
-"""About how long the draws may take, at whose end there may be too few."""
+"""Approximate time limit of all draws, which may end them early."""
 
-_NEARBY = 1e-3
+_RELATIVE_NOISE = 1e-3
 """The relative noise of nearby inputs: enough to change how some of them are rounded to 8 bits."""
 
-_UNITS = 4
-"""The most units in the last place by which an input is rounded anew."""
+_ULPS = 4
+"""Max perturbation of an input, in units in the last place."""
 
 
 @dataclass(frozen=True)
 class MeansCompared:
-    """How far a build is from a reference on nearby inputs; see the same fields of `Evaluation`."""
+    """The distances of a build from a reference on nearby inputs; see the same fields of `Evaluation`."""
 
     reference_sensitivity: float
     nearby_error: float
@@ -52,8 +52,8 @@ class MeansCompared:
 
 
 def chance(nearby_error: float, draws: int) -> float:
-    """Return the largest error of means that may be chance, where single outputs differ at random by so much."""
-    return _DEVIATIONS * nearby_error / sqrt(draws)
+    """Return the largest error of means that may be due to chance, if single outputs differ by `nearby_error`."""
+    return _MAX_DEVIATIONS * nearby_error / sqrt(draws)
 
 
 def compare_means(
@@ -61,9 +61,8 @@ def compare_means(
 ) -> MeansCompared:
     """Compare a build with a reference on nearby inputs.
 
-    There are as many draws as it takes until chance explains no more than `largest_chance`, if that is possible within
-    some time. Where a build is farther from the reference than the latter's sensitivity explains, there are only a few.
-    Integers stay as they are.
+    Take enough draws to reduce the error due to chance to `largest_chance`, within a time limit; or only a few, if the
+    sensitivity of the reference does not explain its distance from the build. Integer inputs are not changed.
     """
     began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
     squares, own_squares = [], []
@@ -76,7 +75,7 @@ def compare_means(
     sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (own_squares, squares))
     if nearby_error <= MAX_ERROR_RATIO * sensitivity:
         per_draw_s = (time.monotonic() - began_s) / _MIN_DRAWS
-        needed = ceil(min((_DEVIATIONS * nearby_error / largest_chance) ** 2, _MAX_DRAWS))
+        needed = ceil(min((_MAX_DEVIATIONS * nearby_error / largest_chance) ** 2, _MAX_DRAWS))
         for draw in range(_MIN_DRAWS, min(needed, int(_MAX_S / max(per_draw_s, 1e-9)))):
             inputs = _nearby(samples, draw)
             mine.add(inputs)
@@ -95,9 +94,9 @@ class _Mean:
     def add(self, inputs: Sequence[Arrays]) -> list[Arrays]:
         """Compute a draw's outputs, add them, and return them."""
         found = self._engine.compute_each(inputs)
-        wide = [[array.astype(np.float64) for array in each] for each in found]
-        pairs = zip(self._sums or wide, wide, strict=True)
-        self._sums = [list(map(np.add, *pair)) for pair in pairs] if self.draws else wide
+        doubles = [[array.astype(np.float64) for array in each] for each in found]
+        pairs = zip(self._sums or doubles, doubles, strict=True)
+        self._sums = [list(map(np.add, *pair)) for pair in pairs] if self.draws else doubles
         self.draws += 1
         return found
 
@@ -107,10 +106,10 @@ class _Mean:
 
 
 def perturbed(inputs: Arrays, seed: int) -> Arrays:
-    """Return inputs with each floating-point number changed by a few units in the last place, at random."""
+    """Change each floating-point value by a few random units in the last place."""
     rng = np.random.default_rng(seed)
     return [
-        np.asarray(array + rng.integers(-_UNITS, _UNITS + 1, array.shape) * np.spacing(np.abs(array)), array.dtype)
+        np.asarray(array + rng.integers(-_ULPS, _ULPS + 1, array.shape) * np.spacing(np.abs(array)), array.dtype)
         if array.dtype.kind == "f"
         else array
         for array in inputs
@@ -118,10 +117,10 @@ def perturbed(inputs: Arrays, seed: int) -> Arrays:
 
 
 def _nearby(samples: Sequence[Arrays], draw: int) -> list[Arrays]:
-    """Return inputs with some relative noise."""
+    """Add relative noise to floating-point inputs."""
     rng = np.random.default_rng(draw)
 
     def noisy(array: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(array * (1 + _NEARBY * rng.standard_normal(array.shape)), array.dtype)
+        return np.asarray(array * (1 + _RELATIVE_NOISE * rng.standard_normal(array.shape)), array.dtype)
 
     return [[noisy(array) if array.dtype.kind == "f" else array for array in inputs] for inputs in samples]

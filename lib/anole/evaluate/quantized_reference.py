@@ -1,7 +1,8 @@
-"""A reference that computes a quantized ONNX file as the file defines it, where only products are of whole numbers.
+"""A reference that computes a quantized ONNX file without fusing operators, except integer products.
 
-ONNX Runtime also joins other operators with the steps that quantize their results, and rounds some of them in another
-way: its sum of two scales, for example. In a deep network, one number that is rounded otherwise changes many behind it.
+ONNX Runtime also fuses other operators with the quantization of their results, and some of these, such as the addition
+of two tensors with different scales, round differently. In a deep network, one rounding difference causes many more in
+later layers.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine
 from anole.evaluate.low_precision import PRODUCTS
 
-_JOINED = (*PRODUCTS, "QuantizeLinear")
+_FUSED = (*PRODUCTS, "QuantizeLinear")
 
 
 @contextmanager
 def defined_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[Engine]:
-    """Yield ONNX Runtime on a file in which nothing but products is joined with what dequantizes its operands.
+    """Yield ONNX Runtime on a file in which only products are fused with the dequantization of their operands.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -31,12 +32,12 @@ def defined_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: in
     """
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "defined.onnx")
-        path.write_bytes(_apart(model))
+        path.write_bytes(_unfused_file(model))
         yield onnxruntime_engine(path, inputs, threads)
 
 
-def _apart(model: ModelSpec) -> bytes:
-    """Return a file whose operators read what was dequantized through a sum of one number, if they are no products."""
+def _unfused_file(model: ModelSpec) -> bytes:
+    """Return the file with a unary `Sum`, which prevents fusion, between `DequantizeLinear` and other operators."""
     from onnx import helper
 
     from anole.extract.onnx.importer import read_onnx
@@ -46,9 +47,9 @@ def _apart(model: ModelSpec) -> bytes:
     dequantized = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
     del file.graph.node[:]
     for node in nodes:
-        for place, name in enumerate(node.input if node.op_type not in _JOINED else ()):
+        for operand, name in enumerate(node.input if node.op_type not in _FUSED else ()):
             if name in dequantized:
-                node.input[place] = f"{name}.anole.{len(file.graph.node)}"
-                file.graph.node.append(helper.make_node("Sum", [name], [node.input[place]]))
+                node.input[operand] = f"{name}.anole.{len(file.graph.node)}"
+                file.graph.node.append(helper.make_node("Sum", [name], [node.input[operand]]))
         file.graph.node.append(node)
     return bytes(file.SerializeToString())

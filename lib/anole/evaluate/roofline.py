@@ -1,4 +1,4 @@
-"""Each kernel of a build beside the machine's roofline, and those that take much time far from it."""
+"""The speed of each kernel of a build relative to the machine's roofline, with warnings for slow kernels."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from anole.text_format import kernel_words, significant
 _log = logging.getLogger(__name__)
 
 _MIN_TIME_SHARE = 0.05
-"""The share of the network's time from which a kernel is worth a warning."""
+"""Min share of the network's time for a warning about a kernel."""
 
 _MIN_ROOF_SHARE = 0.3
-"""The share of the roofline from which a kernel is fast enough."""
+"""Min share of the roofline for a kernel that is fast enough."""
 
 _MIN_S = 20e-6
-"""Seconds of one call below which starting the threads is what takes the time, and no schedule helps."""
+"""Min seconds of one call for a warning: in shorter calls thread start-up dominates, and no schedule helps."""
 
 _MIN_RUNS = 10
 
@@ -37,8 +37,8 @@ class Roofline:
     A multiply-add is two operations, and a copy counts bytes read and bytes written.
 
     Attributes:
-        flop_per_s: of float32.
-        narrow_flop_per_s: of narrower numbers that the kernels multiply, by their type.
+        flop_per_s: the peak for float32.
+        narrow_flop_per_s: the peaks for the low-precision types that the kernels multiply.
     """
 
     flop_per_s: float
@@ -46,17 +46,17 @@ class Roofline:
     narrow_flop_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def min_s(self, flop: int, size_bytes: int, dtype: str = "float32") -> float:
-        """Return a lower bound of the seconds that operations on numbers of a type and an amount of memory take."""
+        """Return a lower bound of the seconds for operations of a type and for memory traffic."""
         return max(flop / self.narrow_flop_per_s.get(dtype, self.flop_per_s), size_bytes / self.bytes_per_s)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One kernel, with all of its calls added up.
+    """A kernel, with the sums over all of its calls.
 
     Attributes:
         layers: the layers whose anchor operators it contains; empty if it contains none.
-        share: its share of the whole network's time.
+        share: its share of the network's time.
         roofline: its speed as a share of the roofline; above 1 if its data comes from a cache.
     """
 
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def words(self) -> str:
-        """What people call it."""
+        """The kernel's readable name."""
         return kernel_words(self.kernel, self.layers)
 
     @property
@@ -89,14 +89,14 @@ class Row:
 
 
 def measure_roofline(target: ProfilableDevice, kernels: Iterable[BuiltKernel]) -> Roofline:
-    """Measure the peak rates of kernels in this process; hold the device meanwhile."""
-    narrow = sorted({kernel.dtype for kernel in kernels if kernel.dtype})
-    peaks = {dtype: 1e9 * target.peak_gflops(dtype) for dtype in narrow}
+    """Measure the peak rates of kernels in this process; the caller must hold the device."""
+    dtypes = sorted({kernel.dtype for kernel in kernels if kernel.dtype})
+    peaks = {dtype: 1e9 * target.peak_gflops(dtype) for dtype in dtypes}
     return Roofline(1e9 * target.peak_gflops(), target.copy_bytes_per_s(), peaks)
 
 
 def rows_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline) -> tuple[Row, ...]:
-    """Return a row for each kernel that was called; TVM may have compiled a listed reshape to a view, which is not."""
+    """Return a row for each kernel that was called; reshapes that TVM compiled to views are not called."""
     return tuple(_row(kernel, times, peak) for kernel in kernels if kernel.name in times.kernels_s)
 
 
@@ -108,10 +108,10 @@ def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
 
 
 def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
-    """Time the kernels of a build for the CPU, and log the slow ones, the longest first.
+    """Time the kernels of a build for the CPU, and log the slow ones, longest first.
 
-    Call it in a process that runs builds of this number of threads: TVM sets it when it starts. The result is None for
-    a build whose kernels cannot be timed one by one.
+    Call it in a process that runs only builds with this number of threads: TVM sets it when it starts. The result is
+    None for a build whose kernels cannot be timed one by one.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -128,7 +128,7 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
     for row in sorted(rows_of(build.kernels, times, peak), key=lambda row: -row.share):
         if row.is_slow:
             _log.warning(
-                "%s: %s takes %.0f %% of the time at %.0f %% of its roof (%s; kernel %s)",
+                "%s: %s takes %.0f %% of the time at %.0f %% of its roofline (%s; kernel %s)",
                 *(build.name, row.words, 100 * row.share, 100 * row.roofline, row.rate, row.kernel),
             )
     return profile_of(build.kernels, times, peak)
@@ -136,11 +136,11 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
 
 def profile_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
     """Return the times of the kernels that were called."""
-    narrow = {} if peak is None else peak.narrow_flop_per_s
+    peaks = {} if peak is None else peak.narrow_flop_per_s
     latencies = (
         KernelLatency(
             *(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name]),
-            peak_flop_per_s=narrow.get(each.dtype or "float32"),
+            peak_flop_per_s=peaks.get(each.dtype or "float32"),
         )
         for each in kernels
         if each.name in times.kernels_s

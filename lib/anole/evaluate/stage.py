@@ -1,4 +1,4 @@
-"""The evaluate stage: checks a build's outputs and times it against PyTorch and ONNX Runtime."""
+"""The evaluate stage, which checks a build's outputs and times it against PyTorch and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def evaluate_network(
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> None:
-    """Evaluate a build, time its kernels, and warn of those that are far from the machine's roofline.
+    """Evaluate a build, time its kernels, and warn of kernels far from the machine's roofline.
 
-    Args and errors are those of `evaluate_build`.
+    See `evaluate_build` for arguments and errors.
     """
     evaluation = evaluate_build(folder, output, compile_with_random_weights, pace, neighbours, declared)
     if (profile := warn_of_slow_kernels(folder)) is not None:
@@ -45,7 +45,7 @@ def evaluate_network(
 def _at_sizes(
     runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
 ) -> Iterator[SizesLatency]:
-    """Yield how a build for ranges does at other sizes than the usual ones; raises BuildError where it is wrong."""
+    """Yield the latencies of a build for ranges at non-typical sizes; raise BuildError if its outputs are wrong."""
     for sizes in checked_sizes(build.ranges or {}):
         fixed = build.at(sizes)
         found = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
@@ -67,18 +67,18 @@ def evaluate_build(
 
     Args:
         folder: folder of the build.
-        output: where the evaluation is written, whether the outputs are correct or not. If the device is absent, it
+        output: the file for the evaluation, which is written even if the outputs are wrong. If the device is absent, it
             gives the reason and no measurements.
         compile_with_random_weights: called for torch models whose outputs do not depend on their input;
             None to skip that check.
         pace: how long to measure.
-        neighbours: numbers of busy processes beside which a build that is right is timed once more, see
+        neighbours: numbers of busy processes; a correct build is also timed in the presence of each number, see
             `anole.evaluate.timing.load`.
-        declared: the model as models.yaml lists it; None where there is no models.yaml.
+        declared: the model as models.yaml lists it; None if there is no models.yaml.
 
     Raises:
-        DocumentError: the folder does not hold a build, or other files than its description says, or a build of
-            another entry or with other inputs or outputs than the model.
+        DocumentError: the folder does not contain a build, or its files differ from its description, or the build's
+            entry, inputs or outputs differ from the model's.
         BuildError: the build cannot run on this machine, or its outputs are wrong.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
@@ -88,7 +88,7 @@ def evaluate_build(
     target = get_target(build.target_description)
     runner = runner_of(target)
     if neighbours and runner.is_exact:
-        raise BuildError(f"{folder}: is for a simulator, which has no latency under load; leave out the neighbours")
+        raise BuildError(f"{folder}: is for a simulator, which has no latency under load; leave out --neighbours")
     absence = target.absence()
     evaluation = Evaluation(
         build=build.name,
@@ -105,7 +105,7 @@ def evaluate_build(
         evaluation = with_evidence(runner, folder, build, evaluation, compile_with_random_weights)
     write_evaluation(output, evaluation)
     if absence is not None:
-        _log.warning("%s: is compiled but neither checked nor timed: %s", build.name, absence)
+        _log.warning("%s: is compiled, but neither checked nor timed: %s", build.name, absence)
         return evaluation
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:

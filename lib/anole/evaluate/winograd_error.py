@@ -1,4 +1,4 @@
-"""Tells whether rounding takes a new build so far from its model that evaluating might refuse it."""
+"""A check after compiling: whether a build's rounding error is so large that the evaluate stage might reject it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from anole.targets import get_device, get_target
 _log = logging.getLogger(__name__)
 
 _MAX_RELATIVE_ERROR = MAX_RELATIVE_ERROR / 2
-"""The largest error at which no other reference, which rounds in its own way, is too far from the build."""
+"""Half of the evaluation's limit, since other references round differently and must agree with the build, too."""
 
 
 def rounds_too_much(folder: Path) -> bool:
-    """Whether a build's outputs are not clearly those of its model, by the inputs on which it is evaluated.
+    """Whether a build's outputs might be rejected, judging by the inputs that it is evaluated on.
 
-    The model is run by torch or, if it is an ONNX file, by ONNX Runtime. What cannot be run here does not count, and
-    outputs that do not depend on the input show nothing. Both run in a process of its own: TVM and torch set their
-    number of threads when they start. Builds of narrow numbers round so much more that tiles make no difference.
+    The reference is torch or, for an ONNX file, ONNX Runtime. The result is False if either cannot run here, and True
+    if an output does not depend on the input, since this comparison shows nothing. Both run in a separate process: TVM
+    and torch set their number of threads when they start. Low-precision builds are not checked: compared with their
+    rounding, the tile size makes no difference.
     """
     build = read_build(folder)
     target = get_target(build.target_description)
     if target.absence() is not None or rounding_of(build):
         return False
     try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-            found = apart.submit(_compare, folder).result()
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            found = process.submit(_compare, folder).result()
     except (AnoleError, BrokenExecutor):
-        # Evaluating says what is wrong.
+        # The evaluate stage reports the problem.
         return False
     _log.info("%s: relative error %.1e before it is evaluated", build.name, found.error)
     return not found.error <= _MAX_RELATIVE_ERROR or found.output_variation < MIN_VARIATION

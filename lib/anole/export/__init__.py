@@ -1,1 +1,1 @@
-"""From a build to a C library: the sequence of kernels in C, the weights, and kernels for several processors."""
+"""Export of a build as a C library: a sequence of kernel calls in C, weights, and kernels for several processors."""

@@ -1,4 +1,4 @@
-"""Writes what a user of the library reads: its header, an example, a CMake file and a wrapper for Python."""
+"""The user-facing files of an exported library: its header, an example, a CMake file and a Python wrapper."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from anole.export.sequence import ITEM_BYTES
 from anole.export.source import Network, size_bytes
 
 PREFIX = "network"
-"""What the names of a library's functions and files begin with, unless it has another prefix."""
+"""The default prefix of the names of a library's functions and files."""
 
 WEIGHTS_ENDING = ".weights"
 
-_RESIZE = """/* Sets the size of each range, in the order of their numbers, for the runs that follow. An instance begins
+_RESIZE = """/* Sets the size of each range, in the order of their numbers, for all following runs. An instance starts
  * with the largest sizes.
  */
 network_error network_resize(network_instance* instance, const int64_t sizes[NETWORK_RANGES]);
@@ -32,30 +32,30 @@ _NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z]
 
 
 def public_name(text: str, prefix: str) -> str:
-    """Return text or a file's name with another prefix in all public names."""
+    """Replace the prefix of all public names in a text or file name."""
     return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
 
 
 def check_folder(folder: Path) -> None:
-    """Checks that a folder may be replaced: it holds a library, or nothing.
+    """Check that a folder may be replaced: it is empty or contains only an exported library.
 
     Raises:
-        ExportError: it holds something else.
+        ExportError: it contains other files.
     """
     if folder.exists() and not folder.is_dir():
-        raise ExportError(f"{folder}: is a file; give a folder")
+        raise ExportError(f"{folder}: is a file; use a folder")
     found = {path.name for path in folder.iterdir()} if folder.exists() else set()
     for archive in [name for name in found if name.startswith("lib") and name.endswith(".a")]:
         prefix = archive.removeprefix("lib").removesuffix(".a")
         found -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
-        # Python writes the latter when a program imports the wrapper.
+        # Python creates __pycache__ when a program imports the wrapper.
         found -= {*(public_name(name, prefix) for name in _FILES), "__pycache__"}
     if found:
-        raise ExportError(f"{folder}: holds {min(found)}, which is no part of an exported library; give another folder")
+        raise ExportError(f"{folder}: has {min(found)}, which is not part of an exported library; use another folder")
 
 
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
-    """Return the text of each file for users of a library, by its name."""
+    """Return the text of each user-facing file of a library, by its name."""
     values = _values(network, version, prefix)
     texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text(encoding="utf-8") for name in _FILES}
     return {
@@ -98,7 +98,7 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
 
 
 def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
-    """Yield all inputs and outputs, each with its kind and its number."""
+    """Yield the kind, number and description of each input and output."""
     for kind, infos in (("input", network.inputs), ("output", network.outputs)):
         for number, info in enumerate(infos):
             yield kind, number, info
@@ -118,13 +118,13 @@ def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
 
 
 def _named(info: TensorInfo) -> tuple[int | str, ...]:
-    """Return a shape with the names of the extents that vary."""
+    """Return a shape with the names of its dynamic extents."""
     return tuple(name or extent for name, extent in zip(info.varying or info.shape, info.shape, strict=True))
 
 
 def _range_notes(upper: str, network: Network) -> Iterator[str]:
     if network.ranges:
-        yield "/* The sizes that vary. Shapes, elements and bytes below are those of the largest sizes. */\n"
+        yield "/* The dynamic sizes. Shapes, elements and bytes below are for the largest sizes. */\n"
     for number, (name, each) in enumerate(network.ranges.items()):
         yield f"#define {upper}_RANGE_{number}_NAME {_quoted(name)}\n"
         yield f"#define {upper}_RANGE_{number}_LEAST {each.min}\n"
@@ -141,6 +141,6 @@ def _python_tensors(infos: Sequence[TensorInfo]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a string in C, in which unusual bytes are octal numbers."""
-    usual = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
-    return f'"{"".join(usual)}"'
+    """Quote a text as a C string literal, with octal escapes."""
+    escaped = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(escaped)}"'

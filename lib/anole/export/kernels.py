@@ -1,6 +1,6 @@
-"""Compiles a build's network once more, as it was compiled, but to kernels alone and for several levels.
+"""Compilation of a build's kernels for several instruction-set levels, with the build's configs.
 
-The memory that kernels allocate while they run is counted, so that the arena has room for it.
+The memory that kernels allocate at run time is measured, and reserved in the arena.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from anole.targets.base import Device
 _ALLOCATING = "TVMBackendAllocWorkspace"
 _LOWERING = "tirx.LowerTVMBuiltin"
 
-_MAX_UPPER_BOUND = 16
-"""How often variables in a size are replaced by what they are bound to."""
+_MAX_SUBSTITUTIONS = 16
+"""Max number of times that variables in a size are replaced by their values."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A network's sequence of kernels, and the kernels' code before it is compiled for a level."""
+    """A network's sequence of kernels, and their code before compilation for a level."""
 
     kernels: KernelSequence
     functions: tvm.IRModule
 
 
 def lower_build(build: Build, target: Device) -> Lowered:
-    """Return the network of a build, with the configs that the build was compiled with.
+    """Lower the network of a build, with the configs that the build was compiled with.
 
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: the network has changed since it was built.
-        ExportError: it cannot be lowered, or does something that has no form in C.
+        ExportError: it cannot be lowered, or not be exported to C.
     """
     network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
     try:
@@ -63,9 +63,9 @@ def lower_build(build: Build, target: Device) -> Lowered:
 
 
 def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
-    """Write the object with the kernels of one level, if there are any, and counts what memory they allocate.
+    """Write the object file with the kernels of one level, if there are any, and count the memory that they allocate.
 
-    The kernels do not check their arguments, which are the library's own.
+    The kernels do not check their arguments, since only the library calls them.
     """
     if not lowered.kernels.kernels:
         return
@@ -81,18 +81,18 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
 
 @pass_instrument
 class Workspaces:
-    """Observes compilations of kernels.
+    """An instrument of compilations that measures the memory that kernels allocate.
 
     Attributes:
-        serial_bytes: the most that one kernel allocates outside its parallel loops.
-        chunk_bytes: the most that one chunk of a parallel loop allocates.
+        serial_bytes: the max that one kernel allocates outside its parallel loops.
+        chunk_bytes: the max that one chunk of a parallel loop allocates.
     """
 
     serial_bytes = 0
     chunk_bytes = 0
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
-        """Count after the pass that makes the calls; TVM calls it after every pass."""
+        """Count the allocations after the pass that inserts the calls; TVM calls this after every pass."""
         if info.name != _LOWERING:
             return
         for _, function in module.functions_items():
@@ -105,11 +105,11 @@ class Workspaces:
 
 
 class _Sizes:
-    """Evaluates numbers of a lowered function at the largest sizes."""
+    """A function that evaluates expressions of a lowered function at the largest sizes."""
 
     def __init__(self, function: tirx.PrimFunc) -> None:
         self._extents = computed_extents(function)
-        # What is known by its name is read from a tensor's shape.
+        # Variables known by name are read from a tensor's shape.
         self._bound = {
             each.var: each.value
             for each in collect(function.body, tirx.Bind)
@@ -117,15 +117,15 @@ class _Sizes:
         }
 
     def __call__(self, expression: Any) -> int:
-        for _ in range(_MAX_UPPER_BOUND):
+        for _ in range(_MAX_SUBSTITUTIONS):
             found = largest(with_extents(expression, self._extents))
             if found is not None:
                 return found
             expression = with_values(expression, self._bound)
-        raise ExportError(f"a kernel allocates {expression} bytes, which no range tells, and which has no form in C")
+        raise ExportError(f"a kernel allocates {expression} bytes, which no range bounds; it cannot be exported to C")
 
 
 def _allocated(sizes: _Sizes, root: Any) -> int:
-    """Return the bytes of all allocations in a statement: at least what is allocated at once."""
+    """Return the total bytes of all allocations in a statement, an upper bound of the memory in use at once."""
     calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
     return sum(rounded(sizes(call.args[2])) for call in calls)

@@ -1,4 +1,4 @@
-"""The levels of instructions that a library has kernels for, and what tells whether a processor has them."""
+"""The instruction-set levels that a library has kernels for, and the `cpuid` bits that detect them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.errors import ExportError
 from anole.targets import get_device
 
 GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
-"""The levels that every library may have beside the one that the build was tuned for, the best first."""
+"""The levels that every library may have besides the one that the build was tuned for, best first."""
 
 TUNED = "tuned"
 
@@ -36,15 +36,15 @@ _REGISTERS: dict[tuple[int, int, int], dict[str, int]] = {
     (7, 1, _EDX): {"avxvnniint8": 4, "avxneconvert": 5, "avxvnniint16": 10},
     (0x80000001, 0, _ECX): {"sahf": 0, "lzcnt": 5, "sse4a": 6, "xop": 11, "fma4": 16, "tbm": 21},
 }  # fmt: skip
-"""LLVM's features that compute on data, which any kernel may contain, and their bits by the register of ``cpuid`` that
-reports them: leaf, sub-leaf, number of the register."""
+"""The bits of LLVM's computing features, which any kernel may use, by the ``cpuid`` register that reports them: leaf,
+sub-leaf, number of the register."""
 
 _BITS = {name: (*register, bit) for register, bits in _REGISTERS.items() for name, bit in bits.items()}
 
 
 @dataclass(frozen=True)
 class Level:
-    """A set of instructions: its name, a processor that has it, as a target, and LLVM's names of what it adds."""
+    """An instruction-set level: its name, the target description of a processor with it, and its LLVM features."""
 
     name: str
     description: Mapping[str, Any]
@@ -52,20 +52,20 @@ class Level:
 
     @property
     def identifier(self) -> str:
-        """Its name as a part of names in C."""
+        """Its name as part of a C identifier."""
         return "".join(letter if letter.isalnum() else "_" for letter in self.name)
 
     @property
     def bits(self) -> list[tuple[int, int, int, int]]:
-        """What ``cpuid`` must say: leaf, sub-leaf, register and bit."""
+        """The bits that ``cpuid`` must report: leaf, sub-leaf, register and bit."""
         return sorted(_BITS[feature] for feature in self.features)
 
 
 def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) -> list[Level]:
-    """Return the levels of a library, those that are wanted or all, in the order in which it tries them.
+    """Return the wanted levels of a library, by default all, in the order in which it tries them.
 
     Raises:
-        ExportError: the processor is no x86-64, or the library cannot have a level that is wanted.
+        ExportError: the processor does not support x86-64-v2, or a wanted level is not available for this build.
     """
     tuned = _level(description)
     lower = [_level({**description, "mcpu": name, "features": ()}) for name in GENERIC]

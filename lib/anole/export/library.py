@@ -1,4 +1,4 @@
-"""Compiles and links the library, with the C compiler and its binary utilities."""
+"""Compilation and linking of the library, with a C compiler and binutils."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from anole.targets.shared.kernel import find_compiler, run_tool
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 _FUNCTIONS = ("create", "resize", "run", "output_shape", "destroy", "level", "error_text")
 _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
-"""What the library has in the place of TVM's runtime."""
+"""The functions that the library provides instead of TVM's runtime."""
 
 
 def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
-    """Write all of the library's C sources into a folder: those that all libraries share, and the network's own."""
+    """Write all of the library's C sources into a folder: the common ones and the generated ones in `written`."""
     for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
         if source.name.endswith((".c", ".h")):
             (folder / source.name).write_text(public_name(source.read_text(encoding="utf-8"), prefix), encoding="utf-8")
@@ -31,9 +31,9 @@ def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None
 
 
 def link_level(folder: Path, level: Level, kernels: Path) -> Path:
-    """Return an object with the kernels of one level, of which only the table can be seen from outside.
+    """Link an object file with the kernels of one level, which exports only their table; return its path.
 
-    TVM wrote `kernels`, unless there are none. The folder has the sources, and gets the object.
+    TVM wrote the object file `kernels`, unless there are no kernels. The folder has the sources, and gets the result.
 
     Raises:
         ExportError: a kernel calls a function of TVM's runtime.
@@ -46,8 +46,8 @@ def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), *objects])
     run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(linked)])
     named = (name for name in linked.read_bytes().split(b"\0") if name.startswith(b"__TVM") and name.isascii())
-    if strange := sorted({name.decode() for name in named} - _PROVIDED):
-        raise ExportError(f"kernels call {', '.join(strange)} of TVM's runtime, which has no form in C")
+    if missing := sorted({name.decode() for name in named} - _PROVIDED):
+        raise ExportError(f"kernels call {', '.join(missing)} of TVM's runtime, which cannot be exported to C")
     return linked
 
 
@@ -62,8 +62,8 @@ def link_library(
 ) -> None:
     """Link the library, shared and static, into the folder `made`.
 
-    The sources are in the other folder, and the levels are the objects of `link_level`. At most so many threads run the
-    network, with the caller; the weights are given if they shall be in the library.
+    `folder` has the sources, and `levels` are the results of `link_level`. At most `threads` threads run the network,
+    including the caller's; `weights` is the file to embed in the library, if any.
 
     Raises:
         MachineError: a tool is missing or failed.
@@ -72,17 +72,17 @@ def link_library(
     defined = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
     if weights is not None:
         defined.append(f'-DWEIGHTS_INSIDE="{weights}"')
-    network, whole = folder / "network.o", folder / "whole.o"
+    network, combined = folder / "network.o", folder / "whole.o"
     _compile(folder, "network.c", network, [*defined, *options])
     functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
     calls_tiles = any(TILES_FUNCTION.encode() in level.read_bytes() for level in levels)
     objects = [network, *levels, *([compile_tiles(folder)] if calls_tiles else [])]
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(whole), *map(str, objects)])
-    run_tool("objcopy", [_tool("objcopy"), *functions, str(whole)])
-    run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(whole)])
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(combined), *map(str, objects)])
+    run_tool("objcopy", [_tool("objcopy"), *functions, str(combined)])
+    run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(combined)])
     linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]
     libraries = ["-lm", "-lpthread"]
-    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(whole), *libraries])
+    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(combined), *libraries])
 
 
 def _compile(folder: Path, source: str, made: Path, options: Sequence[str]) -> None:

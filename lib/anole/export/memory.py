@@ -1,7 +1,7 @@
 """The memory of a library: the plan of its arena for intermediate tensors, and its weights as one block of bytes.
 
-Tensors of the arena share memory if they are not alive at once. The block of weights has a header, which tells whether
-it is the right one and whole.
+Tensors in the arena share memory if they are not alive at the same time. The block of weights has a header to detect a
+wrong or damaged file.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from anole.export.sequence import KernelSequence, TensorPlace
 
 ALIGNMENT = 64
-"""Bytes; kernels read and write whole vectors, and what two threads write shares no cache line."""
+"""In bytes: kernels read and write entire vectors, and two threads must not write to the same cache line."""
 
 _MAGIC = b"ANOLEWTS"
 _HEADER = struct.Struct("<8sQQ32s8x")
 _FACTOR = 0x9E3779B97F4A7C15
 _LANES = 8
 _ROWS = 1 << 13
-"""How many rows of lanes are summed up at once."""
+"""Number of rows that are summed at once."""
 
 _WRAP = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class ArenaPlan:
-    """Offsets of the buffers of a sequence, in bytes, and the size of all of them together."""
+    """The offsets of a sequence's buffers, in bytes, and their total size."""
 
     offsets: tuple[int, ...]
     size_bytes: int
@@ -40,7 +40,7 @@ class ArenaPlan:
 
 @dataclass(frozen=True)
 class _Life:
-    """The first and the last step that use a buffer."""
+    """The lifetime of a buffer: the first and the last step that use it."""
 
     buffer: int
     size_bytes: int
@@ -57,7 +57,7 @@ def rounded(size_bytes: int) -> int:
 
 
 def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
-    """Place the buffers one by one, the largest first, each at the lowest offset that is free while it is alive."""
+    """Place the buffers greedily, largest first, each at the lowest offset that is free during its lifetime."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
         taken = sorted((at, at + each.size_bytes) for at, each in placed if each.overlaps(life))
@@ -90,9 +90,9 @@ class Weights:
 
     Attributes:
         content: all bytes: the header and the constants.
-        offsets: where each constant begins in them.
-        checksum: of everything behind the header, see `checksum_of`.
-        digest: SHA-256 of the same.
+        offsets: the offset of each constant in `content`.
+        checksum: the checksum of everything after the header, see `checksum_of`.
+        digest: the SHA-256 of the same bytes.
     """
 
     content: bytes
@@ -102,7 +102,7 @@ class Weights:
 
 
 def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
-    """Return constants one behind the other, each aligned."""
+    """Concatenate constants with alignment, after a header."""
     assert _HEADER.size == ALIGNMENT
     parts, offsets, size = [], [], ALIGNMENT
     for constant in constants:
@@ -118,7 +118,7 @@ def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
 def checksum_of(body: bytes) -> int:
     """Return a checksum that is fast in C: in each of eight lanes of 64 bits, a polynomial modulo 2^64.
 
-    Its factor is odd, so that every change of a single word changes it.
+    Its factor is odd, so every change of a single 64-bit word changes the checksum.
     """
     rows = np.frombuffer(body, "<u8").reshape(-1, _LANES)
     lanes = np.zeros(_LANES, np.uint64)

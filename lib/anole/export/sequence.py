@@ -1,4 +1,4 @@
-"""Reads a lowered network as a sequence of kernels: what each reads and writes, and where that lies."""
+"""The reader of a lowered network: a sequence of kernel calls, with the memory of their operands."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
     "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
 }  # fmt: skip
-"""The types of elements that an exported network may have, and their sizes."""
+"""The element types that an exported network may have, and their sizes."""
 
 
 class TensorPlace(IntEnum):
-    """Where a tensor lies; the numbers are those of `enum place` in network.c."""
+    """The memory that contains a tensor; the values equal those of `enum place` in network.c."""
 
     INPUT = 0
     OUTPUT = 1
@@ -38,8 +38,8 @@ class Operand:
     """A tensor that a kernel reads or writes: a view of an input, output, constant or buffer, by its number.
 
     Attributes:
-        shape: with the largest extents, where it varies.
-        varying: the extents that vary, in terms of C, and None for all others; None for a fixed shape.
+        shape: the shape, with the largest values of dynamic extents.
+        varying: C expressions for the dynamic extents, and None for all others; None for a fixed shape.
     """
 
     place: TensorPlace
@@ -50,33 +50,33 @@ class Operand:
 
     @property
     def size_bytes(self) -> int:
-        """Its size."""
+        """The size, for the largest extents."""
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One call of a kernel, which gets tensors, and sizes by the names of their ranges."""
+    """A call of a kernel; its arguments are tensors, and sizes by the names of their ranges."""
 
     kernel: str
     arguments: tuple[Operand | str, ...]
 
     @property
     def operands(self) -> list[Operand]:
-        """The tensors."""
+        """The arguments that are tensors."""
         return [each for each in self.arguments if isinstance(each, Operand)]
 
 
 @dataclass
 class KernelSequence:
-    """A network as kernels that are called one after the other.
+    """A network as a sequence of kernel calls.
 
     Attributes:
-        constants: the values of the operands in `TensorPlace.WEIGHTS`, each once.
-        buffers: the sizes of the intermediate tensors, in bytes; one whose results all became outputs has size 0.
-        copies: results that no kernel can write where the caller wants them, such as a constant or an input: each with
+        constants: the values of the operands in `TensorPlace.WEIGHTS`, without duplicates.
+        buffers: the sizes of the intermediate tensors, in bytes; a buffer that was replaced by an output has size 0.
+        copies: results that no kernel writes directly to the caller's memory, such as a constant or an input, each with
             the number of the output.
-        inputs, outputs: the tensors in the caller's memory, in their order.
+        inputs, outputs: the tensors in the caller's memory, in order.
     """
 
     steps: list[KernelCall] = field(default_factory=list)
@@ -93,7 +93,7 @@ class KernelSequence:
 
 
 def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
-    """Return a module whose kernels get their results as arguments, as TVM has it before it plans memory."""
+    """Lower a module to kernel calls with explicit result arguments, the form before TVM plans memory."""
     transform = relax.transform
     steps = (
         relax.backend.DispatchSampling(),
@@ -111,10 +111,10 @@ def lower_calls(module: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule
 
 
 def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
-    """Return the sequence of a module that `lower_calls` returned, which has a number of outputs.
+    """Read the sequence of a module that `lower_calls` returned; `outputs` is its number of outputs.
 
     Raises:
-        ExportError: the network does something that has no form in C.
+        ExportError: the network cannot be exported to C.
     """
     reader = _Reader(module)
     main = module["main"]
@@ -124,7 +124,7 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
     for block in main.body.blocks:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
-                raise ExportError(f"the network has a {type(binding).__name__}, which has no form in C")
+                raise ExportError(f"the network has a {type(binding).__name__}, which cannot be exported to C")
             reader.values[binding.var] = reader.value(binding.value)
     results = [each for each in _flat(reader.value(main.body.body)) if isinstance(each, Operand)]
     if len(results) != outputs:
@@ -133,7 +133,7 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
 
 
 class _Reader:
-    """Evaluates the network's bindings to operands, and collects the calls."""
+    """An interpreter that evaluates the network's bindings to operands and collects the calls."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         self.values: dict[Any, Any] = {}
@@ -142,7 +142,7 @@ class _Reader:
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
     def value(self, expression: ir.Expr) -> Any:
-        """Return an operand, a tuple of values, or None for what is no tensor and is never read."""
+        """Return an operand, the name of a size, a tuple of values, or None for the result of a kernel call."""
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
         if isinstance(expression, tirx.Var):
@@ -155,14 +155,14 @@ class _Reader:
             return self.value(expression.tuple_value)[expression.index]
         if isinstance(expression, ir.Call):
             return self._call(expression)
-        raise ExportError(f"the network has a {type(expression).__name__}, which has no form in C")
+        raise ExportError(f"the network has a {type(expression).__name__}, which cannot be exported to C")
 
     def _call(self, call: ir.Call) -> Any:
         if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
             kernel = KernelCall(str(call.op.name_hint), tuple(_flat(tuple(map(self.value, call.args)))))
             if not kernel.operands or kernel.operands[-1].place in (TensorPlace.INPUT, TensorPlace.WEIGHTS):
                 raise ExportError(
-                    f"kernel {call.op.name_hint} writes to an input or a constant, which C callers forbid"
+                    f"kernel {call.op.name_hint} writes to an input or a constant, which is not allowed in C"
                 )
             self.sequence.steps.append(kernel)
             return None
@@ -174,7 +174,7 @@ class _Reader:
         if name == "relax.reshape":
             shape, varying = _extents(call.ty)
             return replace(self.value(call.args[0]), shape=shape, varying=varying)
-        raise ExportError(f"the network calls {name}, which has no form in C")
+        raise ExportError(f"the network calls {name}, which cannot be exported to C")
 
     def _constant(self, array: NDArray[Any], ty: Any) -> Operand:
         key = str(ty.dtype), tuple(array.shape), hashlib.sha256(array.tobytes()).digest()
@@ -185,10 +185,10 @@ class _Reader:
 
 
 def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
-    """Checks that kernels call no function of TVM's runtime.
+    """Check that kernels do not call functions of TVM's runtime.
 
     Raises:
-        ExportError: one does; the message names both.
+        ExportError: a kernel does; the message names the kernel and the function.
     """
     for name in names:
         calls: list[Any] = []
@@ -196,11 +196,11 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
         for call in calls:
             if isinstance(call.op, ir.Op) and "packed" in call.op.name and call.args:
                 called = getattr(call.args[0], "value", call.args[0])
-                raise ExportError(f"kernel {name} calls {called} of TVM's runtime, which has no form in C")
+                raise ExportError(f"kernel {name} calls {called} of TVM's runtime, which cannot be exported to C")
 
 
 def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSequence:
-    """Return the sequence with kernels that write results where the caller wants them, wherever possible."""
+    """Make kernels write results directly to the caller's memory where possible."""
     moved: dict[int, int] = {}
     for number, result in enumerate(results):
         if result.place is TensorPlace.BUFFER and result.number not in moved:
@@ -233,18 +233,18 @@ def _flat(value: Any) -> Iterator[Operand | str]:
     elif isinstance(value, (Operand, str)):
         yield value
     else:
-        raise ExportError("the network hands on a value that is no tensor, which has no form in C")
+        raise ExportError("the network passes a value that is not a tensor, which cannot be exported to C")
 
 
 def _operand(place: TensorPlace, number: int, ty: Any) -> Operand:
     if str(ty.dtype) not in ITEM_BYTES:
-        raise ExportError(f"the network has a tensor of {ty.dtype}, which has no form in C")
+        raise ExportError(f"the network has a tensor of {ty.dtype}, which cannot be exported to C")
     shape, varying = _extents(ty)
     return Operand(place, number, shape, str(ty.dtype), varying)
 
 
 def _extents(ty: Any) -> tuple[tuple[int, ...], tuple[str | None, ...] | None]:
-    """Return a shape, and its extents that vary."""
+    """Return a shape, and its dynamic extents as C expressions."""
     extents = [largest(extent) for extent in ty.shape]
     shape = tuple(extent for extent in extents if extent is not None)
     if len(shape) < len(extents):

@@ -1,4 +1,4 @@
-"""Writes what is the network's own in C: its plan, and the tables of its tensors and steps."""
+"""Generator of a network's C code: the memory plan, and the tables of tensors and steps."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from anole.ir.ranges import SizeRange
 _TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 
 _INSTANCE_BYTES, _TENSOR_BYTES, _ARGUMENT_BYTES, _EXTENT_BYTES = 192, 48, 16, 8
-"""Bytes of an instance without its tensors, arguments and extents, and of one of each; network.c checks their sum."""
+"""Bytes of an instance without its tensors, arguments and extents, and of one of each; network.c checks the sum."""
 
-_IN_C = re.compile(r"(sizes\[\d+\]|\d+|min|max|floordiv|floormod|[-+*(), ])*")
-"""What a size may be computed from."""
+_C_EXPRESSION = re.compile(r"(sizes\[\d+\]|\d+|min|max|floordiv|floormod|[-+*(), ])*")
+"""The expressions that may compute an extent."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Everything that a library consists of, apart from the kernels' code.
+    """The contents of a library, apart from the kernels' code.
 
     Attributes:
-        inputs, outputs: with the largest sizes, where they vary.
-        weights_inside: whether the weights are in the library, and not in a file.
-        ranges: the sizes that the network serves, by their names.
+        inputs, outputs: described with the largest values of dynamic sizes.
+        weights_inside: whether the weights are in the library instead of in a file.
+        ranges: the dynamic sizes that the network supports, by name.
     """
 
     title: str
@@ -48,12 +48,12 @@ class Network:
 
     @cached_property
     def buffers(self) -> ArenaPlan:
-        """Where the intermediate tensors lie."""
+        """The offsets of the intermediate tensors."""
         return plan_buffers(self.kernels)
 
     @cached_property
     def operands(self) -> list[Operand]:
-        """The distinct operands, those in the caller's memory first, as inputs and then outputs."""
+        """The distinct operands: inputs and outputs, which are in the caller's memory, then all others."""
         used = [*self.kernels.inputs, *self.kernels.outputs]
         used += [operand for step in self.kernels.steps for operand in step.operands]
         used += [operand for operand, _ in self.kernels.copies]
@@ -61,7 +61,7 @@ class Network:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where everything lies in the arena."""
+        """The layout of the arena."""
         arguments = sum(len(step.arguments) for step in self.kernels.steps)
         extents = sum(len(operand.shape) for operand in self.operands)
         instance = _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
@@ -83,7 +83,7 @@ class Layout:
     """Offsets in the arena, in bytes, and its size.
 
     Attributes:
-        callers: where inputs and outputs are copied to that the caller has not aligned.
+        callers: the offsets of the copies of inputs and outputs that are not aligned.
     """
 
     buffers: int
@@ -99,10 +99,10 @@ def size_bytes(info: TensorInfo) -> int:
 
 
 def plan_text(network: Network) -> str:
-    """Return the sizes and offsets that the library is compiled with."""
+    """Return the header with the counts, sizes and offsets that the library is compiled with."""
     layout, kernels = network.layout, network.kernels
     callers = sum(operand.place <= TensorPlace.OUTPUT for operand in network.operands)
-    numbers = {
+    counts = {
         "LEVELS": len(network.levels),
         "STEPS": len(kernels.steps),
         "TENSORS": len(network.operands),
@@ -121,8 +121,8 @@ def plan_text(network: Network) -> str:
     }
     return "".join(
         [
-            "/* The network's numbers: how much there is of everything, and where it lies in the arena. */\n",
-            *(f"#define {name} {number}\n" for name, number in numbers.items()),
+            "/* The network's counts, and the layout of its arena. */\n",
+            *(f"#define {name} {number}\n" for name, number in counts.items()),
             *(f"#define {name} ((size_t){number})\n" for name, number in offsets.items()),
             f"#define WEIGHTS_CHECKSUM UINT64_C({network.weights.checksum})\n",
             f"#define WEIGHTS_DIGEST {{{', '.join(map(str, network.weights.digest))}}}\n",
@@ -131,7 +131,7 @@ def plan_text(network: Network) -> str:
 
 
 def tables_text(network: Network) -> str:
-    """Return the tables: levels of instructions, tensors, steps, inputs, outputs and copy."""
+    """Return the C source of the tables, such as instruction-set levels, tensors, steps, inputs and outputs."""
     layout, operands = network.layout, network.operands
     numbers: dict[Operand | str, int] = {operand: number for number, operand in enumerate(operands)}
     numbers |= {symbol: number for number, symbol in enumerate(network.ranges, len(operands))}
@@ -149,7 +149,7 @@ def tables_text(network: Network) -> str:
     count = len(network.inputs)
     return "\n".join(
         [
-            "/* The network: its levels of instructions, its tensors, and its kernels one after the other. */",
+            "/* The network: its instruction-set levels, its tensors, and its kernel calls in order. */",
             *(line for level in network.levels for line in _level_lines(level)),
             _table("instruction_set", "levels", map(_level_row, network.levels)),
             _table("int64_t", "extents", (f"{extent}," for extent in extents)),
@@ -160,7 +160,7 @@ def tables_text(network: Network) -> str:
             _table("caller_row", "output_rows", callers[count:]),
             _table("copy_row", "copy_rows", copies),
             _table("range_row", "range_rows", (f"{{{each.min}, {each.max}}}," for each in network.ranges.values())),
-            "/* Computes the extents that vary. */",
+            "/* Computes the dynamic extents. */",
             "static void set_extents(const int64_t* sizes, int64_t* extents) {",
             "  (void)sizes, (void)extents;",
             *extent_lines(network),
@@ -170,7 +170,7 @@ def tables_text(network: Network) -> str:
 
 
 def extent_lines(network: Network) -> Iterator[str]:
-    """Yield the statements that compute the extents that vary from the sizes; raises ExportError for strange ones."""
+    """Yield the C statements that compute dynamic extents from sizes; raise ExportError for unsupported expressions."""
     varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
     sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
     # A range may have the name of a function.
@@ -178,20 +178,20 @@ def extent_lines(network: Network) -> Iterator[str]:
     for number, text in enumerate(varying):
         if text is not None:
             value = names.sub(lambda found: sizes[found[0]], text)
-            if not _IN_C.fullmatch(value):
+            if not _C_EXPRESSION.fullmatch(value):
                 raise ExportError(
-                    f"the network has a tensor with {text} elements along an axis, which has no form in C"
+                    f"the network has a tensor with {text} elements along an axis, which cannot be exported to C"
                 )
             yield f"  extents[{number}] = {value};"
 
 
 def kernel_list_text(names: Iterable[str]) -> str:
-    """Return the list of kernels, in the order of their numbers."""
+    """Return the header with the list of kernels, in the order of their numbers."""
     return "".join(f"KERNEL({name})\n" for name in names)
 
 
 def table_name(level: Level) -> str:
-    """Return the name of the table of a level's kernels."""
+    """Return the name of the table with a level's kernels."""
     return f"kernels_{level.identifier}"
 
 
@@ -220,5 +220,5 @@ def _level_row(level: Level) -> str:
 
 
 def _table(kind: str, name: str, rows: Iterable[str]) -> str:
-    """Return a table in C, which is never empty: the standard has no empty arrays."""
+    """Return a C array, which always has an element, since standard C has no empty arrays."""
     return f"static const {kind} {name}[] = {{\n" + "".join(f"  {row}\n" for row in [*rows] or ["{0},"]) + "};\n"

@@ -1,4 +1,4 @@
-"""The command that exports: from a build to a C library in a folder."""
+"""The export of a build to a C library in a folder."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _log = logging.getLogger(__name__)
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 _MAX_BYTES_INSIDE = 1_500_000_000
-"""Code reaches 2 GiB, and a program may have other libraries, too."""
+"""Max size of embedded weights: x86-64 code can address 2 GiB, which a program's other libraries share."""
 
 _MAX_RELATIVE_ERROR = 1e-4
-"""As in evaluations: levels of instructions differ by rounding, other weights by more."""
+"""As in evaluations: instruction-set levels differ by rounding, changed weights by more."""
 
 
 def export_build(
@@ -51,27 +51,27 @@ def export_build(
     options: Sequence[str] = (),
     check: bool = True,
 ) -> Network:
-    """Export a build for a CPU, and return what the library consists of.
+    """Export a build for a CPU, and return the contents of the library.
 
     Args:
         source: the build's folder.
-        folder: where the library goes, in place of another library.
-        weights_inside: whether the weights go into the library, and not into a file.
-        levels: names of the levels of instructions; all by default.
-        prefix: what the names of functions and files begin with.
+        folder: the library's folder; a library in it is replaced.
+        weights_inside: whether to embed the weights in the library instead of writing them to a file.
+        levels: names of the instruction-set levels; all by default.
+        prefix: the prefix of the names of functions and files.
         options: further options of the C compiler, such as a sanitizer.
-        check: whether the library's outputs are compared with the build's, if this is the build's processor.
+        check: whether to compare the library's outputs with the build's, if the build's processor is present.
 
     Raises:
-        DocumentError: the folder holds no build.
+        DocumentError: the folder does not contain a build.
         ExtractError: the model cannot be loaded.
         BuildError: the model has changed since it was built, or the folder cannot be written.
-        ExportError: the build cannot become a C library.
+        ExportError: the build cannot be exported to C.
         MachineError: a compiler or another tool is missing or failed.
     """
     build = read_build(source)
     if not _PREFIX.fullmatch(prefix):
-        raise ExportError(f"found prefix {prefix!r}; it begins the names of functions, so give up to 32 of a-z, 0-9, _")
+        raise ExportError(f"found prefix {prefix!r}; use 1 to 32 of a-z, 0-9 and _, starting with a letter")
     target = get_device(build.target_description)
     check_folder(folder)
     chosen = choose_levels(target.description, levels)
@@ -84,8 +84,8 @@ def export_build(
         network = Network(
             title=f"The network {build.model} as build {build.name}",
             model=build.model,
-            inputs=_of_largest_sizes(build.inputs, lowered.kernels.inputs),
-            outputs=_of_largest_sizes(build.outputs, lowered.kernels.outputs),
+            inputs=_with_largest_sizes(build.inputs, lowered.kernels.inputs),
+            outputs=_with_largest_sizes(build.outputs, lowered.kernels.outputs),
             kernels=lowered.kernels,
             weights=pack_weights(lowered.kernels.constants),
             weights_inside=weights_inside,
@@ -104,16 +104,16 @@ def export_build(
     return network
 
 
-def _of_largest_sizes(infos: Sequence[TensorInfo], operands: Sequence[Operand]) -> tuple[TensorInfo, ...]:
+def _with_largest_sizes(infos: Sequence[TensorInfo], operands: Sequence[Operand]) -> tuple[TensorInfo, ...]:
     return tuple(replace(info, shape=operand.shape) for info, operand in zip(infos, operands, strict=True))
 
 
 def write_library(
     network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str, options: Sequence[str]
 ) -> None:
-    """Write the library and what comes with it, from an object with the kernels of each level."""
+    """Write the library and its user-facing files, from an object file with the kernels of each level."""
     if network.weights_inside and len(network.weights.content) > _MAX_BYTES_INSIDE:
-        raise ExportError("the weights are too large for a library; put them into a file: --weights file")
+        raise ExportError("the weights are too large to embed in a library; write them to a file with --weights file")
     users = user_files(network, version("anole"), prefix)
     weights = (scratch if network.weights_inside else made) / f"{prefix}{WEIGHTS_ENDING}"
     weights.write_bytes(network.weights.content)
@@ -132,16 +132,16 @@ def write_library(
 
 
 def check_library(build: Build, source: Path, wrapper: Path) -> None:
-    """Compare the outputs of a library, by its wrapper for Python, with those of its build in the folder `source`.
+    """Compare the outputs of a library, called through its Python wrapper, with its build in the folder `source`.
 
     The model, or Anole, may have changed since the build was compiled. Nothing is compared if this processor cannot
     run the library.
 
     Raises:
         BuildError: the build cannot be loaded.
-        ExportError: the library fails, or computes something else.
+        ExportError: the library fails, or its outputs differ from the build's.
     """
-    # An import would write bytecode into the folder that users get.
+    # An import would write bytecode into the exported folder.
     python = SimpleNamespace(**runpy.run_path(str(wrapper)))
     try:
         network = python.Network()
@@ -159,9 +159,9 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
 
 
 def _compare(build: Build, found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
-    """Compare the outputs of a library at a level of instructions with its build's; raise ExportError."""
+    """Compare a library's outputs at an instruction-set level with its build's; raise ExportError if they differ."""
     if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
-        _log.info("%s: its outputs are the build's, bit by bit", build.name)
+        _log.info("%s: the library's outputs are bit-identical to the build's", build.name)
         return
     distance = relative_error(found, expected)
     if distance > _MAX_RELATIVE_ERROR:

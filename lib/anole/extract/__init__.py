@@ -1,1 +1,1 @@
-"""The extract stage: finds the tasks of a model."""
+"""The extract stage: find the tasks of a model."""

@@ -1,4 +1,4 @@
-"""Binds a model's inputs to the arguments of its torch network: by name where names match, otherwise by position."""
+"""Bind a model's inputs to the arguments of its torch network: by name where names match, otherwise by position."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 @dataclass(frozen=True)
 class Binding:
-    """Which inputs of a model are positional and which are keyword arguments of its network.
+    """The split of a model's inputs into positional and keyword arguments of its network.
 
     Attributes:
         inputs: the names of all inputs, in the order of models.yaml.
         positional: the names of the inputs that are passed by position, in the network's order.
-        keyword: the names of the others, which are also the names of the parameters.
+        keyword: the names of the inputs that are passed by keyword.
     """
 
     inputs: tuple[str, ...]
@@ -43,10 +43,10 @@ class Binding:
 
 
 def bind(model: ModelSpec, network: torch.nn.Module) -> Binding:
-    """Return how a model's inputs become the arguments of its network.
+    """Match a model's inputs to the parameters of its network.
 
     Raises:
-        ExtractError: some of the inputs are parameters of ``forward``, and the others are not.
+        ExtractError: only some of the inputs are parameters of ``forward``.
     """
     inputs = tuple(model.inputs)
     try:
@@ -72,7 +72,7 @@ def bind(model: ModelSpec, network: torch.nn.Module) -> Binding:
 
 
 def _takes_positions(signature: inspect.Signature, count: int) -> bool:
-    """Whether so many positional arguments are a valid call."""
+    """Whether a call with `count` positional arguments is valid."""
     try:
         signature.bind(*range(count))
     except TypeError:

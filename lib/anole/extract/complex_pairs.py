@@ -1,4 +1,4 @@
-"""Rewrites complex tensors of an exported program as pairs of real ones, and Fourier transforms as matrix products."""
+"""Rewrite complex tensors of an exported program as pairs of real ones, and Fourier transforms as matrix products."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import torch
 from anole.extract.fold_program import add_constant, given_values
 
 _aten = torch.ops.aten
-_LONGEST = 2048
-"""The longest axis that is transformed; its matrix has 16 million elements."""
+_MAX_TRANSFORM_LENGTH = 2048
+"""The length of the longest axis that is transformed; its matrix has 16 million elements."""
 
 Pair = tuple[Any, Any]
-"""The nodes of the real and of the imaginary part, or numbers."""
+"""The real and the imaginary part, each a node or a number."""
 
 
 def rewrite_complex(program: torch.export.ExportedProgram) -> None:
-    """Replace complex tensors in place in a program of core operators; unknown operators on them stay as they are."""
+    """Replace the complex tensors of a program of core operators in place; unknown operators on them are kept."""
     nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
     pairs = _constant_pairs(program, nodes) if nodes else {}
     for node in nodes:
@@ -31,18 +31,18 @@ def rewrite_complex(program: torch.export.ExportedProgram) -> None:
             continue
         with program.graph.inserting_before(node):
             emit = _Emitter(program, node, pairs)
-            found = rewrite(emit, *node.args, **node.kwargs)
-            if isinstance(found, tuple):
-                pairs[node] = (emit.whole(found[0]), emit.whole(found[1]))
-            elif found is not None:
-                node.replace_all_uses_with(found)
+            result = rewrite(emit, *node.args, **node.kwargs)
+            if isinstance(result, tuple):
+                pairs[node] = (emit.in_shape(result[0]), emit.in_shape(result[1]))
+            elif result is not None:
+                node.replace_all_uses_with(result)
     for node in reversed(nodes):
         if not node.users and (node.op == "call_function" or node in pairs):
             _erase(program, node)
 
 
 def _constant_pairs(program: torch.export.ExportedProgram, nodes: Sequence[torch.fx.Node]) -> dict[torch.fx.Node, Pair]:
-    """Return new constants for the complex ones among some nodes."""
+    """Add the parts of complex constants among some nodes to a program."""
     values = given_values(program)
 
     def split(node: torch.fx.Node) -> Pair:
@@ -68,7 +68,7 @@ def _erase(program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
 
 @dataclass(frozen=True)
 class _Emitter:
-    """Inserts operators in front of a node."""
+    """A builder of operators in front of a node."""
 
     program: torch.export.ExportedProgram
     node: torch.fx.Node
@@ -82,7 +82,7 @@ class _Emitter:
         return node
 
     def parts(self, operand: Any) -> Pair:
-        """Return the real and the imaginary part of an operand, which may also be real, or a number."""
+        """Return the real and the imaginary part of an operand: a complex or real tensor, or a number."""
         if not isinstance(operand, torch.fx.Node):
             return operand.real, operand.imag
         if operand in self.pairs:
@@ -90,8 +90,8 @@ class _Emitter:
         is_float = operand.meta["val"].is_floating_point()
         return (operand if is_float else self(_aten._to_copy.default, operand, dtype=torch.float32)), 0
 
-    def whole(self, part: Any) -> torch.fx.Node:
-        """Return a part of the node in the node's own shape."""
+    def in_shape(self, part: Any) -> torch.fx.Node:
+        """Broadcast a part of the node to the node's shape."""
         shape = list(self.node.meta["val"].shape)
         if not isinstance(part, torch.fx.Node):
             return self(_aten.full.default, shape, float(part))
@@ -100,14 +100,14 @@ class _Emitter:
     def constant(self, value: torch.Tensor) -> torch.fx.Node:
         return add_constant(self.program, f"fourier_{self.node.name}_{len(self.program.constants)}", value.float())
 
-    def times(self, one: Any, other: Any, operator: Any = _aten.mul.Tensor) -> Any:
-        """Return a product; one of the operands may be a number."""
+    def multiply(self, one: Any, other: Any, operator: Any = _aten.mul.Tensor) -> Any:
+        """Multiply two operands; one may be a number."""
         if not isinstance(one, torch.fx.Node):
             one, other = other, one
         return 0 if isinstance(one, (int, float)) or other == 0 else self(operator, one, other)
 
-    def plus(self, one: Any, other: Any, sign: int = 1) -> Any:
-        """Return a sum or a difference; one of the operands may be a zero."""
+    def add(self, one: Any, other: Any, sign: int = 1) -> Any:
+        """Add or subtract two operands; one may be a zero."""
         if isinstance(other, (int, float)) and other == 0:
             return one
         if isinstance(one, (int, float)):
@@ -117,7 +117,7 @@ class _Emitter:
 
 
 def _each(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
-    """Apply an operator that works on both parts alike, such as a slice."""
+    """Apply an operator to each part separately, such as a slice."""
     if named.keys() - {"memory_format"}:
         return None
     real, imaginary = emit.parts(data)
@@ -129,9 +129,9 @@ def _convert(emit: _Emitter, data: Any, **named: Any) -> Any:
 
 
 def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
-    if any(each not in emit.pairs for each in data):
+    if any(operand not in emit.pairs for operand in data):
         return None
-    real, imaginary = zip(*(emit.pairs[each] for each in data), strict=True)
+    real, imaginary = zip(*(emit.pairs[operand] for operand in data), strict=True)
     return emit(_aten.cat.default, list(real), axis), emit(_aten.cat.default, list(imaginary), axis)
 
 
@@ -143,14 +143,14 @@ def _add(emit: _Emitter, one: Any, other: Any, *, alpha: float = 1, sign: int = 
     if alpha != 1:
         return None
     (a, b), (c, d) = emit.parts(one), emit.parts(other)
-    return emit.plus(a, c, sign), emit.plus(b, d, sign)
+    return emit.add(a, c, sign), emit.add(b, d, sign)
 
 
 def _multiply(emit: _Emitter, one: Any, other: Any) -> Any:
     (a, b), (c, d), operator = emit.parts(one), emit.parts(other), emit.node.target
-    times = partial(emit.times, operator=operator)
-    real = emit.plus(times(a, c), times(b, d), -1)
-    return real, emit.plus(times(a, d), times(b, c))
+    multiply = partial(emit.multiply, operator=operator)
+    real = emit.add(multiply(a, c), multiply(b, d), -1)
+    return real, emit.add(multiply(a, d), multiply(b, c))
 
 
 def _divide(emit: _Emitter, one: Any, other: Any) -> Any:
@@ -174,71 +174,71 @@ def _as_real(emit: _Emitter, data: torch.fx.Node) -> Any:
     return emit(_aten.cat.default, [emit(_aten.unsqueeze.default, part, -1) for part in emit.parts(data)], -1)
 
 
-def _from_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
+def _fft_of_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
     *others, last = axes
-    size = _size(data, last)
+    size = _extent(data, last)
     kept = size // 2 + 1 if onesided else size
-    turned = _turned(size, norm, forward=True)
-    if turned is None:
+    transform = _transform_matrix(size, norm, forward=True)
+    if transform is None:
         return None
-    both = _along(emit, [data], last, torch.cat([turned[0][:, :kept], turned[1][:, :kept]], 1))
-    return _transformed(emit, (both[0], both[1]), others, norm, forward=True)
+    product = _along(emit, [data], last, torch.cat([transform[0][:, :kept], transform[1][:, :kept]], 1))
+    return _fft(emit, (product[0], product[1]), others, norm, forward=True)
 
 
-def _to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
-    """Each frequency but the first, and the middle one of an even number, stands for two."""
+def _fft_to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
+    """Count each frequency twice, except the first, and the middle one if the size is even."""
     *others, last = axes
-    pair = _transformed(emit, emit.parts(data), others, norm, forward=False)
-    turned = _turned(size, norm, forward=False)
-    if pair is None or turned is None or _size(pair[0], last) != size // 2 + 1:
+    pair = _fft(emit, emit.parts(data), others, norm, forward=False)
+    transform = _transform_matrix(size, norm, forward=False)
+    if pair is None or transform is None or _extent(pair[0], last) != size // 2 + 1:
         return None
     counts = torch.tensor([1.0 if 2 * at in (0, size) else 2.0 for at in range(size // 2 + 1)], dtype=torch.float64)
-    matrix = torch.cat([part[: len(counts)] * counts[:, None] for part in (turned[0], -turned[1])])
-    (found,) = _along(emit, list(pair), last, matrix, n_parts=1)
-    return found
+    matrix = torch.cat([part[: len(counts)] * counts[:, None] for part in (transform[0], -transform[1])])
+    (result,) = _along(emit, list(pair), last, matrix, n_parts=1)
+    return result
 
 
-def _transformed(emit: _Emitter, pair: Pair, axes: Sequence[int], norm: int, forward: bool) -> Pair | None:
+def _fft(emit: _Emitter, pair: Pair, axes: Sequence[int], norm: int, forward: bool) -> Pair | None:
     for axis in axes:
-        turned = _turned(_size(pair[0], axis), norm, forward)
-        if turned is None:
+        transform = _transform_matrix(_extent(pair[0], axis), norm, forward)
+        if transform is None:
             return None
-        real, imaginary = turned
+        real, imaginary = transform
         matrix = torch.cat([torch.cat([real, imaginary], 1), torch.cat([-imaginary, real], 1)])
         pair = tuple(_along(emit, list(pair), axis, matrix))  # type: ignore[assignment]
     return pair
 
 
-def _turned(size: int, norm: int, forward: bool) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the real and the imaginary part of the transform's matrix, from time to frequency; None if too large."""
-    if size > _LONGEST:
+def _transform_matrix(size: int, norm: int, forward: bool) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the real and the imaginary part of the transform's matrix; None if it is too large."""
+    if size > _MAX_TRANSFORM_LENGTH:
         return None
-    places = torch.arange(size)
-    angles = (places[:, None] * places % size).double() * (2 * pi / size)
+    positions = torch.arange(size)
+    angles = (positions[:, None] * positions % size).double() * (2 * pi / size)
     scale = size ** (-norm / 2)
     return scale * angles.cos(), (-scale if forward else scale) * angles.sin()
 
 
 def _along(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_parts: int = 2) -> list[torch.fx.Node]:
-    """Return the parts of a product of one axis with a matrix, whose rows and columns are those of all parts."""
+    """Multiply one axis of all parts, concatenated, with a matrix; return the parts of the product."""
     rank = parts[0].meta["val"].dim()
     order = [*(at for at in range(rank) if at != axis % rank), axis % rank]
     last = [emit(_aten.permute.default, part, order) for part in parts]
-    whole = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
-    found = emit(_aten.matmul.default, whole, emit.constant(matrix))
+    joined = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
+    product = emit(_aten.matmul.default, joined, emit.constant(matrix))
     size, back = matrix.shape[1] // n_parts, [order.index(at) for at in range(rank)]
-    cuts = [emit(_aten.slice.Tensor, found, -1, at * size, (at + 1) * size) for at in range(n_parts)]
+    cuts = [emit(_aten.slice.Tensor, product, -1, at * size, (at + 1) * size) for at in range(n_parts)]
     return [emit(_aten.permute.default, cut, back) for cut in cuts]
 
 
-def _size(data: torch.fx.Node, axis: int) -> int:
+def _extent(data: torch.fx.Node, axis: int) -> int:
     return int(data.meta["val"].shape[axis])
 
 
 _REWRITES: dict[Any, Callable[..., Any]] = {
-    _aten._fft_r2c.default: _from_real,
-    _aten._fft_c2c.default: lambda emit, data, *settings: _transformed(emit, emit.parts(data), *settings),
-    _aten._fft_c2r.default: _to_real,
+    _aten._fft_r2c.default: _fft_of_real,
+    _aten._fft_c2c.default: lambda emit, data, *settings: _fft(emit, emit.parts(data), *settings),
+    _aten._fft_c2r.default: _fft_to_real,
     _aten.view_as_real.default: _as_real,
     _aten.view_as_complex.default: lambda emit, data: tuple(emit(_aten.select.int, data, -1, at) for at in (0, 1)),
     _aten.complex.default: lambda emit, real, imaginary: (real, imaginary),
@@ -269,4 +269,4 @@ _REWRITES: dict[Any, Callable[..., Any]] = {
         _each,
     ),
 }
-"""What each operator does with pairs; it returns None where it cannot."""
+"""The rewrite of each operator on pairs; it returns None for calls that it does not support."""

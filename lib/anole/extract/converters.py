@@ -1,4 +1,4 @@
-"""Converters for torch operators that TVM's importer lacks or gets wrong."""
+"""Converters for torch operators that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _three_arguments(node: torch.fx.Node) -> list[Any]:
 
 
 def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a maximum or minimum along axes, or along all if none is named."""
+    """Return the converter of a maximum or minimum along the given axes, or along all of them."""
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         data, axes, keeps = _three_arguments(node)
@@ -39,7 +39,7 @@ def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any],
 
 
 def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Round the source position down as torch does; TVM's importer takes the nearest center."""
+    """Round source positions down as torch does; TVM's importer rounds to the nearest center."""
     data, size, factors = _three_arguments(node)
     value, emit = importer.env[data], importer.block_builder.emit
     inputs = extents(value)[2:]
@@ -57,24 +57,23 @@ def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
 def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
     """Return the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
 
-    A requested scale factor counts, even where it differs from the ratio of the sizes, unless the sizes are the same or
-    double.
+    A given scale factor takes precedence over the ratio of the sizes, unless the size stays the same or doubles.
     """
     scale = np.float32(inputs) / np.float32(outputs)
     if factor is not None and outputs not in (inputs, 2 * inputs):
         scale = np.float32(1 / factor)
-    places: NDArray[np.float32] = np.minimum(scale * np.arange(outputs, dtype=np.float32), inputs - 1)
-    return places.astype(np.int64)
+    indices: NDArray[np.float32] = np.minimum(scale * np.arange(outputs, dtype=np.float32), inputs - 1)
+    return indices.astype(np.int64)
 
 
 def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a pool over so many axes; TVM's importer takes an empty stride for one of no axes."""
+    """Return the converter of a max pool; an empty stride means the kernel's size, which TVM's importer misreads."""
     pool, layout = (relax.op.nn.max_pool2d, "NCHW") if rank == 2 else (relax.op.nn.max_pool3d, "NCDHW")
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
-        given, defaults = _arguments(node), [[], [0], [1], False]
-        whole, kernel, stride, padding, dilation, ceil = given + defaults[len(given) - 2 :]
-        data, emit = importer.env[whole], importer.block_builder.emit
+        args, defaults = _arguments(node), [[], [0], [1], False]
+        node_in, kernel, stride, padding, dilation, ceil = args + defaults[len(args) - 2 :]
+        data, emit = importer.env[node_in], importer.block_builder.emit
         is_single = len(extents(data)) == rank + 1
         data = emit(relax.op.expand_dims(data, 0)) if is_single else data
         pooled = emit(pool(data, kernel, stride or kernel, padding, dilation, ceil, layout=layout))
@@ -84,7 +83,7 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
 
 
 def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a norm that also returns its means and scales, which TVM's importer leaves out."""
+    """Return the converter of a norm that also returns its means and scales, which TVM's importer omits."""
 
     def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
         normal = getattr(importer, convert)(node)
@@ -93,21 +92,21 @@ def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
         emit, shape, eps = importer.block_builder.emit, list(node.meta["val"][1].shape), _arguments(node)[-1]
         rows = emit(relax.op.reshape(importer.env[node.args[0]], [prod(shape), -1]))
         variance = emit(relax.op.add(emit(relax.op.variance(rows, -1)), relax.const(eps, "float32")))
-        given = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
-        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, shape)) for each in given)]))
+        statistics = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
+        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, shape)) for each in statistics)]))
 
     return converted
 
 
 def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Sample at places whose coordinates TVM expects before the axes of the image; its importer leaves them behind."""
-    whole, grid, method, padding, align = _arguments(node)
+    """Move the coordinates' axis before the image axes, where TVM expects it; its importer leaves it last."""
+    image, grid, method, padding, align = _arguments(node)
     emit = importer.block_builder.emit
-    places = emit(relax.op.permute_dims(importer.env[grid], [0, 3, 1, 2]))
+    coordinates = emit(relax.op.permute_dims(importer.env[grid], [0, 3, 1, 2]))
     return emit(
         relax.op.image.grid_sample(
-            importer.env[whole],
-            places,
+            importer.env[image],
+            coordinates,
             method=("bilinear", "nearest", "bicubic")[method],
             layout="NCHW",
             padding_mode=("zeros", "border", "reflection")[padding],
@@ -117,44 +116,44 @@ def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Take elements by index tensors, which broadcast to each other, as one take of places in their axes.
+    """Convert indexing by tensors that broadcast with each other to one take along their flattened axes.
 
-    TVM's importer takes along one axis after the other, which is another result unless each index has axes of its own,
-    and takes negative indices for places before the first.
+    TVM's importer takes along one axis after the other, which is wrong for indices that share axes, and does not wrap
+    negative indices.
     """
-    (whole, given), emit = _three_arguments(node)[:2], importer.block_builder.emit
-    data, axes = importer.env[whole], [axis for axis, index in enumerate(given) if index is not None]
-    indices = [importer.env[given[axis]] for axis in axes]
+    (whole, index_nodes), emit = _three_arguments(node)[:2], importer.block_builder.emit
+    data, axes = importer.env[whole], [axis for axis, index in enumerate(index_nodes) if index is not None]
+    indices = [importer.env[index_nodes[axis]] for axis in axes]
     if any(str(index.ty.dtype) == "bool" for index in indices):
         raise ValueError(
-            "index takes the elements where a mask is true, and how many there are is not known before the network "
-            "runs; multiply by the mask, or write torch.where"
+            "index selects the elements where a mask is true, and their number is not known before the network runs; "
+            "multiply by the mask, or use torch.where"
         )
     if axes[-1] - axes[0] >= len(axes):
-        # Between the indices lies an axis that is kept: torch then puts the indices' own axes first.
+        # An axis that is kept lies between the indices: torch then puts the axes of the indices first.
         kept = [axis for axis in range(len(extents(data))) if axis not in axes]
         data, axes = emit(relax.op.permute_dims(data, [*axes, *kept])), list(range(len(axes)))
     shape = extents(data)
-    places: ir.Expr | None = None
+    offsets: ir.Expr | None = None
     for axis, index in zip(axes, indices, strict=True):
         index = emit(relax.op.astype(index, "int64"))
-        size, zero = (relax.const(number, "int64") for number in (shape[axis], 0))
+        size, zero = (relax.const(value, "int64") for value in (shape[axis], 0))
         index = emit(relax.op.where(emit(relax.op.less(index, zero)), emit(relax.op.add(index, size)), index))
-        places = index if places is None else emit(relax.op.add(emit(relax.op.multiply(places, size)), index))
+        offsets = index if offsets is None else emit(relax.op.add(emit(relax.op.multiply(offsets, size)), index))
     joined = [*shape[: axes[0]], prod(shape[axis] for axis in axes), *shape[axes[-1] + 1 :]]
-    return emit(relax.op.take(emit(relax.op.reshape(data, joined)), places, axes[0]))
+    return emit(relax.op.take(emit(relax.op.reshape(data, joined)), offsets, axes[0]))
 
 
 def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Refuse what decomposing has left; TVM's importer would take the mask for indices."""
+    """Reject calls that were not decomposed; TVM's importer would treat the mask as indices."""
     raise ValueError(
         "index_put writes a list of values where a mask is true, and the mask is not known before the network runs; "
-        "write torch.where with as many values as the mask has"
+        "use torch.where with a value for each element of the mask"
     )
 
 
 def _permute(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Permute with axes counted from the front; TVM's layout conversion makes layout names from negative ones."""
+    """Make negative axes positive, as TVM's layout conversion would derive layout names from them."""
     data, axes = _arguments(node)
     return importer.block_builder.emit(relax.op.permute_dims(importer.env[data], [axis % len(axes) for axis in axes]))
 
@@ -166,7 +165,7 @@ def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _product(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Multiplies in the operands' type; TVM's importer always returns float32."""
+    """Multiply in the operands' type; TVM's importer always returns float32."""
     left, right = (importer.env[each] for each in node.args)
     dtype = str(left.ty.dtype)
     return importer.block_builder.emit(relax.op.matmul(left, right, "float32" if dtype == "float32" else None))
@@ -180,14 +179,14 @@ def _shift(is_right: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
 _LEFT = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", "shift_left.default")
 _RIGHT = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default")
 
-_ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
-"""Where torch has each of ONNX's gates."""
+_GATE_ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
+"""The index in torch's order of each gate in ONNX's order."""
 
 _SIGMOID, _TANH, _RELU = (Activation(name) for name in ("sigmoid", "tanh", "relu"))
 
 
 def _recurrent(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tuple[relax.Expr, ...]]:
-    """Return the converter of an operator whose cells have these activation functions."""
+    """Return the converter of a recurrent operator with these activation functions."""
 
     def convert(node: Any, importer: Any) -> tuple[relax.Expr, ...]:
         return _Layers(cell, activations, node, importer).convert()
@@ -196,7 +195,7 @@ def _recurrent(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tup
 
 
 class _Layers:
-    """The layers of a call: the result of each is the data of the next one."""
+    """The stacked layers of a recurrent call: the output of each is the input of the next."""
 
     def __init__(self, cell: Cell, activations: Sequence[Activation], node: Any, importer: Any) -> None:
         data, states, weights, has_biases, n_layers, _, _, is_bidirectional, batch_first = node.args
@@ -206,7 +205,7 @@ class _Layers:
         self._weights = [env[weight] for weight in weights]
         self._has_biases, self._n_layers = has_biases, n_layers
         rows = extents(self._data)[:2]
-        self._own = Recurrence(
+        self._spec = Recurrence(
             cell=cell,
             steps=rows[1] if batch_first else rows[0],
             batch=rows[0] if batch_first else rows[1],
@@ -219,17 +218,17 @@ class _Layers:
         )
 
     def convert(self) -> tuple[relax.Expr, ...]:
-        """Return the result of the last layer, and the last states of all."""
+        """Return the output of the last layer, and the final states of all layers."""
         data, last = self._data, []
         for layer in range(self._n_layers):
-            y, *states = emit_recurrence(self._builder, self._own, self._operands(layer, data))
-            data = self._emit(relax.op.reshape(y, [*extents(data)[:2], self._own.directions * self._own.hidden]))
+            y, *states = emit_recurrence(self._builder, self._spec, self._operands(layer, data))
+            data = self._emit(relax.op.reshape(y, [*extents(data)[:2], self._spec.directions * self._spec.hidden]))
             last.append(states)
         return data, *(self._joined(states) for states in zip(*last, strict=True))
 
     def _operands(self, layer: int, data: ir.Expr) -> Operands:
-        """Return the operands of a layer; the weights of its directions lie one after the other."""
-        n_directions = self._own.directions
+        """Return the operands of a layer; the weights of its directions are consecutive."""
+        n_directions = self._spec.directions
         n_weights = 4 if self._has_biases else 2
         start = layer * n_directions * n_weights
         directions = [self._weights[start + at * n_weights :][:n_weights] for at in range(n_directions)]
@@ -244,20 +243,20 @@ class _Layers:
             recurrent,
             bias=self._emit(relax.op.concat(biases, 1)) if biases else None,
             initial_h=states[0],
-            initial_c=states[1] if self._own.cell == "lstm" else None,
+            initial_c=states[1] if self._spec.cell == "lstm" else None,
         )
 
     def _ordered(self, weight: ir.Expr) -> ir.Expr:
-        """Return a weight or a bias, whose first axis is (gates * hidden), with its gates in ONNX's order."""
-        shape, order = extents(weight), np.array(_ORDER[self._own.cell])
-        apart = relax.op.reshape(weight, [GATES[self._own.cell], self._own.hidden, *shape[1:]])
-        return relax.op.reshape(relax.op.take(apart, relax.const(order), 0, mode="clip"), shape)
+        """Reorder the gates of a weight or a bias, whose first axis is (gates * hidden), as in ONNX."""
+        shape, order = extents(weight), np.array(_GATE_ORDER[self._spec.cell])
+        by_gate = relax.op.reshape(weight, [GATES[self._spec.cell], self._spec.hidden, *shape[1:]])
+        return relax.op.reshape(relax.op.take(by_gate, relax.const(order), 0, mode="clip"), shape)
 
     def _of_layer(self, state: ir.Expr, layer: int) -> ir.Expr:
         if self._n_layers == 1:
             return state
-        places = np.arange(self._own.directions) + layer * self._own.directions
-        return self._emit(relax.op.take(state, relax.const(places), 0, mode="clip"))
+        indices = np.arange(self._spec.directions) + layer * self._spec.directions
+        return self._emit(relax.op.take(state, relax.const(indices), 0, mode="clip"))
 
     def _joined(self, values: Sequence[ir.Expr]) -> ir.Expr:
         return values[0] if len(values) == 1 else self._emit(relax.op.concat(list(values), 0))
@@ -305,7 +304,7 @@ def known_operators() -> frozenset[str]:
 
 
 def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """Return the operators of a program that have no converter, and the layer in which each is used first."""
+    """Return the operators of a program that have no converter, and the layer in which each first occurs."""
     layers: dict[str, str] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in known_operators():

@@ -1,4 +1,4 @@
-"""Decomposes an exported torch program, and replaces operators that TVM's importer lacks."""
+"""Decompose an exported torch program into operators that can be imported into TVM."""
 
 from __future__ import annotations
 
@@ -13,35 +13,34 @@ from anole.extract.decompositions import DECOMPOSITIONS, first_of
 from anole.extract.fold_program import fold_program
 
 _aten = torch.ops.aten
-_WHOLE = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
-"""Operators kept whole; torch would decompose them into products of weights repeated for every row of a batch, and into
-pools that also return places."""
+_KEPT = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
+"""Operators not decomposed: torch would repeat weights for each row of a batch, and return indices from pools."""
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program in torch's core operators, plus recurrent layers, and products and linear layers of any rank.
 
-    What depends on no input is a constant in it.
+    Values that depend on no input become constants.
     """
     table = torch.export.default_decompositions()
     calls = {operator: program.graph.find_nodes(op="call_function", target=operator) for operator in RECURRENT}
     # torch decomposes all calls of a recurrent operator, or none.
-    for operator in (*_WHOLE, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
+    for operator in (*_KEPT, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
-    for operator, reworded in DECOMPOSITIONS.items():
-        table[operator] = first_of([reworded, table[operator]]) if operator in table else reworded
+    for operator, decomposition in DECOMPOSITIONS.items():
+        table[operator] = first_of([decomposition, table[operator]]) if operator in table else decomposition
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     tried: set[Any] = set()
-    while more := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:
-        decomposed = decomposed.run_decompositions(DECOMPOSITIONS | more)
-        tried |= more.keys()
+    while decomposable := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:
+        decomposed = decomposed.run_decompositions(DECOMPOSITIONS | decomposable)
+        tried |= decomposable.keys()
     fold_program(decomposed)
     rewrite_complex(decomposed)
     return decomposed
 
 
 def _unknown(program: torch.export.ExportedProgram) -> set[Any]:
-    """Return the operators that have no converter, although torch can decompose them; `rewrite_complex` has others."""
+    """Return the operators on real tensors that have no converter, but that torch can decompose."""
     nodes = [node for node in program.graph.nodes if node.op == "call_function" and not _is_complex(node)]
     known = known_operators()
     return {node.target for node in nodes if node.target in decomposition_table and node.target.__name__ not in known}
@@ -57,12 +56,12 @@ RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru"
 
 
 def is_convertible(node: Any) -> bool:
-    """Whether a call, a node of a `torch.fx` graph, can be converted: in float32 and without projections."""
+    """Whether a recurrent call (a node of a `torch.fx` graph) can be converted: in float32, without projections."""
     data, _, weights, has_biases, n_layers, _, is_training, is_bidirectional, _ = node.args
-    n_own = n_layers * (2 if is_bidirectional else 1) * (4 if has_biases else 2)
-    return data.meta["val"].dtype == torch.float32 and len(weights) == n_own and not is_training
+    n_expected = n_layers * (2 if is_bidirectional else 1) * (4 if has_biases else 2)
+    return data.meta["val"].dtype == torch.float32 and len(weights) == n_expected and not is_training
 
 
 def count_layers(node: Any) -> int:
-    """Return how many layers a call of a recurrent operator has; each is one product of all inputs."""
+    """Return the number of layers of a recurrent call; each is one product of all inputs."""
     return int(node.args[4])

@@ -1,4 +1,4 @@
-"""Turns whatever fails within a model, or in a library that loads it, into one message."""
+"""Convert exceptions from a model's code, or from a library that loads it, to `ExtractError`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anole.errors import ExtractError, cause
 def errors_as_extract_error(
     what: str, *failures: type[BaseException], line: int = -1, more: Callable[[BaseException], str] = lambda error: ""
 ) -> Iterator[None]:
-    """Raise ExtractError of what failed, with its cause; errors that say so already stay as they are.
+    """Raise ExtractError for an exception, with its cause; an ExtractError passes through unchanged.
 
     Args:
-        what: the model, and what cannot be done with it.
-        failures: what may be raised; any `Exception` if none is named.
-        line: which line of the failure's message says most: the last one of TVM's, and the first one of torch's.
-        more: returns the end of the message.
+        what: the message's beginning: the model, and what failed.
+        failures: the exceptions to convert; by default every `Exception`.
+        line: the index of the message's most informative line: the last one for TVM, the first one for torch.
+        more: returns text to append to the message.
     """
     caught = failures or (Exception,)
     try:

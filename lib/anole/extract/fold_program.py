@@ -1,4 +1,4 @@
-"""Evaluates everything in an exported torch program that depends on no input, such as masks and position encodings."""
+"""Fold values in an exported torch program that depend on no input, such as masks and position encodings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
 _MAX_ELEMENTS = 2**24
-"""The largest number of elements of a tensor that is made; larger ones stay expressions."""
+"""The number of elements up to which a result is folded; larger ones stay expressions."""
 
 _GIVEN = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -17,7 +17,7 @@ _GIVEN = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 def fold_program(program: torch.export.ExportedProgram) -> None:
     """Replace each result that depends on no input by a constant, which torch evaluates much faster than TVM.
 
-    The program, which is changed, is one without side effects, as decomposing leaves it.
+    Changes the program in place; it must have no side effects, as after `decompose`.
     """
     values = given_values(program)
     computed = [node for node in program.graph.nodes if node not in values and _evaluate(node, values)]
@@ -30,7 +30,7 @@ def fold_program(program: torch.export.ExportedProgram) -> None:
 
 
 def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, Any]:
-    """Return the values of the weights, by the node that reads each."""
+    """Return the value of each placeholder that is a weight, buffer or constant."""
     values = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in _GIVEN}
     nodes = program.graph.find_nodes(op="placeholder")
@@ -38,7 +38,7 @@ def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, A
 
 
 def _evaluate(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
-    """Add a node's value if all of its operands are known; returns whether it did."""
+    """Evaluate a node and store its value if all operands are known; return whether it did."""
     if not _is_pure(node) or any(operand not in values for operand in node.all_input_nodes) or _is_too_large(node):
         return False
     operator: Any = node.target
@@ -46,7 +46,7 @@ def _evaluate(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
     try:
         with torch.no_grad():
             values[node] = operator(*arguments, **named)
-    except Exception:  # What torch cannot evaluate stays in the program.
+    except Exception:  # Nodes that torch cannot evaluate stay in the program.
         return False
     return True
 
@@ -55,7 +55,7 @@ def _is_pure(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return False
     if not isinstance(node.target, torch._ops.OpOverload):
-        # Arithmetic of extents, and of numbers that a network takes out of its tensors.
+        # Arithmetic on extents, and on Python numbers read from tensors.
         return getattr(node.target, "__module__", "") in ("_operator", "math", "torch")
     is_random = torch.Tag.nondeterministic_seeded in node.target.tags
     return not is_random and not node.target._schema.is_mutable
@@ -68,7 +68,7 @@ def _is_too_large(node: torch.fx.Node) -> bool:
 
 
 def add_constant(program: torch.export.ExportedProgram, name: str, value: torch.Tensor) -> torch.fx.Node:
-    """Return the node of a new constant of a program."""
+    """Add a constant to a program and return its node."""
     first = next(iter(program.graph.nodes))
     with program.graph.inserting_before(first):
         placeholder: torch.fx.Node = program.graph.placeholder(name)

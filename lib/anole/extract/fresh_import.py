@@ -1,4 +1,4 @@
-"""Imports a project's modules from their sources as they are now; installed packages are imported as always."""
+"""Import a project's modules from their current sources, bypassing caches; installed packages are imported as usual."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-_PLACES = (os.path.join(sys.prefix, "lib"), *map(sysconfig.get_path, ("stdlib", "platlib", "purelib")))
-_INSTALLED = tuple(f"{place}{os.sep}" for place in _PLACES)
-"""How the paths of installed modules begin."""
+_INSTALL_DIRS = (os.path.join(sys.prefix, "lib"), *map(sysconfig.get_path, ("stdlib", "platlib", "purelib")))
+_INSTALLED = tuple(f"{place}{os.sep}" for place in _INSTALL_DIRS)
+"""Path prefixes of installed modules."""
 
 
 def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
-    """Import a module; neither it nor what belongs to it stays as it was loaded before.
+    """Import a module, its package and the project's files that it imports from their current sources.
 
     Args:
         name: the module's dotted name.
@@ -26,9 +26,9 @@ def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
     """
     names = {_module_name(file) for file in own}
     for loaded, module in list(sys.modules.items()):
-        wanted = loaded in names or loaded.partition(".")[0] == name.partition(".")[0]
+        is_stale = loaded in names or loaded.partition(".")[0] == name.partition(".")[0]
         file = getattr(module, "__file__", None)
-        if wanted and file is not None and not file.startswith(_INSTALLED):
+        if is_stale and file is not None and not file.startswith(_INSTALLED):
             del sys.modules[loaded]
     importlib.invalidate_caches()
     return importlib.import_module(name)
@@ -36,19 +36,19 @@ def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
 
 @contextmanager
 def sources_first(folder: Path) -> Iterator[None]:
-    """Put a folder first on the import path, and compile what is not installed from its source."""
-    place, finder = str(folder), _Finder()
-    sys.path.insert(0, place)
+    """Put a folder first on the import path, and compile modules that are not installed from their sources."""
+    entry, finder = str(folder), _Finder()
+    sys.path.insert(0, entry)
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        sys.path.remove(place)
+        sys.path.remove(entry)
 
 
 class _Finder:
-    """Finds modules like the other finders, and gives those that are not installed another loader."""
+    """A finder that asks the other finders, and replaces the loader of modules that are not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -62,7 +62,7 @@ class _Finder:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Neither reads nor writes byte code: it is taken for fresh if a source changes within a second."""
+    """A loader that ignores cached byte code, which goes stale if a source changes twice within a second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)

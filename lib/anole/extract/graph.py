@@ -1,4 +1,4 @@
-"""Brings a network in Relax into normal form and finds its anchor operators."""
+"""Normalize a network in Relax and find its anchor operators."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _PRODUCTS = {
     ("bfloat16", "bfloat16", "float32"),
     ("uint8", "int8", "int32"),
 }
-"""The types of the operands and of the result of anchor operators."""
+"""The dtypes of the operands and of the result of anchor operators."""
 _MAX_ELEMENTS = 2**31
-"""The largest number of elements of a value in a network; constants would otherwise be evaluated at any size."""
+"""The maximum number of elements of a value; without a limit, constants of any size would be evaluated."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Layer:
 
 
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
-    """Return the model with batch-norms folded, constants evaluated and NHWC inside; its interface stays as it is.
+    """Fold batch-norms, evaluate constants and convert to NHWC; the model's interface stays as it is.
 
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
@@ -66,7 +66,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     transform = relax.transform
     images = [drop_empty, fold_constants, as_conv2d]
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
-    # The layout conversion crashes on weights that are still expressions, hence constants first.
+    # Fold constants first: the layout conversion crashes on weights that are expressions.
     fold = [
         transform.CanonicalizeBindings(),
         fold_constants,
@@ -89,15 +89,15 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         once,
     ]
     module = imported.module
-    _check_giants(model, module)
+    _check_sizes(model, module)
     failure = errors_as_extract_error(f"model {model.name}: TVM cannot convert it")
     with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
         for change in (*images, *inference, *fold, *convert, *fold, *plain):
             module = change(module)
     main = module["main"]
-    if reading := [operator_of(binding.value) for binding in bindings(main) if reads_nothing(binding.value)]:
+    if readers := [operator_of(binding.value) for binding in bindings(main) if reads_nothing(binding.value)]:
         raise ExtractError(
-            f"model {model.name}: {reading[0]} reads a tensor without elements; only "
+            f"model {model.name}: {readers[0]} reads a tensor without elements; only "
             "slices, concatenations, sums and products of such tensors are supported"
         )
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
@@ -107,14 +107,14 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 
 def for_low_precision(imported: Imported, target: Target) -> Imported:
-    """Return a model in normal form in the types in which a target computes it; sums of whole numbers are exact."""
+    """Convert a normalized model to the dtypes in which a target computes; sums of integers stay exact."""
     stored = store_weights(imported.module, workload_of, target.narrowed)
     module = split_sums(narrow(stored, workload_of, target.narrowed))
     return imported if module is imported.module else replace(imported, module=module)
 
 
-def _check_giants(model: ModelSpec, module: tvm.IRModule) -> None:
-    """Raise ExtractError if a value of the network is too large to be computed."""
+def _check_sizes(model: ModelSpec, module: tvm.IRModule) -> None:
+    """Raise ExtractError if a value of the network has too many elements."""
     for binding in bindings(module["main"]):
         shape = _shape(binding.var.ty)
         if shape is not None and prod(shape) > _MAX_ELEMENTS:
@@ -125,7 +125,7 @@ def _check_giants(model: ModelSpec, module: tvm.IRModule) -> None:
 
 
 def find_layers(imported: Imported) -> list[Layer]:
-    """Return the anchor operators in the order of execution, with the names of the model's layers where known."""
+    """Return the anchor operators in the order of execution, named after the model's layers where known."""
     values = [binding.value for binding in bindings(imported.module["main"])]
     anchors = [value for value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)]
     is_named = len(anchors) == len(imported.anchors)
@@ -157,7 +157,7 @@ def workload_of(call: ir.Expr) -> Workload | None:
 
 
 def _extents(expr: ir.Expr) -> tuple[int, ...]:
-    """Return a shape that is known."""
+    """Return the shape of an expression whose shape is static."""
     shape = _shape(expr.ty)
     assert shape is not None
     return shape
@@ -194,7 +194,7 @@ def _dense(call: ir.Call) -> Dense | None:
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
-    """Return a batched product's workload; if the batch shares the right operand, it is one product of all rows."""
+    """Return a batched product's workload; with a shared right operand, it is a single product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
     dtype = _dtype_of(call)
     if left is None or right is None or min(len(left), len(right)) < 2 or dtype not in ("float32", "uint8"):
@@ -208,19 +208,19 @@ def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
 
 
 def _has_constant_weight(call: ir.Call) -> bool:
-    """Whether a call's weight is a constant, so that it can be packed, and its operands have a type of a workload."""
+    """Whether a call's weight is a constant, which can be packed, and its operands have dtypes of a workload."""
     return isinstance(call.args[1], ir.GenericConst) and bool(_dtype_of(call))
 
 
 def _dtype_of(call: ir.Call) -> str:
-    """Return the type of a call's left operand; empty if no workload has such operands and such a result."""
+    """Return the dtype of a call's left operand; empty if no workload has these operand and result dtypes."""
     left, right = (str(operand.ty.dtype) for operand in operands_of(call))
     is_known = (left, right, str(call.ty.dtype)) in _PRODUCTS
     return left if is_known else ""
 
 
 def _is_exact(call: ir.Call) -> bool:
-    """Whether a product's operands are whole numbers in float32; its result then is of an integer type.
+    """Whether a product's operands are integers stored as float32; its result then has an integer dtype.
 
     See `anole.extract.onnx.operators.integer_products`.
     """

@@ -1,6 +1,6 @@
-"""A model after import: its Relax module and its interface, and the file that holds them.
+"""An imported model: its Relax module and interface, and the file that stores them.
 
-The file is a line of JSON, with TVM's own text of the module, and then the weights.
+The file starts with a line of JSON, which includes the module as serialized by TVM; the weights follow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Imported:
     Attributes:
         module: the Relax module; weights are constants in it.
         anchors: names of the convolution and matrix-product layers, in the order of execution.
-        prepared: how the preparation of a file changed its operators, such as ``Shape: 12 before, 0 after``.
+        prepared: changes to the operators when an ONNX file was prepared, such as ``Shape: 12 before, 0 after``.
     """
 
     module: tvm.IRModule
@@ -44,7 +44,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class _Head:
-    """The first line; the module has variables in place of its weights, and is followed by a list of them."""
+    """The first line; the module has variables in place of weights, and is followed by a list of them."""
 
     module: str
     weights: tuple[TensorInfo, ...]
@@ -55,7 +55,7 @@ class _Head:
 
 
 def write_network(path: Path, imported: Imported) -> None:
-    """Write a network, unless the file holds it already."""
+    """Write a network, unless the file already has this content."""
     from tvm import ir, relax
 
     from anole.ir.mutators import value_of

@@ -1,4 +1,4 @@
-"""Loads a model in the normal form from which tasks are read and builds are compiled."""
+"""Load a model in the normal form from which tasks are extracted and builds are compiled."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 EXTRACT_VERSION = 19
-"""Raised whenever the same model would give other tasks or another network to compile."""
+"""Incremented whenever extraction gives other tasks or another network for the same model."""
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Collect no cycles of objects meanwhile.
+    """Pause the garbage collector.
 
-    Importing torch, tracing and converting make millions of objects of which nearly all last; the collector would visit
-    them again and again, for a quarter of the time.
+    Importing torch, tracing and converting create millions of objects, and nearly all stay alive; visiting them again
+    and again would take a quarter of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -34,9 +34,9 @@ def paused_collector() -> Iterator[None]:
 
 @paused_collector()
 def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
-    """Import a model and brings it into the normal form from which tasks are read and builds are compiled.
+    """Import a model and normalize it.
 
-    A model with ranges becomes one network for all of their sizes. `redrawn` replaces the weights of a torch model.
+    A model with ranges becomes one network for all their sizes. `redrawn` randomizes the weights of a torch model.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.

@@ -1,4 +1,4 @@
-"""Recurrent layers: the product of all inputs is an ordinary dense layer, and the time loop behind it one kernel."""
+"""Recurrent layers as one dense layer for the inputs of all steps, and one kernel for the time loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from anole.targets.shared.recurrent_kernel import recurrent_kernel
 class Scales:
     """The scales of a quantized layer, whose data and weights are integers less their zero points.
 
-    Data and W are in float32, R is of the type that the recurrence names.
+    Data and W are stored as float32, R in the dtype given by the recurrence.
 
     Attributes:
-        data: the data's scale, one number.
+        data: the data's scale, a scalar.
         weight, recurrent: the weights' scales, each of shape (directions, gates * hidden) or (directions, 1).
-        parts: runs of inputs whose products with W have sums that are exact in float32.
+        parts: ranges of inputs whose products with W have sums that are exact in float32.
     """
 
     data: ir.Expr
@@ -36,13 +36,13 @@ class Scales:
 
 @dataclass(frozen=True)
 class Operands:
-    """What a recurrent layer is computed from, as ONNX's operators define it; gates are in ONNX's order.
+    """The operands of a recurrent layer, as defined by ONNX's operators; gates are in ONNX's order.
 
     Attributes:
-        data: (steps, batch, inputs), or (batch, steps, inputs) if the recurrence says so.
+        data: shape (steps, batch, inputs), or (batch, steps, inputs) if the recurrence is `batch_first`.
         weight: W, shape (directions, gates * hidden, inputs).
         recurrent: R, shape (directions, gates * hidden, hidden).
-        bias: that of W and then that of R, shape (directions, 2 * gates * hidden); None for zeros.
+        bias: the biases of W and of R, concatenated, shape (directions, 2 * gates * hidden); None for zeros.
         initial_h, initial_c: shape (directions, batch, hidden); None for zeros.
         peepholes: shape (directions, 3 * hidden), if the recurrence has them.
         lengths: shape (batch,), if the recurrence has them.
@@ -61,7 +61,7 @@ class Operands:
 
 
 def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> list[relax.Var]:
-    """Return the results of a recurrent layer: its states after each step, the last one, and an LSTM's last cell."""
+    """Emit a recurrent layer; return its states after each step, the last one, and an LSTM's last cell state."""
     return _Emitter(builder, recurrence, operands).results()
 
 
@@ -85,59 +85,59 @@ class _Emitter:
         function = self._builder.add_func(recurrent_kernel(own), own.cell)
         types = [relax.TensorType(result.shape, result.dtype) for result in own.results]
         arguments = [self._var(values[parameter.name]) for parameter in own.parameters]
-        found = self._builder.emit(relax.call_tir(function, arguments, types))
-        return [self._builder.emit(relax.TupleGetItem(found, index)) for index in range(len(types))]
+        outputs = self._builder.emit(relax.call_tir(function, arguments, types))
+        return [self._builder.emit(relax.TupleGetItem(outputs, index)) for index in range(len(types))]
 
     def _projected(self) -> ir.Expr:
-        """Return the product of all inputs and the weights W, with the biases."""
+        """Multiply all inputs with the weights W, and add the biases."""
         own, scales = self._own, self._operands.scales
         directions, inputs = own.directions, extents(self._operands.data)[-1]
         weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
-        weight = self._emit(relax.op.permute_dims(self._filled(weight), [3, 0, 1, 2]))
+        weight = self._emit(relax.op.permute_dims(self._zero_padded(weight), [3, 0, 1, 2]))
         weight = self._reshaped(weight, [inputs, self._columns])
         if scales is None:
-            found = self._emit(relax.op.matmul(self._operands.data, weight))
+            product = self._emit(relax.op.matmul(self._operands.data, weight))
         else:
-            found = self._emit(relax.op.astype(self._whole_product(weight, scales.parts), "float32"))
+            product = self._emit(relax.op.astype(self._integer_product(weight, scales.parts), "float32"))
             columns = self._reshaped(self._by_gates(scales.weight, own.gates), [self._columns])
-            found = self._emit(relax.op.multiply(found, self._emit(relax.op.multiply(scales.data, columns))))
+            product = self._emit(relax.op.multiply(product, self._emit(relax.op.multiply(scales.data, columns))))
         if self._operands.bias is not None:
-            found = self._emit(relax.op.add(found, self._outer_bias()))
-        return self._reshaped(found, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
+            product = self._emit(relax.op.add(product, self._outer_bias()))
+        return self._reshaped(product, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
 
-    def _whole_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
-        """Return the product of whole numbers, of type int32; see `anole.extract.onnx.operators.integer_products`."""
+    def _integer_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
+        """Return an integer product in int32; see `anole.extract.onnx.operators.integer_products`."""
         data, rank = self._operands.data, len(extents(self._operands.data))
         products = []
         for part in parts:
-            own = data, weight
+            operands = data, weight
             if len(parts) > 1:
                 axes = (rank - 1, 0)
-                own = tuple(
+                operands = tuple(
                     self._emit(relax.op.strided_slice(each, [axis], [part.start], [part.stop]))
-                    for each, axis in zip(own, axes, strict=True)
+                    for each, axis in zip(operands, axes, strict=True)
                 )
-            products.append(self._emit(relax.op.matmul(*own, out_dtype="int32")))
+            products.append(self._emit(relax.op.matmul(*operands, out_dtype="int32")))
         return reduce(lambda total, product: self._emit(relax.op.add(total, product)), products)
 
     def _packed(self) -> ir.Expr:
-        """Return the weights R, block by block."""
+        """Pack the weights R block by block."""
         own = self._own
         weight = self._reshaped(self._operands.recurrent, [own.directions, own.gates, own.hidden, own.hidden])
         shape = [own.directions, own.gates, own.blocks, LANES, own.hidden]
-        blocks = self._reshaped(self._filled(weight), shape)
+        blocks = self._reshaped(self._zero_padded(weight), shape)
         return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
 
     def _outer_bias(self) -> ir.Expr:
-        """Return the sum of both biases, of shape (columns,), without the one that is added within the loop."""
-        own, outer = self._own, np.ones((1, self._own.gates, 1), np.float32)
+        """Return the sum of the biases that are added before the loop, shape (columns,)."""
+        own, mask = self._own, np.ones((1, self._own.gates, 1), np.float32)
         if own.reset_after:
-            outer[:, HIDDEN] = 0
-        inner = self._emit(relax.op.multiply(self._bias_of(1), relax.const(outer)))
+            mask[:, HIDDEN] = 0
+        inner = self._emit(relax.op.multiply(self._bias_of(1), relax.const(mask)))
         return self._reshaped(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
 
     def _hidden_bias(self) -> ir.Expr | None:
-        """Return the bias that is added within the loop, of shape (directions, padded)."""
+        """Return the bias that is added within the loop, shape (directions, padded)."""
         own = self._own
         if not own.reset_after:
             return None
@@ -147,26 +147,26 @@ class _Emitter:
         return self._reshaped(self._emit(hidden), [own.directions, own.padded])
 
     def _bias_of(self, which: int) -> ir.Expr:
-        """Return the bias of W (0) or of R (1), of shape (directions, gates, padded)."""
+        """Return the bias of W (0) or of R (1), shape (directions, gates, padded)."""
         own = self._own
         both = self._reshaped(self._operands.bias, [own.directions, 2, own.gates * own.hidden])
         one = self._emit(relax.op.take(both, relax.const(np.array([which])), 1, mode="clip"))
         return self._by_gates(self._reshaped(one, [own.directions, own.gates * own.hidden]), own.gates)
 
     def _by_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
-        """Return numbers for each hidden unit, or for each direction, in shape (directions, gates, padded)."""
+        """Broadcast values per hidden unit or per direction to shape (directions, gates, padded)."""
         own = self._own
         if extents(value)[1] == 1:
             ones = relax.const(np.ones((1, gates, own.padded), np.float32))
             return self._emit(relax.op.multiply(self._reshaped(value, [own.directions, 1, 1]), ones))
-        return self._filled(self._reshaped(value, [own.directions, gates, own.hidden]))
+        return self._zero_padded(self._reshaped(value, [own.directions, gates, own.hidden]))
 
     def _state(self, value: ir.Expr | None) -> ir.Expr:
         own = self._own
         return _zeros(own.directions, own.batch, own.hidden) if value is None else value
 
-    def _filled(self, value: ir.Expr) -> ir.Expr:
-        """Return values with zeros behind the hidden units, which are along the third axis."""
+    def _zero_padded(self, value: ir.Expr) -> ir.Expr:
+        """Pad the hidden units, along the third axis, with zeros."""
         directions, gates, hidden, *rest = extents(value)
         if hidden == self._own.padded:
             return value

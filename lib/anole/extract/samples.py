@@ -1,4 +1,4 @@
-"""Samples of a model's inputs on which it is quantized: those that its entry names, or random ones."""
+"""Calibration samples for quantizing a model: the file named in its entry, or random inputs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from anole.config.entries import ModelSpec
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 
-_N_RANDOM = 4
+_N_RANDOM_SAMPLES = 4
 
 Sample = Sequence[NDArray[Any]]
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Return a model's own calibration samples, or standard normal ones; raise BuildError if its own do not fit."""
+    """Return a model's calibration samples, or random ones if it has none; raise BuildError if they do not fit."""
     if model.calibration is None:
         rng = np.random.default_rng(0)
-        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM)]
+        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
     path = Path(model.calibration)
     try:
         loaded = np.load(path)
@@ -33,7 +33,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     for info in inputs:
         found = arrays.get(info.name)
         if found is None or found.shape[1:] != info.shape or not len(found):
-            shown = f"shape {found.shape}" if found is not None else "none of that name"
+            shown = f"shape {found.shape}" if found is not None else "no array of its name"
             expected = f"(samples, {', '.join(map(str, info.shape))})"
             raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
         if found.dtype.kind not in "biuf" or not np.isfinite(found).all():

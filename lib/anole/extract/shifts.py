@@ -1,4 +1,4 @@
-"""Shifts of bits as ONNX and torch define them, also by more bits than there are, which LLVM leaves undefined."""
+"""Bit shifts as in ONNX and torch, including shifts by at least the bit width, which LLVM leaves undefined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anole.ir.mutators import value_of
 
 
 def shifted(data: ir.Expr, by: ir.Expr, is_right: bool) -> ir.Expr:
-    """Return shifted integers; a negative shift, or one by all bits or more, give 0, or -1 if a sign moves right."""
+    """Shift integers; a negative shift, or one by all bits or more, gives 0, or -1 if a negative value moves right."""
     shift = relax.op.right_shift if is_right else relax.op.left_shift
     dtype, constant = str(data.ty.dtype), value_of(by)
     bits, is_signed = 8 * np.dtype(dtype).itemsize, not dtype.startswith("u")

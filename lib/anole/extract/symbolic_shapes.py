@@ -1,8 +1,8 @@
-"""One network for all sizes of a range, made from the networks of a few: what differs between them follows the sizes.
+"""Build one network for all sizes of a range by interpolating between networks imported at a few sizes.
 
-A model is imported at fixed sizes, as every other model, so that each pass may compute with numbers. In normal form,
-the networks of two sizes differ in numbers alone, which are sums of products of the sizes. Another network, at the
-largest sizes, has to agree, or the model is refused.
+A model is imported at fixed sizes, like any other model, which lets each pass compute with integers. In normal form,
+the networks of two sizes differ only in integers that are polynomials of the sizes. Another network, at the largest
+sizes, must match the interpolation, or the model is rejected.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ if TYPE_CHECKING:
 Sizes = Mapping[str, int]
 
 LARGEST = "tir_var_upper_bound"
-"""TVM's attribute of a function: the largest values of its symbols, for which it plans memory."""
+"""TVM's function attribute for the maximum values of symbols, for which it plans memory."""
 
 
 class ShapeDependentGraph(ValueError):
-    """Networks of several sizes differ in more than sizes."""
+    """Networks of several sizes differ in more than their sizes."""
 
 
 def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
-    """Return a model's network for all sizes of its ranges.
+    """Build a model's network for all sizes of its ranges.
 
     Args:
         model: the model, with ranges.
         load: returns its network in normal form at fixed sizes.
 
     Raises:
-        ExtractError: the model cannot be imported, or its networks do not follow its sizes.
+        ExtractError: the model cannot be imported, or its graph depends on the size.
     """
     samples = list(_samples(model))
     networks = [load(model.at(sizes)) for sizes in samples]
     try:
-        module = _Joiner(model.ranges, samples, [each.module for each in networks]).joined()
+        module = _Joiner(model.ranges, samples, [each.module for each in networks]).merge()
     except ShapeDependentGraph as error:
         ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
         raise ExtractError(
-            f"model {model.name}: no network serves all sizes of {ranges}: {error}. "
-            "Give fixed sizes, and a model for each"
+            f"model {model.name}: no network serves all sizes of {ranges}: {error}; "
+            "use fixed sizes, with one model for each size"
         ) from error
-    most = {name: sizes.max for name, sizes in symbol_names(model.ranges).items()}
-    main = module["main"].with_attr(LARGEST, most)
+    upper_bounds = {name: sizes.max for name, sizes in symbol_names(model.ranges).items()}
+    main = module["main"].with_attr(LARGEST, upper_bounds)
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     _check_images(model, main)
@@ -72,7 +72,7 @@ def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]
 
 
 def _check_images(model: ModelSpec, main: relax.Function) -> None:
-    """Raise ExtractError if more of a convolution's data varies than its batch."""
+    """Raise ExtractError if any extent of a convolution's data but the batch varies."""
     for binding in bindings(main):
         if operator_of(binding.value) != "relax.nn.conv2d":
             continue
@@ -90,19 +90,18 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yield sizes: the usual and the low one of each range, in all combinations, and then the largest of all."""
+    """Yield sizes: all combinations of each range's typical and minimum size, and then the maximum of all ranges."""
     for choice in product(*(each.samples[:2] for each in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
     yield {name: each.samples[2] for name, each in model.ranges.items()}
 
 
 class _Joiner:
-    """Walks several networks together and builds the one of all sizes.
+    """A simultaneous walk over several networks that builds the one for all sizes.
 
     Attributes:
         ranges: the range of each size, by its name.
-        samples: the sizes of each network; the first ones are the corners of a box, and the last one has the largest
-            sizes.
+        samples: the sizes of each network: first the corners of a box, and then the maximum sizes.
         modules: the networks.
     """
 
@@ -115,8 +114,8 @@ class _Joiner:
         self._known: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
         self._builder = relax.BlockBuilder()
 
-    def joined(self) -> tvm.IRModule:
-        """Return the module of all sizes."""
+    def merge(self) -> tvm.IRModule:
+        """Return the module for all sizes."""
         mains = [module["main"] for module in self._modules]
         params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
         bound = [list(bindings(main)) for main in mains]
@@ -127,9 +126,9 @@ class _Joiner:
         with self._builder.function("main", params):
             with self._builder.dataflow():
                 for each in zip(*bound, strict=True):
-                    made = self._builder.emit(self._joined([binding.value for binding in each]))
+                    made = self._builder.emit(self._merge([binding.value for binding in each]))
                     self._note([binding.var for binding in each], made)
-                result = self._builder.emit_output(self._joined([main.body.body for main in mains]))
+                result = self._builder.emit_output(self._merge([main.body.body for main in mains]))
             self._builder.emit_func_output(result)
         return self._builder.get()
 
@@ -142,33 +141,33 @@ class _Joiner:
         for known, variable in zip(self._known, variables, strict=True):
             known[variable] = made
 
-    def _joined(self, each: Sequence[ir.Expr]) -> ir.Expr:
-        first = each[0]
-        if any(type(other) is not type(first) for other in each):
-            raise ShapeDependentGraph("its operators are others at other sizes")
+    def _merge(self, exprs: Sequence[ir.Expr]) -> ir.Expr:
+        first = exprs[0]
+        if any(type(other) is not type(first) for other in exprs):
+            raise ShapeDependentGraph("its operators depend on the input size")
         if isinstance(first, relax.Var):
-            (found, *others) = (known[variable] for known, variable in zip(self._known, each, strict=True))
-            if any(not found.same_as(other) for other in others):
-                raise ShapeDependentGraph("its values are read by others at other sizes")
-            return found
+            (merged, *others) = (known[variable] for known, variable in zip(self._known, exprs, strict=True))
+            if any(not merged.same_as(other) for other in others):
+                raise ShapeDependentGraph("the operands of its operators depend on the input size")
+            return merged
         if isinstance(first, ir.GenericConst):
-            return self._constant([value_of(constant) for constant in each], first)
+            return self._constant([value_of(constant) for constant in exprs], first)
         if isinstance(first, relax.ShapeExpr):
-            return relax.ShapeExpr([self._size(extents) for extents in _together(shape.values for shape in each)])
+            return relax.ShapeExpr([self._size(extents) for extents in _zip_equal(shape.values for shape in exprs)])
         if isinstance(first, tirx.IntImm):
-            return self._size(each)
+            return self._size(exprs)
         if isinstance(first, ir.Tuple):
-            return relax.Tuple([self._joined(fields) for fields in _together(one.fields for one in each)])
+            return relax.Tuple([self._merge(fields) for fields in _zip_equal(one.fields for one in exprs)])
         if isinstance(first, relax.TupleGetItem):
-            return relax.TupleGetItem(self._joined([one.tuple_value for one in each]), first.index)
+            return relax.TupleGetItem(self._merge([one.tuple_value for one in exprs]), first.index)
         if isinstance(first, ir.Call):
-            return self._call(each)
+            return self._call(exprs)
         if isinstance(first, ir.GlobalVar):
-            return self._kernel(each)
-        for other in each[1:]:
+            return self._kernel(exprs)
+        for other in exprs[1:]:
             if not _is_same(first, other):
                 raise ShapeDependentGraph(
-                    f"it computes with {first} at {_describe(self._samples[0])} and with {other} at others"
+                    f"it computes with {first} at {_describe(self._samples[0])}, and with {other} at other sizes"
                 )
         return first
 
@@ -176,19 +175,19 @@ class _Joiner:
         """Return the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
         first = layers[0]
-        alike = [each and first and replace(each, steps=first.steps, batch=first.batch) for each in layers]
-        if first is None or any(each != first for each in alike):
-            raise ShapeDependentGraph("it has other functions at other sizes")
+        normalized = [each and first and replace(each, steps=first.steps, batch=first.batch) for each in layers]
+        if first is None or any(each != first for each in normalized):
+            raise ShapeDependentGraph("its functions depend on the input size")
         steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
-        joined = replace(first, steps_symbol=steps, batch_symbol=batch)
-        return self._builder.add_func(recurrent_kernel(joined), joined.cell)
+        kernel = replace(first, steps_symbol=steps, batch_symbol=batch)
+        return self._builder.add_func(recurrent_kernel(kernel), kernel.cell)
 
     def _symbol(self, name: str, values: Sequence[int]) -> str | None:
-        """Return the name of the range that a recurrent layer's extent is; None if it is fixed."""
+        """Return the name of the range that determines a recurrent layer's extent; None if it is fixed."""
         size = self._size([tirx.IntImm("int64", value) for value in values])
         if not isinstance(size, (tirx.IntImm, tirx.Var)):
             raise ShapeDependentGraph(
-                f"found {name} = {text_of(size)} of a recurrent layer; allowed: fixed, or a range"
+                f"a recurrent layer has {name} = {text_of(size)}; it must be fixed, or one of the ranges"
             )
         return str(size.name) if isinstance(size, tirx.Var) else None
 
@@ -197,23 +196,23 @@ class _Joiner:
         for other in calls[1:]:
             if not _is_same(first.op, other.op) or not _is_same(first.attrs, other.attrs):
                 raise ShapeDependentGraph(
-                    f"{name or 'a function'} is another operator, or has other attributes, at other sizes"
+                    f"the attributes of {name or 'a function'}, or the operator itself, depend on the input size"
                 )
-        operands = [self._joined(operands) for operands in _together(call.args for call in calls)]
-        types = [self._type(types) for types in _together(call.ty_args for call in calls)]
+        operands = [self._merge(operands) for operands in _zip_equal(call.args for call in calls)]
+        types = [self._type(types) for types in _zip_equal(call.ty_args for call in calls)]
         return ir.Call(first.op, operands, first.attrs, types)
 
     def _type(self, types: Sequence[Any]) -> Any:
         first = types[0]
         if isinstance(first, ir.TupleType):
-            return ir.TupleType([self._type(fields) for fields in _together(each.fields for each in types)])
+            return ir.TupleType([self._type(fields) for fields in _zip_equal(each.fields for each in types)])
         return relax.TensorType(
-            [self._size(extents) for extents in _together(each.shape for each in types)], first.dtype
+            [self._size(extents) for extents in _zip_equal(each.shape for each in types)], first.dtype
         )
 
-    def _size(self, numbers: Sequence[Any]) -> Any:
-        """Return the number of all sizes: a sum of products of sizes, with whole factors."""
-        values, dtype = [int(number) for number in numbers], str(numbers[0].ty.dtype)
+    def _size(self, extents: Sequence[Any]) -> Any:
+        """Interpolate integers by a polynomial of the sizes with integer coefficients."""
+        values, dtype = [int(number) for number in extents], str(extents[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
         names = list(self._symbols)
@@ -221,23 +220,24 @@ class _Joiner:
         first, factors = corners[0], dict[tuple[str, ...], Fraction]()
         for corner in corners:
             changed = [name for name in names if corner[name] != first[name]]
-            inside = [
+            differences = [
                 (-1) ** sum(other[name] != corner[name] for name in changed) * value
                 for other, value in zip(corners, values, strict=False)
                 if all(other[name] == first[name] for name in names if name not in changed)
             ]
-            slope = Fraction(sum(inside), _product(corner[name] - first[name] for name in changed))
-            # The product of each changed size's distance from the first, multiplied out.
+            slope = Fraction(sum(differences), _product(corner[name] - first[name] for name in changed))
+            # Expand the product of the distances of the changed sizes from the first corner.
             for n in range(len(changed) + 1):
                 for kept in combinations(changed, n):
                     rest = _product(-first[name] for name in changed if name not in kept)
                     factors[kept] = factors.get(kept, Fraction()) + slope * rest
-        found = [
+        predicted = [
             sum(factor * _product(sizes[name] for name in kept) for kept, factor in factors.items()) for sizes in others
         ]
-        if found != values[len(corners) :] or any(factor.denominator > 1 for factor in factors.values()):
+        if predicted != values[len(corners) :] or any(factor.denominator > 1 for factor in factors.values()):
             raise ShapeDependentGraph(
-                f"a size is {', '.join(map(str, values))} at {'; '.join(map(_describe, self._samples))}"
+                f"a size is {', '.join(map(str, values))} at {'; '.join(map(_describe, self._samples))}; "
+                "allowed: sums of products of the ranges' sizes"
             )
         total: Any = tirx.IntImm("int64", 0)
         for kept, factor in factors.items():
@@ -245,7 +245,7 @@ class _Joiner:
         return self._analyzer.simplify(total)
 
     def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
-        """Return a constant of all sizes, which may be a part of the largest one, from its first element on."""
+        """Return a constant for all sizes; one that grows with the size is sliced from the largest one."""
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
         largest = values[-1]
@@ -253,19 +253,19 @@ class _Joiner:
             part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
             if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
                 shapes = ", ".join(str(list(each.shape)) for each in (values[0], largest))
-                raise ShapeDependentGraph(f"it computes with constants that depend on the size, of shapes {shapes}")
+                raise ShapeDependentGraph(f"it computes with constants of shapes {shapes}, which depend on the size")
         axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
         ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
-        whole = self._builder.emit(relax.const(largest, str(largest.dtype)))
-        return relax.op.strided_slice(whole, axes, [0] * len(axes), ends, assume_inbound=True)
+        constant = self._builder.emit(relax.const(largest, str(largest.dtype)))
+        return relax.op.strided_slice(constant, axes, [0] * len(axes), ends, assume_inbound=True)
 
 
-def _together(parts: Any) -> list[tuple[Any, ...]]:
-    """Return what is at the same place in several lists; raises ShapeDependentGraph if one is longer."""
+def _zip_equal(parts: Any) -> list[tuple[Any, ...]]:
+    """Zip several lists; raise ShapeDependentGraph if their lengths differ."""
     try:
         return list(zip(*parts, strict=True))
     except ValueError as error:
-        raise ShapeDependentGraph("its values have other numbers of axes at other sizes") from error
+        raise ShapeDependentGraph("the number of axes of its values depends on the input size") from error
 
 
 def _product(factors: Any) -> int:

@@ -1,4 +1,4 @@
-"""The distinct tasks of a model on a target."""
+"""Find the distinct tasks of a model on a target."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def extract_tasks(
     Args:
         model: the model's entry.
         target_name: the target's name in models.yaml.
-        target: the target, which says what it takes, and in which types.
-        versions: those of the extraction and of the target's templates.
+        target: the target, which determines the supported operators and dtypes.
+        versions: the versions of the extraction and of the target's templates.
         files: the digest of the model's own files.
         imported: the model's network; without one, the model is imported.
 

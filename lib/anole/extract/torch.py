@@ -1,4 +1,4 @@
-"""Imports models from torchvision and from torch factories."""
+"""Import models from torchvision and from torch factories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _FAILURES = (Exception, SystemExit)
-"""What a model's own code may raise."""
+"""Exceptions that a model's own code may raise."""
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
@@ -40,23 +40,23 @@ def import_torch(model: ModelSpec, redrawn: bool = False) -> Imported:
     """Import a torch model through `torch.export`.
 
     Raises:
-        ExtractError: the model cannot be made, does not run on its inputs, or has an operator that TVM lacks.
+        ExtractError: the model cannot be made or run on its inputs, or it has an unsupported operator.
     """
     network = make_network(model, redrawn)
     arguments, binding = example_inputs(model), bind(model, network)
     try:
-        program = _traced(network, binding, arguments)
+        program = _trace(network, binding, arguments)
     except _FAILURES:
-        # Some networks complete themselves when they run; of those that do not run, the message is about that.
+        # Some networks initialize themselves at their first run; if a network does not run, report that instead.
         network = make_network(model, redrawn)
         run_network(model, network, arguments)
         with errors_as_extract_error(
-            f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_place
+            f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_failure_hint
         ):
-            program = _traced(network, binding, arguments)
+            program = _trace(network, binding, arguments)
     if written := program.graph_signature.buffers_to_mutate:
         _check_state(model, sorted(set(written.values())), make_network(model, redrawn))
-    # The program has its inputs in the order in which torch flattens the arguments.
+    # The program's inputs are in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
 
@@ -69,10 +69,10 @@ def import_program(
 ) -> Imported:
     """Import a program that `decompose` has prepared, whose inputs are these arguments.
 
-    `order` has the names of the arguments in the program's order, if `arguments` have another one.
+    `order` has the names of the arguments in the program's order, if `arguments` are in another order.
 
     Raises:
-        ExtractError: it has an operator or an output that cannot be imported.
+        ExtractError: an operator or an output cannot be imported.
     """
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -91,12 +91,12 @@ def import_program(
 
 
 def output_names(count: int) -> list[str]:
-    """Return what builds call the outputs of a torch network."""
+    """Return the names of a torch network's outputs in builds."""
     return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
 def _with_inputs(module: Any, wanted: list[str], found: list[str]) -> Any:
-    """Return a module whose function ``main`` takes its inputs in the wanted order."""
+    """Reorder the parameters of the function ``main``."""
     from tvm import relax
 
     main = module["main"]
@@ -111,7 +111,7 @@ def _infos(values: dict[str, torch.Tensor]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(name, tuple(value.shape), dtypes[name]) for name, value in values.items())
 
 
-def _traced(
+def _trace(
     network: torch.nn.Module, binding: Binding, arguments: dict[str, torch.Tensor]
 ) -> torch.export.ExportedProgram:
     args, kwargs = binding.arguments(list(arguments.values()))
@@ -120,34 +120,34 @@ def _traced(
         try:
             return decompose(torch.export.export(network, args, kwargs))
         except GuardOnDataDependentSymNode:
-            # A draft takes the branches of these arguments and asserts their conditions. Folding removes each assertion
-            # that holds for all arguments.
+            # A draft export follows the branches of these arguments and asserts their conditions; folding removes each
+            # assertion that holds for all arguments.
             program = decompose(torch.export.draft_export(network, args, kwargs))
             if any(node.target is torch.ops.aten._assert_scalar.default for node in program.graph.nodes):
                 raise
             return program
 
 
-def _place(error: BaseException) -> str:
-    """Return the end of a message: the line of a network's code that failed, and a remedy if there is one."""
-    found = ""
+def _failure_hint(error: BaseException) -> str:
+    """Return text for an error message: the line of a network's code that failed, and a remedy if there is one."""
+    location = ""
     for frame, line in walk_tb(error.__traceback__):
         name = frame.f_globals.get("__name__", "")
         if name.partition(".")[0] not in {"anole", "torch", *sys.stdlib_module_names}:
-            found = f"; at line {line} of {name}: `{linecache.getline(frame.f_code.co_filename, line).strip()}`"
+            location = f"; at line {line} of {name}: `{linecache.getline(frame.f_code.co_filename, line).strip()}`"
     if isinstance(error, GuardOnDataDependentSymNode):
-        found += (
-            "; Python code cannot use numbers that depend on the inputs: write torch.where, or make a number that is "
-            "the same for all inputs a Python number in the constructor"
+        location += (
+            "; Python code cannot use values that depend on the inputs: use torch.where, or compute a value that is "
+            "the same for all inputs as a Python number in the constructor"
         )
-    return found
+    return location
 
 
 def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """Remove a program's outputs that are not tensors, such as None, and new values of buffers and inputs.
+    """Remove a program's outputs that are no tensors, such as None, or that update buffers and inputs.
 
     Returns:
-        The remaining outputs, as tensors without values.
+        The remaining outputs as fake tensors.
     """
     node, specs = program.graph.output_node(), program.graph_signature.output_specs
     kept = [
@@ -161,13 +161,13 @@ def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
 
 
 def _check_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
-    """Raise ExtractError if what a network wrote to these buffers in earlier calls changes its outputs."""
-    given = example_inputs(model)
-    other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in given.items()}
-    # A network may write to its inputs, and return its buffers.
+    """Raise ExtractError if a network's outputs depend on what earlier calls wrote to these buffers."""
+    inputs = example_inputs(model)
+    other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in inputs.items()}
+    # A network may write to its inputs and return its buffers, so clone both.
     calls = [
         [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in each.items()})]
-        for each in (given, other, given)
+        for each in (inputs, other, inputs)
     ]
     if not all(torch.allclose(*each, 1e-5, 1e-6, equal_nan=True) for each in zip(calls[0], calls[2], strict=True)):
         raise ExtractError(
@@ -190,26 +190,26 @@ def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> N
         listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
         raise ExtractError(
             f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
-            "write these layers with other operators of torch"
+            "write these layers with other torch operators"
         )
 
 
 def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
-    """Return the network in inference mode; its random weights, if it has any, are the same in every process.
+    """Return the network in inference mode; random weights are the same in every process.
 
-    Networks of torchvision come without weights of their own. `redrawn` replaces the weights of any network.
+    Networks from torchvision get random weights. `redrawn` randomizes the weights of any network.
 
     Raises:
-        ExtractError: there is no such network, or it cannot be made.
+        ExtractError: the network is unknown or cannot be made.
     """
     # The fast path of nn.TransformerEncoder returns zeros at padded positions; torch.export and training do not.
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(_SEED)
-    has_none = model.scheme == "torchvision"
-    network = (_from_torchvision(model) if has_none else _from_factory(model)).eval()
-    if has_none or redrawn:
-        with step("drawing weights"):
-            # Weights are drawn so that the outputs depend on the inputs, and are the same for inputs of all sizes.
+    has_no_weights = model.scheme == "torchvision"
+    network = (_from_torchvision(model) if has_no_weights else _from_factory(model)).eval()
+    if has_no_weights or redrawn:
+        with step("randomizing weights"):
+            # The weights are the same for all sizes of a range.
             inputs = tuple(example_inputs(model.at(model.sizes)).values())
             draw_weights(network, inputs, bind(model, network).call)
     return network
@@ -219,17 +219,17 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     """Return random inputs of a model, the same in every process.
 
     Raises:
-        ExtractError: the model's entry gives no shapes, or one that does not fit into the memory.
+        ExtractError: the model's entry has no shapes, or a shape does not fit into memory.
     """
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
     with errors_as_extract_error(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
-        return {name: _draw(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
+        return {name: _random_input(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
 
 
-def _draw(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
-    """Return standard normal values, or zeros and ones for integer types: indices that are valid in every table."""
+def _random_input(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
+    """Return standard normal values, or for integer dtypes zeros and ones, which are valid indices of every table."""
     if dtype is None:
         return torch.randn(*shape, generator=generator)
     return torch.randint(0, 2, shape, generator=generator).to(getattr(torch, dtype))
@@ -241,11 +241,11 @@ def run_network(
     """Run a network and return its outputs in order.
 
     Raises:
-        ExtractError: it does not accept the inputs, or returns something other than tensors.
+        ExtractError: the network does not accept the inputs, or returns no tensors.
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
     failure = errors_as_extract_error(
-        f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_place
+        f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_failure_hint
     )
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, bind(model, network).call(network, list(arguments.values())))
@@ -298,7 +298,7 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
 
 
 def _anchor_names(program: Any) -> tuple[str, ...]:
-    """The dotted names of the modules whose operators may become anchors, in the order of execution."""
+    """Return the names of the modules whose operators may become anchors, in the order of execution."""
     from anole.extract.converters import layer_of
 
     names = []

@@ -1,1 +1,1 @@
-"""This machine: its processor, cores and facts; the processes that Anole isolates on it, and its locks."""
+"""This machine: processor, cores, software and hardware facts; isolated processes, device locks, temporary folders."""

@@ -1,4 +1,4 @@
-"""The worker server's first import: it keeps torch out of TVM's import, which halves the import's time."""
+"""Block the import of torch in workers, which halves the time to import TVM; the fork server imports this first."""
 
 from __future__ import annotations
 

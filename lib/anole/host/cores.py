@@ -1,4 +1,4 @@
-"""Binds the threads of this process to cores."""
+"""Binding threads of this process to cores."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_WATCHED_S = 0.2
-_BUSY_SHARE = 0.25
-"""A busy thread's least share of the busiest one's CPU time, which is below wall time if others use the cores."""
+_OBSERVATION_S = 0.2
+_MIN_BUSY_SHARE = 0.25
+"""Minimum CPU time of a busy thread, relative to the busiest; wall time is no measure if other processes run."""
 
 
 @contextmanager
 def caller_apart() -> Iterator[None]:
     """Keep the calling thread on a core to which no other thread of this process is bound.
 
-    TVM binds each of its threads to a core, other engines bind none, and nobody binds the caller, which runs a share of
-    every kernel. If it lands on another thread's core, the scheduler may leave both there for seconds, and every timed
-    run takes twice as long.
+    TVM binds each of its threads to a core, but not the caller, which runs a share of every kernel; other engines bind
+    no threads. If the caller lands on another thread's core, the scheduler may leave both there for seconds, and every
+    timed run takes twice as long.
     """
     before = os.sched_getaffinity(0)
-    free = before - _bound_elsewhere()
+    free = before - _cores_of_bound_threads()
     if not free:
         yield
         return
@@ -35,17 +35,17 @@ def caller_apart() -> Iterator[None]:
 
 
 def spread_busy_threads(run: Callable[[], object]) -> None:
-    """Bind each thread that is busy during a run to a core of its own, and leaves one core to the caller.
+    """Bind each thread that is busy during a run to a separate core, and leave one core to the caller.
 
     Engines that bind no threads may run for seconds with two threads on one core, at a quarter of their speed. Threads
-    that are already bound stay where they are, as do threads for which no core is left. The engine is run repeatedly
-    for a fifth of a second.
+    that are already bound stay where they are, as do threads for which no core is left. `run` is called repeatedly for
+    0.2 s.
     """
-    before, began_s = _busy_s(), time.perf_counter()
-    while time.perf_counter() - began_s < _WATCHED_S:
+    before, began_s = _cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - began_s < _OBSERVATION_S:
         run()
-    busy_s = {thread: after_s - before.get(thread, 0.0) for thread, after_s in _busy_s().items()}
-    min_s = _BUSY_SHARE * max(busy_s.values())
+    busy_s = {thread: after_s - before.get(thread, 0.0) for thread, after_s in _cpu_seconds().items()}
+    min_s = _MIN_BUSY_SHARE * max(busy_s.values())
     busy = [thread for thread in busy_s if busy_s[thread] > min_s]
     allowed = {thread: os.sched_getaffinity(thread) for thread in busy if thread != threading.get_native_id()}
     bound = {core for cores in allowed.values() if len(cores) == 1 for core in cores}
@@ -54,18 +54,18 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
         os.sched_setaffinity(thread, {core})
 
 
-def _busy_s() -> dict[int, float]:
+def _cpu_seconds() -> dict[int, float]:
     """Return the CPU seconds of every thread of this process."""
     seconds = {}
     for task in Path("/proc/self/task").iterdir():
         thread = int(task.name)
         with suppress(OSError):  # the thread has ended
-            # Linux's number of a thread's CPU clock; time.pthread_getcpuclockid knows Python's own threads only.
+            # Linux's id of a thread's CPU clock; time.pthread_getcpuclockid only accepts Python's own threads.
             seconds[thread] = time.clock_gettime((~thread << 3) | 6)
     return seconds
 
 
-def _bound_elsewhere() -> set[int]:
+def _cores_of_bound_threads() -> set[int]:
     """Return the cores of other threads that are bound to exactly one core."""
     bound: set[int] = set()
     for task in Path("/proc/self/task").iterdir():

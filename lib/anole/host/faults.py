@@ -1,4 +1,4 @@
-"""Tells faults of the machine from those of a candidate, by the system's own error numbers and words."""
+"""Distinguish faults of the machine from faults of a candidate by error numbers and error texts of the system."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ import tempfile
 from anole.errors import AnoleError, MachineError, cause
 
 KILLED = "the process was ended by SIGKILL"
-"""What is told of a process that somebody else killed, as the system does when memory runs out."""
+"""The message for a process that was killed from outside, as the system does when memory runs out."""
 
-_SPACE = "free some space where temporary files go (TMPDIR), or set TMPDIR to another folder"
-_MEMORY = "end other programs, or build fewer candidates at once (--builders)"
-_FILES = "raise the limit of open files (ulimit -n)"
+_FREE_SPACE = "free some space where temporary files go (TMPDIR), or set TMPDIR to another folder"
+_USE_LESS_MEMORY = "end other programs, or build fewer candidates at once (--builders)"
+_RAISE_FILE_LIMIT = "raise the limit of open files (ulimit -n)"
 
-_CURES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EROFS: _SPACE,
-    errno.ENOMEM: _MEMORY,
-    errno.EAGAIN: _MEMORY,
-    errno.EMFILE: _FILES,
-    errno.ENFILE: _FILES,
+_REMEDIES = {
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EROFS: _FREE_SPACE,
+    errno.ENOMEM: _USE_LESS_MEMORY,
+    errno.EAGAIN: _USE_LESS_MEMORY,
+    errno.EMFILE: _RAISE_FILE_LIMIT,
+    errno.ENFILE: _RAISE_FILE_LIMIT,
     errno.EIO: "check the disk",
 }
-"""What mends an error that no candidate can cause, by its number."""
+"""Remedies for errors that no candidate can cause, by error number."""
 
-_DAMAGED = ("file too short", "invalid ELF header", "failed to map segment", "cannot open shared object file")
-"""What the system's loader says of a library that was not written completely."""
+_LOADER_ERRORS = ("file too short", "invalid ELF header", "failed to map segment", "cannot open shared object file")
+"""Messages of the dynamic loader about an incompletely written library."""
 
 _MIN_FREE_BYTES = 1 << 20
 
-_OUT_OF_MEMORY = (KILLED, "MemoryError", "std::bad_alloc")
+_MEMORY_ERRORS = (KILLED, "MemoryError", "std::bad_alloc")
 
 
 def machine_error(error: BaseException) -> MachineError | None:
-    """Return the error that ends the job if the machine is at fault for an error of a build or a run, else None.
+    """Return a MachineError, which ends the job, if the machine caused the error of a build or run; otherwise None.
 
-    No candidate opens files or starts programs, so every error of the system is the machine's.
+    Candidates neither open files nor start programs, so the machine causes every OSError.
     """
     if isinstance(error, AnoleError):
         return error if isinstance(error, MachineError) else None
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        return _error(cause(error), _CURES.get(error.errno or 0))
+        return _error(cause(error), _REMEDIES.get(error.errno or 0))
     return machine_error_in(f"{error}", cause(error))
 
 
-def machine_error_in(text: str, told: str | None = None) -> MachineError | None:
-    """Return the error that ends the job if a text tells of a fault of the machine; it says `told` or the text."""
-    for number, cure in _CURES.items():
+def machine_error_in(text: str, shown: str | None = None) -> MachineError | None:
+    """Return a MachineError if a text reports a fault of the machine; its message has `shown`, by default the text."""
+    for number, remedy in _REMEDIES.items():
         if os.strerror(number) in text:
-            return _error(told or text, cure)
-    return _error(told or text, _SPACE) if any(words in text for words in _DAMAGED) else None
+            return _error(shown or text, remedy)
+    return _error(shown or text, _FREE_SPACE) if any(each in text for each in _LOADER_ERRORS) else None
 
 
 def full_disk() -> MachineError | None:
-    """Return the error that ends the job if the disk of the temporary files is full, so that nobody can say so."""
+    """Return a MachineError if the disk of the temporary files is full; a worker may be unable to report that."""
     folder = tempfile.gettempdir()
     if shutil.disk_usage(folder).free >= _MIN_FREE_BYTES:
         return None
-    return _error(f"{folder}: {os.strerror(errno.ENOSPC)}", _SPACE)
+    return _error(f"{folder}: {os.strerror(errno.ENOSPC)}", _FREE_SPACE)
 
 
 def ran_out_of_memory(error: str | None) -> bool:
-    """Whether a call failed as one does when the memory does not suffice for all that run at once."""
-    return error is not None and any(words in error for words in _OUT_OF_MEMORY)
+    """Whether an error indicates that memory ran out, perhaps only because several calls ran in parallel."""
+    return error is not None and any(each in error for each in _MEMORY_ERRORS)
 
 
-def _error(problem: str, cure: str | None) -> MachineError:
-    return MachineError(f"nothing can be built or run here: {problem}" + (f"; {cure}" if cure else ""))
+def _error(problem: str, remedy: str | None) -> MachineError:
+    return MachineError(f"cannot build or run anything here: {problem}" + (f"; {remedy}" if remedy else ""))

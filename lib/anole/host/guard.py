@@ -1,7 +1,7 @@
-"""Runs a stage in a process of its own, so that a model that hangs, crashes or exits ends with a message.
+"""Run a stage in a child process, so a model that hangs, crashes or exits is reported with a message.
 
-The code that makes a model is not Anole's. It may end the process that calls it, even with the status of success, or it
-may never come back. The guard forks before anything heavy is imported, and waits for the stage.
+The code of a model is not part of Anole. It may end the process that calls it, even with exit status 0, or never
+return. The guard forks before anything heavy is imported, and waits for the stage.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 from anole.errors import ExtractError
 
 LIMIT_S = 600.0
-"""How long each step of loading a model may take."""
+"""Default time limit for each step of loading a model."""
 
 LIMIT_NAME = "ANOLE_MODEL_LIMIT_S"
-"""The environment variable that sets another limit."""
+"""The environment variable that overrides the limit."""
 
 _END_S = 60.0
-"""How long the process may take to end after its work is done; threads that a model left may keep it alive."""
+"""Time for the process to end after its work is done; threads that the model left running may keep it alive."""
 
 _DONE = b"done"
 _PR_SET_PDEATHSIG = 1
@@ -39,11 +39,11 @@ def guard(where: str) -> None:
     Call it before a library starts threads or a device.
 
     Args:
-        where: what the stage works on, which begins each message.
+        where: the prefix of each message, such as the model's name.
 
     Raises:
-        ExtractError: in the old process: the stage did not end by itself, or a step took longer than the limit.
-        SystemExit: in the old process: the stage ended by itself, with this status.
+        ExtractError: in the parent: the stage was killed, or a step took longer than the limit.
+        SystemExit: in the parent: the stage exited, with this status.
     """
     global _report
     limit_s = _limit_s()
@@ -65,22 +65,22 @@ def guard(where: str) -> None:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Tell the guard, if there is one, of a step that runs code of a model; the step has a limit of time."""
-    _tell(what.replace("\n", " ").encode(errors="replace")[:1000])
+    """Report to the guard, if there is one, a step that runs code of a model and thus has a time limit."""
+    _send(what.replace("\n", " ").encode(errors="replace")[:1000])
     try:
         yield
     finally:
-        _tell(b"")
+        _send(b"")
 
 
 def finish() -> None:
-    """Tell the guard, if there is one, that the stage has done its work."""
-    _tell(_DONE)
+    """Report to the guard, if there is one, that the stage has done its work."""
+    _send(_DONE)
 
 
-def _tell(message: bytes) -> None:
+def _send(message: bytes) -> None:
     if _report is not None:
-        # Without a guard that listens, this process is about to be killed.
+        # If the guard does not listen any more, this process is about to be killed.
         with suppress(OSError):
             os.write(_report, message + b"\n")
 
@@ -92,29 +92,29 @@ def _limit_s() -> float:
     except ValueError:
         limit_s = 0.0
     if not 0 < limit_s < float("inf"):
-        raise ExtractError(f"{LIMIT_NAME}: found {given!r}; a number of seconds above 0 is expected")
+        raise ExtractError(f"{LIMIT_NAME}: found {given!r}; expected a number of seconds above 0")
     return limit_s
 
 
 class _Watch:
-    """Waits for a stage."""
+    """The parent's view of a stage that it waits for."""
 
     def __init__(self, child: int, reading: int, where: str, limit_s: float) -> None:
         self._child, self._reading, self._where, self._limit_s = child, reading, where, limit_s
-        self._handle = os.pidfd_open(child)
-        self._text, self._step, self._deadline = b"", "", float("inf")
+        self._child_handle = os.pidfd_open(child)
+        self._buffer, self._step, self._deadline = b"", "", float("inf")
         self._is_done = self._is_terminated = False
 
     def status(self) -> int:
-        """Return the status with which the stage ended by itself.
+        """Return the stage's exit status.
 
         Raises:
-            ExtractError: it did not.
+            ExtractError: it was killed, or the model's code ended it.
         """
-        # A terminal sends Ctrl-C to both processes.
+        # A terminal sends Ctrl-C to both processes; the stage handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._pass_on)
+            signal.signal(number, self._forward_signal)
         ended = self._wait()
         code = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
         if self._is_done:
@@ -122,21 +122,21 @@ class _Watch:
         if not ended:
             raise ExtractError(
                 f"{self._where}: {self._step} did not end within {self._limit_s:g} s; "
-                f"set {LIMIT_NAME} to another number of seconds if it needs longer"
+                f"set the environment variable {LIMIT_NAME} to more seconds if it needs longer"
             )
         if code < 0 and self._is_terminated:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         if code < 0:
-            hint = "; the memory may be too small" if -code == signal.SIGKILL else ""
+            hint = "; the machine may have run out of memory" if -code == signal.SIGKILL else ""
             raise ExtractError(f"{self._where}: {self._step or 'the stage'} was ended by {_signal_name(-code)}{hint}")
         if code == 0 or self._step:
             raise ExtractError(f"{self._where}: {self._step or 'something'} ended the process with status {code}")
         return code
 
     def _wait(self) -> bool:
-        """Whether the stage ended before the limit; otherwise it is killed."""
-        sources = [self._handle, self._reading]
+        """Return whether the stage ended before the limit; kill it otherwise."""
+        sources = [self._child_handle, self._reading]
         while True:
             left_s = None if self._deadline == float("inf") else max(self._deadline - time.monotonic(), 0)
             ready = select.select(sources, [], [], left_s)[0]
@@ -144,21 +144,21 @@ class _Watch:
                 text = os.read(self._reading, 4096)
                 if not text:
                     sources.remove(self._reading)
-                self._hear(text)
-            elif self._handle in ready:
+                self._read_messages(text)
+            elif self._child_handle in ready:
                 return True
             else:
                 os.kill(self._child, signal.SIGKILL)
                 return False
 
-    def _hear(self, text: bytes) -> None:
-        *messages, self._text = (self._text + text).split(b"\n")
+    def _read_messages(self, text: bytes) -> None:
+        *messages, self._buffer = (self._buffer + text).split(b"\n")
         for message in messages:
             self._is_done |= message == _DONE
             limit_s = min(_END_S, self._limit_s) if self._is_done else self._limit_s if message else float("inf")
             self._step, self._deadline = message.decode(errors="replace"), time.monotonic() + limit_s
 
-    def _pass_on(self, number: int, frame: Any) -> None:
+    def _forward_signal(self, number: int, frame: Any) -> None:
         del frame
         self._is_terminated = True
         with suppress(ProcessLookupError):

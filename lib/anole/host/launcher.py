@@ -1,4 +1,4 @@
-"""How to start Anole again: with this interpreter, this library and the caller's packages, in any working directory."""
+"""The shell command that starts Anole with this interpreter, this library and the caller's packages, in any folder."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ LIBRARY = Path(__file__).parents[2]
 
 
 def callers_packages() -> list[str]:
-    """Return the folders of the caller's ``PYTHONPATH``, which may hold factories and kinds of targets.
+    """Return the folders of the caller's ``PYTHONPATH``, which may contain model factories and target plugins.
 
-    Relative ones are resolved where Python started; Snakemake has changed to the project's folder since.
+    Relative folders are resolved where Python started, because Snakemake has since changed to the project's folder.
     """
     entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return [_where_python_started(entry) for entry in entries]
+    return [_resolved_entry(entry) for entry in entries]
 
 
 def launcher() -> str:
     """Return the shell code that starts Anole.
 
-    Its variables hold for this one command, so that a workflow that has rules of its own keeps its environment.
+    It sets variables for this command only, which keeps the environment of a workflow's other rules unchanged.
     """
-    packages = list(dict.fromkeys([*_library(), *callers_packages()]))
+    packages = list(dict.fromkeys([*_library_folders(), *callers_packages()]))
     path = f"PYTHONPATH={quote(os.pathsep.join(packages))} " if packages else ""
     return f'PATH={quote(str(Path(sys.executable).parent))}:"$PATH" {path}{quote(sys.executable)} -m anole'
 
 
-def _where_python_started(entry: str) -> str:
-    """Python has put the absolute path of each entry into `sys.path`."""
+def _resolved_entry(entry: str) -> str:
+    """Resolve an entry of ``PYTHONPATH``; Python has put its absolute path into `sys.path`."""
     starts = (os.getcwd(), os.path.realpath(os.environ.get("PWD", "")))
     paths = [os.path.abspath(os.path.join(start, entry)) for start in starts]
     return next((path for path in paths if path in sys.path), paths[0])
 
 
-def _library() -> list[str]:
-    """An installed library needs no mention, and would come before the standard library if it had one."""
+def _library_folders() -> list[str]:
+    """Return the library's folder unless it is installed: then it would come before the standard library."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     return [] if str(LIBRARY) in installed else [str(LIBRARY)]

@@ -1,4 +1,4 @@
-"""This machine: the cores that a process may use, and the facts that records keep of it."""
+"""The cores that this process may use, and the hardware and software facts that are stored with records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 
 
 def available_cores() -> int:
-    """Return how many physical cores this process may use, by its affinity and its cgroup quota.
+    """Return the number of physical cores that this process may use, given its affinity and its cgroup quota.
 
-    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows both. The
-    environment variable ``ANOLE_CORES`` claims another number, for tests.
+    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows down both. For
+    tests, the environment variable ``ANOLE_CORES`` overrides the number.
     """
     if (claimed := _claimed_cores()) is not None:
         return claimed
@@ -30,14 +30,14 @@ def available_cores() -> int:
 
 
 def available_threads() -> int:
-    """Return how many threads of this process can run at once: one on each logical processor that it may use."""
+    """Return the number of logical processors that this process may use."""
     return _claimed_cores() or len(affinity())
 
 
 def affinity() -> set[int]:
-    """Return the numbers of the logical processors that this process may use.
+    """Return the ids of the logical processors that any thread of this process may use.
 
-    What any of its threads may use counts, since a library may have bound the calling one, as TVM's thread pool does.
+    The calling thread alone does not count, because a library such as TVM's thread pool may have bound it.
     """
     found: set[int] = set()
     for thread in map(int, os.listdir("/proc/self/task")):
@@ -47,7 +47,7 @@ def affinity() -> set[int]:
 
 
 def host_facts() -> dict[str, Any]:
-    """Return the facts about this machine that records keep; they are part of no key."""
+    """Return the facts about this machine that are stored with records; they are not part of any key."""
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
@@ -59,7 +59,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def software_versions() -> dict[str, str]:
-    """Return the versions of the installed packages that decide how fast a kernel is."""
+    """Return the versions of Python and of the installed packages that affect the speed of kernels."""
     installed = {dist.name: dist.version for name in _SOFTWARE for dist in metadata.Distribution.discover(name=name)}
     return {"python": platform.python_version(), **installed}
 
@@ -67,7 +67,7 @@ def software_versions() -> dict[str, str]:
 def _claimed_cores() -> int | None:
     text = os.environ.get("ANOLE_CORES", "")
     if text and not (text.isdecimal() and int(text)):
-        raise MachineError(f"ANOLE_CORES: found {text!r}; it must be a whole number of at least 1")
+        raise MachineError(f"ANOLE_CORES: found {text!r}; it must be an integer of at least 1")
     return int(text) if text else None
 
 
@@ -77,7 +77,7 @@ def _core_of(cpu: int) -> str:
 
 
 def _cgroup_quota(root: Path) -> float | None:
-    """Return the number of cores that the control group (version 2, else 1) grants, or None without a limit."""
+    """Return the CPU quota of the control group (version 2, else 1) in cores; None if there is no limit."""
     try:
         quota, period = (root / "cpu.max").read_text(encoding="utf-8").split()
     except (OSError, ValueError):

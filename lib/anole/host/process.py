@@ -1,8 +1,7 @@
-"""Isolated processes: a crash, a hang or memory exhaustion in one costs only its own call.
+"""Worker processes: a crash, a hang or memory exhaustion in one only costs its current call.
 
-All workers are forked from one server that has already imported the target's modules, so that a new worker starts in
-milliseconds. Each leads its own process group. The group is killed as a whole, and by its own guard process when the
-master is gone.
+All workers are forked from one server that has already imported the target's modules, so a new worker starts in
+milliseconds. Each leads a process group, which is killed as a whole; a guard process kills it if the master ends.
 """
 
 from __future__ import annotations
@@ -27,49 +26,49 @@ from anole.host.faults import KILLED, full_disk, machine_error, machine_error_in
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 120.0
-"""How long a worker may take to start; the first one waits for the server's imports."""
+"""Time limit for starting a worker; the first one waits for the server's imports."""
 
 
 class CallError(Exception):
-    """A call came to nothing, through its own fault."""
+    """A call failed through its own fault."""
 
 
 class WorkerDied(CallError):
-    """The worker's process ended in mid-call; the message says how."""
+    """The worker's process ended during a call; the message says how."""
 
 
 class WorkerTimeout(CallError):
-    """A call exceeded its limit and was killed."""
+    """A call exceeded its time limit and was killed."""
 
 
 class CallTimedOut(WorkerTimeout):
-    """The called function itself reported that it took too long."""
+    """The called function itself reported a timeout."""
 
 
 class CallFailed(CallError):
-    """The called function raised; the message is that of its exception."""
+    """The called function raised an exception; this one has the same message."""
 
 
-_FAULTS_OF_THE_DEVICE = (DeviceLostError, MachineError, TargetError)
+_DEVICE_ERRORS = (DeviceLostError, MachineError, TargetError)
 """Errors that reach the master unchanged: the call is not at fault."""
 
 
 def prepare(preload: Sequence[str]) -> None:
-    """Start the server from which workers are forked, and its imports, see `Worker`, without waiting for them."""
+    """Start the server that forks workers, without waiting for its imports; for `preload` see `Worker`."""
     _context(preload)
     forkserver.ensure_running()
 
 
 class Worker:
-    """One isolated process that runs one call at a time and is replaced when it dies.
+    """An isolated process that runs one call at a time and is replaced when it dies.
 
     Args:
         start: called in the process when it starts; returns the function that handles the calls. Must be picklable.
         preload: modules that the common server imports once, before any worker is forked.
-        environment: environment variables of the process.
-        calls_before_restart: number of calls after which the process is replaced, so that leaks stay small.
-        grace_s: how long the process may take to end by itself. TVM's server, for one, stops listening if the answer to
-            a client that was killed cannot be sent.
+        environment: additional environment variables.
+        calls_before_restart: number of calls after which the process is replaced, to limit memory leaks.
+        grace_s: time for the process to end by itself before it is killed. TVM's RPC server, for example, stops
+            listening if it cannot send its answer to a killed client.
     """
 
     def __init__(
@@ -95,22 +94,22 @@ class Worker:
 
     @property
     def connection(self) -> Connection:
-        """The connection that becomes readable when a call has ended, to wait for several workers at once."""
+        """The connection that becomes readable when a call has ended, for waiting for several workers."""
         return self._connection
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return int(self._process.pid)
 
     def launch(self) -> None:
-        """Start the process unless it runs, so that it is ready before the first call."""
+        """Start the process unless it runs, for example to have it ready before the first call."""
         if self._process is not None:
             return
         try:
             self._start_process()
         except OSError as error:
-            raise MachineError(f"a worker process cannot be started: {cause(error)}") from error
+            raise MachineError(f"cannot start a worker process: {cause(error)}") from error
 
     def submit(self, *arguments: Any) -> None:
         """Submit a call.
@@ -129,17 +128,17 @@ class Worker:
         self._connection.send(arguments)
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the launched process takes calls; its connection is readable then. Raises as `submit`."""
+        """Wait until the launched process accepts calls; its connection is readable then. Raises as `submit` does."""
         if self._ready:
             return
         try:
             self._receive(timeout_s)
-        except _FAULTS_OF_THE_DEVICE:
+        except _DEVICE_ERRORS:
             self.kill()
             raise
         except CallError as error:
             self.kill()
-            raise MeasureError(f"a worker process did not start: {error}") from error
+            raise MeasureError(f"a worker process failed to start: {error}") from error
         self._ready = True
 
     def result(self, timeout_s: float) -> Any:
@@ -151,29 +150,29 @@ class Worker:
             WorkerDied: the process ended.
             DeviceLostError: the device that the call used was lost.
             MachineError: the machine is at fault, for example because its disk is full.
-            TargetError: the machine, or the server, lacks what the target needs.
+            TargetError: the machine, or the server, does not have the hardware or software that the target needs.
         """
         return self._receive(timeout_s)
 
     def call(self, *arguments: Any, timeout_s: float) -> Any:
-        """Submit a call and wait for it; raises the exceptions of `result`."""
+        """Submit a call, wait for it and return its result; raise as `submit` and `result` do."""
         self.submit(*arguments)
         return self.result(timeout_s)
 
     def release(self) -> None:
-        """Let the process end by itself, and give back what it holds; `end` waits for that."""
+        """Let the process end by itself and release its resources; `end` waits for it."""
         if self._process is not None and self._grace_s:
             self._connection.close()
 
     def end(self) -> None:
-        """End the process and everything it started; it may first give back what it holds."""
+        """End the process and its descendants, after giving it time to release its resources."""
         self.release()
         if self._process is not None and self._grace_s:
             self._process.join(self._grace_s)
         self.kill()
 
     def kill(self) -> None:
-        """End the process and everything it started."""
+        """Kill the process and its descendants."""
         if self._process is None:
             return
         for kill in (lambda: os.killpg(self._process.pid, signal.SIGKILL), self._process.kill):
@@ -182,13 +181,13 @@ class Worker:
         self._process.join()
         self._connection.close()
         self._process = None
-        Path(self._log).unlink(missing_ok=True)
+        Path(self._log_path).unlink(missing_ok=True)
 
     def _start_process(self) -> None:
-        handle, self._log = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
+        handle, self._log_path = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
         os.close(handle)
         self._connection, theirs = self._context.Pipe()
-        arguments = (theirs, self._start, self._environment, self._log)
+        arguments = (theirs, self._start, self._environment, self._log_path)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         process.start()
         self._process = process
@@ -203,7 +202,7 @@ class Worker:
             succeeded, value = self._connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join(5)
-            how, said = _exit_cause(self._process.exitcode), self._last_words()
+            how, said = _exit_cause(self._process.exitcode), self._last_log_line()
             self.kill()
             message = f"{how}{': ' if said else ''}{said}"
             raise (machine_error_in(message) or (None if said else full_disk()) or WorkerDied(message)) from error
@@ -211,13 +210,13 @@ class Worker:
             raise value
         return value
 
-    def _last_words(self) -> str:
-        lines = Path(self._log).read_text(errors="replace", encoding="utf-8").strip().splitlines()
+    def _last_log_line(self) -> str:
+        lines = Path(self._log_path).read_text(errors="replace", encoding="utf-8").strip().splitlines()
         return lines[-1][-500:] if lines else ""
 
 
 def _context(preload: Sequence[str]) -> ForkServerContext:
-    """Return the context that starts processes; its server imports the given modules first."""
+    """Return the multiprocessing context whose fork server imports the given modules."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["anole.host.block_torch_import", *preload])
     return context
@@ -230,7 +229,7 @@ def _serve(
     log: str,
 ) -> None:
     os.setsid()
-    _die_with_master(connection)
+    _fork_guard(connection)
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -240,11 +239,11 @@ def _serve(
 
 
 def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]]) -> None:
-    """Answer calls until the master closes its end of the connection, which raises an error."""
+    """Answer calls until the master closes its end of the connection, which raises EOFError or BrokenPipeError."""
     try:
         handle = start()
     except BaseException as error:
-        connection.send((False, _describe(error)))
+        connection.send((False, _to_call_error(error)))
         return
     connection.send((True, None))
     while True:
@@ -252,27 +251,27 @@ def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]
         try:
             reply = (True, handle(*arguments))
         except Exception as error:
-            reply = (False, _describe(error))
+            reply = (False, _to_call_error(error))
         connection.send(reply)
 
 
-def _die_with_master(connection: Connection) -> None:
-    """Fork a guard process that kills the process group when the master is gone.
+def _fork_guard(connection: Connection) -> None:
+    """Fork a guard process that kills the process group when the master ends.
 
-    It is a process, because a thread could not act while a candidate hangs in native code.
+    A thread would not do: it could not run while a candidate hangs in native code.
     """
     master = multiprocessing.parent_process()
     if master is None or os.fork():
         return
-    # An open copy of the connection here would hide the worker's death from the master.
+    # With a copy of the connection open here, the master would not notice the worker's death.
     connection.close()
     master.join()
     os.killpg(0, signal.SIGKILL)
 
 
-def _describe(error: BaseException) -> Exception:
-    """Return the exception that the master raises for an error: the machine's faults as such, others as the call's."""
-    if isinstance(error, _FAULTS_OF_THE_DEVICE):
+def _to_call_error(error: BaseException) -> Exception:
+    """Return the exception that the master raises: faults of the device or machine unchanged, others as CallError."""
+    if isinstance(error, _DEVICE_ERRORS):
         return error
     if (fault := machine_error(error)) is not None:
         return fault

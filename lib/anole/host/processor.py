@@ -1,4 +1,4 @@
-"""Describes a processor as Linux and LLVM name it."""
+"""The processor: its features, its name in Linux, and its name in LLVM (`mcpu`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _X86_NEEDS: dict[str, frozenset[str]] = {
     "graniterapids": _SAPPHIRE,
     "sierraforest": _V3,
 }
-"""The flags that code for each LLVM processor needs, as /proc/cpuinfo spells them."""
+"""CPU flags that code for each LLVM processor needs, as spelled in /proc/cpuinfo."""
 
 _GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
@@ -72,7 +72,7 @@ _FEATURES = tuple(
 OTHER_TYPES = frozenset(
     "avx_vnni avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16 asimdhp asimddp bf16 i8mm".split()
 )
-"""The features that compute in int8, float16 or bfloat16."""
+"""Features with instructions for int8, float16 or bfloat16."""
 
 _LLVM_NAMES = {
     **{name: name for name in "avx f16c fma avx2 avx512f avx512bw avx512cd avx512dq avx512vl".split()},
@@ -82,7 +82,7 @@ _LLVM_NAMES = {
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
 }
-"""The features that LLVM uses wherever it finds a pattern for them, unlike AMX, which needs intrinsics."""
+"""LLVM's names of features that it uses by pattern matching; AMX is missing because it needs intrinsics."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Processor:
 
     Attributes:
         architecture: as in `platform.machine`, such as ``x86_64``.
-        family, model: x86 numbers; 0 elsewhere.
-        name: the name for people and for a target's identity.
-        flags: as /proc/cpuinfo spells them.
+        family, model: x86 numbers; 0 on other architectures.
+        name: readable name, which is part of a target's identity.
+        flags: as spelled in /proc/cpuinfo.
     """
 
     architecture: str
@@ -105,7 +105,7 @@ class Processor:
 
     @cached_property
     def mcpu(self) -> str:
-        """LLVM's name of the processor, or of the nearest generic one if a flag that it needs is hidden."""
+        """LLVM's name of the processor, or the best generic name if the hypervisor hides a flag that it needs."""
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
         guesses = (self._family_name(), *_GENERIC)
@@ -113,11 +113,11 @@ class Processor:
 
     @property
     def features(self) -> list[str]:
-        """The vector extensions that decide how fast a kernel can be, in a fixed order."""
+        """The vector extensions that matter to the speed of kernels, in a fixed order."""
         return [feature for feature in _FEATURES if feature in self.flags]
 
     def lacks(self, mcpu: str) -> list[str]:
-        """Return the flags that code for an LLVM processor needs and that this processor lacks."""
+        """Return the flags that code for an LLVM processor needs and this processor does not have."""
         return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
 
     def _family_name(self) -> str | None:
@@ -129,30 +129,30 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Return this machine's processor, or the one that a given text of /proc/cpuinfo describes.
+    """Return this machine's processor, or the one described by a text of /proc/cpuinfo.
 
-    For tests, the environment variable ``ANOLE_CPUINFO`` names a file that is read in the place of /proc/cpuinfo. Flags
-    that the real processor lacks are left out, so that code for the described one runs here.
+    For tests, the environment variable ``ANOLE_CPUINFO`` names a file to read instead of /proc/cpuinfo. Flags that the
+    real processor does not have are dropped, so code for the described one runs here.
 
     Raises:
         MachineError: that file cannot be read.
     """
     architecture = architecture or platform.machine()
     if cpuinfo is not None:
-        return _described(cpuinfo, architecture)
+        return _parsed(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    here = _permitted(_described(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
+    here = _without_forbidden_amx(_parsed(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
     claimed = os.environ.get("ANOLE_CPUINFO")
     if not claimed:
         return here
     try:
-        other = _described(Path(claimed).read_text(encoding="utf-8"), architecture)
+        other = _parsed(Path(claimed).read_text(encoding="utf-8"), architecture)
     except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"ANOLE_CPUINFO: {claimed} cannot be read: {error}") from error
+        raise MachineError(f"ANOLE_CPUINFO: cannot read {claimed}: {error}") from error
     return replace(other, flags=other.flags & here.flags)
 
 
-def _described(cpuinfo: str, architecture: str) -> Processor:
+def _parsed(cpuinfo: str, architecture: str) -> Processor:
     lines = (line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines())
     facts = {key.strip(): value.strip() for key, _, value in lines}
     arm = " ".join(facts[key] for key in ("CPU implementer", "CPU part") if key in facts)
@@ -166,33 +166,33 @@ def _described(cpuinfo: str, architecture: str) -> Processor:
     )
 
 
-def _permitted(found: Processor) -> Processor:
-    """Return the processor without the flags of AMX unless this process may use it; old systems show them, too."""
+def _without_forbidden_amx(found: Processor) -> Processor:
+    """Drop the AMX flags if this process may not use AMX; old kernels list them, too."""
     flags = frozenset(flag for flag in found.flags if flag.startswith("amx_"))
     return replace(found, flags=found.flags - flags) if flags and not _may_use_tiles() else found
 
 
 def _may_use_tiles() -> bool:
-    """Ask the system for the tiles of AMX, for this whole process."""
+    """Request permission to use AMX tiles for this process; return whether it was granted."""
     arch_prctl, request, tile_data = 158, 0x1023, 18
     return not ctypes.CDLL(None).syscall(arch_prctl, request, tile_data)
 
 
 def known_processors(architecture: str | None = None) -> tuple[str, ...]:
-    """Return the values that `mcpu` may have on an architecture (by default this machine's)."""
+    """Return the possible values of `mcpu` on an architecture, by default this machine's."""
     return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
 
 
 def features_of(mcpu: str) -> list[str]:
-    """Return the vector extensions that every processor of this LLVM name has, in a fixed order."""
+    """Return the vector extensions that every processor with this LLVM name has, in a fixed order."""
     flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
 
 
 def llvm_attributes(mcpu: str, features: Iterable[str]) -> list[str]:
-    """Return what LLVM is told of the features that not every processor of a name has, such as ``+avx512bf16``."""
-    beyond = [feature for feature in features if feature not in features_of(mcpu)]
-    return [f"+{_LLVM_NAMES[feature]}" for feature in beyond if feature in _LLVM_NAMES]
+    """Return LLVM attributes, such as ``+avx512bf16``, for features that vary between processors of an LLVM name."""
+    additional = [feature for feature in features if feature not in features_of(mcpu)]
+    return [f"+{_LLVM_NAMES[feature]}" for feature in additional if feature in _LLVM_NAMES]
 
 
 def _amd_name(family: int, model: int) -> str | None:

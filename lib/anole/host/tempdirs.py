@@ -1,4 +1,4 @@
-"""One folder for all temporary files of a process, which the next process removes if this one is killed."""
+"""A private folder for all temporary files of a process; if the process is killed, the next one removes it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from pathlib import Path
 from anole.host.lock import try_lock
 
 PREFIX = "anole-own-"
-"""The names of these folders begin with this; a folder that its process does not hold locked is removed."""
+"""Prefix of the names of these folders; a folder that no process holds locked is removed."""
 
-_OPENING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_LONGEST_SOCKET = 107
-_SOCKET = "/pymp-12345678/listener-12345678"
-"""The socket that multiprocessing makes in the temporary folder, whose path the system limits to so many bytes."""
+_MAX_SOCKET_PATH_BYTES = 107
+_SOCKET_SUFFIX = "/pymp-12345678/listener-12345678"
+"""Path of the sockets that multiprocessing creates below the temporary folder; the system limits the path's length."""
 
-_LAST = -200
-"""The folder is removed when the process exits, after multiprocessing has removed its own, which has -100."""
+_EXIT_PRIORITY = -200
+"""Remove the folder at exit after multiprocessing has removed its own, which has priority -100."""
 
 
 @contextmanager
 def own_temporaries() -> Iterator[None]:
-    """Put all temporary files of this process and of its children into the process's own folder.
+    """Put all temporary files of this process and its children into a private folder.
 
-    The folder is in the usual one, and is removed when the process exits. What killed processes of the same user left
-    there is removed first. Nothing changes if no folder can be made; whoever needs one says so.
+    It is created in the default temporary folder and removed when the process exits. Folders that killed processes of
+    the same user left there are removed first. Nothing changes if no folder can be created.
     """
     try:
-        usual = tempfile.gettempdir()
-        sweep(Path(usual))
-        own = str(_folder_in(usual))
+        default = tempfile.gettempdir()
+        sweep(Path(default))
+        own = str(_private_folder_in(default))
     except OSError:
         yield
         return
-    if len(os.fsencode(own + _SOCKET)) > _LONGEST_SOCKET:
-        _make_place_for_sockets()
+    if len(os.fsencode(own + _SOCKET_SUFFIX)) > _MAX_SOCKET_PATH_BYTES:
+        _shorten_socket_paths()
     before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = own
     try:
@@ -54,20 +54,20 @@ def own_temporaries() -> Iterator[None]:
             os.environ["TMPDIR"] = variable
 
 
-def _make_place_for_sockets() -> None:
-    """Let multiprocessing make its folder where the paths of sockets are short enough."""
+def _shorten_socket_paths() -> None:
+    """Let multiprocessing create its folder in /tmp, where the paths of sockets are short enough."""
     before = tempfile.tempdir
     try:
         with suppress(OSError):
             sweep(Path("/tmp"))
-            tempfile.tempdir = str(_folder_in("/tmp"))
+            tempfile.tempdir = str(_private_folder_in("/tmp"))
             util.get_temp_dir()
     finally:
         tempfile.tempdir = before
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Remove those folders in a folder that `make_locked` made for killed processes of this user; all else stays.
+    """Remove the subfolders that `make_locked` created for processes of this user that have been killed since.
 
     Raises:
         OSError: the folder cannot be read.
@@ -76,42 +76,42 @@ def sweep(folder: Path, prefix: str = PREFIX) -> None:
         found = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     for path in found:
         with suppress(OSError):
-            lock = _locked(path)
+            lock = _try_lock_own(path)
             if lock is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
 
 
 def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
-    """Make a folder that `sweep` leaves alone as long as the returned handle is open.
+    """Create a subfolder that `sweep` does not remove as long as the returned handle is open.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     while True:
         own = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
         # Another process may have removed it before it was locked.
         with suppress(FileNotFoundError):
-            lock = _locked(own)
+            lock = _try_lock_own(own)
             if lock is not None and os.path.samestat(os.fstat(lock), own.stat(follow_symlinks=False)):
                 return own, lock
 
 
 @cache
-def _folder_in(usual: str) -> Path:
-    """Make this process's own folder, which it holds locked until it ends."""
-    own, _ = make_locked(Path(usual), PREFIX)
-    util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_LAST)
+def _private_folder_in(default: str) -> Path:
+    """Create this process's private folder, which stays locked until the process ends."""
+    own, _ = make_locked(Path(default), PREFIX)
+    util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_EXIT_PRIORITY)
     return own
 
 
-def _locked(path: Path) -> int | None:
-    """Lock a folder of this user and return the handle; return None if a process holds it or it is of another user.
+def _try_lock_own(path: Path) -> int | None:
+    """Lock a folder and return the handle; return None if a process holds it or another user owns it.
 
     Raises:
-        OSError: it is no folder, or cannot be locked.
+        OSError: it is not a folder, or cannot be locked.
     """
-    lock = os.open(path, _OPENING)
+    lock = os.open(path, _OPEN_FLAGS)
     try:
         if os.fstat(lock).st_uid == os.geteuid() and try_lock(lock):
             return lock

@@ -1,1 +1,1 @@
-"""The library over TVM's IR that importers, passes and targets share."""
+"""Helpers for TVM's Relax and TensorIR, shared by importers, passes and targets."""

@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions with channels last: their layout, and where their taps read."""
+"""NHWC 2-d convolutions: layout attributes, and the window of kernel taps along each axis."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from numpy.typing import NDArray
 from tvm import ir
 
 CHANNELS_LAST = {"data_layout": "NHWC", "kernel_layout": "HWIO", "out_layout": "NHWC"}
-"""The attributes of a convolution whose data has the channels last."""
+"""The layout attributes of an NHWC convolution."""
 
 
 def is_channels_last(convolution: ir.Call) -> bool:
-    """Whether a convolution's data, weight and result have their channels last."""
+    """Whether a convolution's data, weight and result have channels last."""
     return all(getattr(convolution.attrs, name) == layout for name, layout in CHANNELS_LAST.items())
 
 
 @dataclass(frozen=True)
 class Taps:
-    """The taps of a convolution along rows or columns.
+    """The window of a convolution's taps along rows or columns.
 
     Attributes:
-        first: where the first tap reads, in pixels before (negative) or behind an output's own pixel.
-        taps: their number.
-        dilation: pixels from one to the next.
-        after: the padding behind the last pixel.
+        first: offset of the first tap from the output's own pixel; negative offsets are before it.
+        taps: number of taps.
+        dilation: distance of adjacent taps in pixels.
+        after: padding after the last pixel.
     """
 
     first: int
@@ -35,13 +35,13 @@ class Taps:
     after: int
 
     def place_of(self, inner: Taps) -> int:
-        """Return which of the taps is the first one of a window within this one."""
+        """Return the index of the tap at which a window inside this one starts."""
         return (inner.first - self.first) // self.dilation
 
     def union(self, other: Taps) -> Taps | None:
-        """Return the smallest window with all taps of both; None where these are not on one grid."""
+        """Return the smallest window with all taps of both, or None if they are not on a common grid."""
         dilation = max(self._min_dilation, other._min_dilation)
-        # A single tap has any dilation.
+        # A single tap fits any dilation.
         is_on_grid = all(each.taps == 1 or each.dilation == dilation for each in (self, other))
         if not is_on_grid or (self.first - other.first) % dilation:
             return None
@@ -54,7 +54,7 @@ class Taps:
         return self.dilation if self.taps > 1 else 1
 
     def of_useful_taps(self, size: int, outputs: int, stride: int) -> Taps:
-        """Return the window without outer taps that read no data; with those whose padding would become negative."""
+        """Drop outer taps that read only padding, unless padding would become negative."""
 
         def meets_data(tap: int) -> bool:
             offset = self.first + tap * self.dilation
@@ -70,7 +70,7 @@ class Taps:
 
 
 def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
-    """Return the windows of a convolution with this weight along rows and columns."""
+    """Return the windows of a convolution along rows and columns, given its weight."""
     attrs, pads = convolution.attrs, [int(pad) for pad in convolution.attrs.padding]
     rows, columns = (
         Taps(-before, taps, int(dilation), after)
@@ -80,6 +80,6 @@ def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
 
 
 def attrs_of(windows: Sequence[Taps]) -> dict[str, list[int]]:
-    """Return the attributes of a convolution with these windows along rows and columns."""
+    """Return the padding and dilation attributes for windows along rows and columns."""
     padding = [*(-window.first for window in windows), *(window.after for window in windows)]
     return {"padding": padding, "dilation": [window.dilation for window in windows]}

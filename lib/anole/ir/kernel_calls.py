@@ -1,4 +1,4 @@
-"""Calls of kernels in a network that is being lowered: what they call, and how that may fuse."""
+"""Kernel calls in a lowered network: the called functions, their workloads, and fusion patterns."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from anole.ir.symbols import typical_shape
 from anole.task import Workload, workload_from_json
 
 WORKLOAD = "anole.workload"
-"""The attribute of an anchor's block, and of the scheduled function around it, that holds the workload as JSON."""
+"""The attribute with the workload as JSON, of an anchor's block and of the scheduled function around it."""
 
 
 class Pattern(IntEnum):
-    """TVM's patterns of operators, the attribute ``op_pattern`` of a function, by which it decides what to fuse."""
+    """TVM's operator patterns, the function attribute ``op_pattern`` that guides fusion."""
 
     BROADCAST = 1
     INJECTIVE = 2
-    """Every result is read from known places."""
+    """Maps each output element to one input element."""
     REDUCTION = 3
-    """Fuses with what computes its operands, and not with what reads its result."""
+    """Fuses with producers of its operands, but not with consumers of its result."""
     ANCHOR = 4
-    """Fuses with element-wise operators that read its result."""
+    """Fuses with elementwise consumers of its result."""
     OPAQUE = 8
-    """Fuses with nothing."""
+    """Is never fused."""
 
 
 def bindings(module: tvm.IRModule) -> list[relax.Binding]:
@@ -39,24 +39,24 @@ def bindings(module: tvm.IRModule) -> list[relax.Binding]:
 
 
 def calls_of(module: tvm.IRModule) -> list[ir.Call]:
-    """Return the calls of a network's kernels, in order."""
+    """Return the kernel calls of a network, in order."""
     return [value for binding in bindings(module) if is_kernel(value := getattr(binding, "value", None))]
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether an expression is the call of a kernel."""
+    """Whether an expression is a kernel call."""
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
 
 
 def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
-    """Return the kernel that a binding's value calls, or None if it is no such call."""
+    """Return the kernel that an expression calls, or None for other expressions."""
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
     return None
 
 
 def anchored(func: tirx.PrimFunc) -> Workload | None:
-    """Return the workload of the anchor in a scheduled function, if it has one."""
+    """Return the workload of a scheduled function's anchor, or None."""
     text = func.attrs.get(WORKLOAD) if func.attrs else None
     return None if text is None else workload_from_json(json.loads(str(text)))
 
@@ -64,7 +64,7 @@ def anchored(func: tirx.PrimFunc) -> Workload | None:
 def marked(
     builder: relax.BlockBuilder, call: ir.Call, pattern: Pattern, name: str | None = None, **attributes: object
 ) -> ir.Call:
-    """Return the call of a kernel with a pattern and attributes, which it does not have for its other callers."""
+    """Return a call of a copy of the kernel with a pattern and attributes; other callers keep the original."""
     func = builder.get()[call.args[0]].with_attrs({"op_pattern": int(pattern), **attributes})
     (made,) = call.ty_args
     types = list(made.fields) if isinstance(made, ir.TupleType) else made
@@ -72,5 +72,5 @@ def marked(
 
 
 def size_bytes(ty: Any) -> int:
-    """Return the size of a tensor or buffer of this type, of the usual sizes where it varies."""
+    """Return the size in bytes of a tensor or buffer type, with dynamic extents at typical sizes."""
     return prod(typical_shape(ty.shape) or ()) * int(dtype(str(ty.dtype)).itemsize)

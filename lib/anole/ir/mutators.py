@@ -1,4 +1,4 @@
-"""Helpers for passes: apply a mutator to all functions, and look up bindings, values and shapes inside one."""
+"""Helpers for Relax passes: apply mutators, and look up bindings, constants and shapes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ELEMENTWISE = tuple(
     [f"relax.{name}" for name in f"{_BINARY} {_UNARY} where".split()]
     + [f"relax.nn.{name}" for name in _ACTIVATIONS.split()]
 )
-"""Operators that treat every element alike, wherever it lies, and whose attributes name no axis."""
+"""Elementwise operators without axis attributes."""
 
 
 def rewritten(module: tvm.IRModule, mutator: Callable[[tvm.IRModule], Any]) -> tvm.IRModule:
-    """Return the module with every function rewritten by a `relax.PyExprMutator` and unused bindings removed."""
+    """Apply a `relax.PyExprMutator` to every function, and remove unused bindings."""
     visitor = mutator(module)
     for variable, function in _functions(module):
         visitor.builder_.update_func(variable, relax.analysis.remove_all_unused(visitor.visit_expr(function)))
@@ -45,12 +45,12 @@ def bindings(of: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
 
 
 def operator_of(expr: ir.Expr | None) -> str:
-    """Return the name of the operator that an expression calls, such as ``relax.add``; empty for all others."""
+    """Return the name of the operator that an expression calls, such as ``relax.add``, or an empty string."""
     return str(expr.op.name) if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
 def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir.Call:
-    """Return a call of the same operator on other operands, with some of its attributes changed."""
+    """Copy a call with new operands and some attributes changed."""
     if not changed:
         return relax.Call(call.op, operands, call.attrs)
     names = set(dir(call.attrs)) - set(dir(ir.Attrs))
@@ -59,51 +59,51 @@ def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir
 
 
 def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
-    """Return the expression that a variable of a mutator's new function is bound to, through other variables."""
+    """Resolve a variable of a mutator's new function to the expression it is bound to, through other variables."""
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
     return expr
 
 
 def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
-    """Return the expression bound to a variable that is read once, see `read_counts`, or is new; None for all else."""
+    """Return the expression bound to a variable that is new or read once, see `read_counts`; None for all others."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None
 
 
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
-    """Return the call that an expression is bound to, or None if it is not a call of that operator."""
+    """Return the call of an operator that an expression is bound to, or None for all others."""
     call = bound(mutator, expr)
     return call if operator_of(call) == operator else None
 
 
 def variables(expr: ir.Expr) -> list[relax.Var]:
-    """Return the variables of an expression, each as often as it occurs."""
+    """Return the variables of an expression, with repetitions."""
     found: list[relax.Var] = []
     relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
     return found
 
 
 def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
-    """Return how often the bindings and results of all functions read each variable."""
+    """Count how often the bindings and results of all functions read each variable."""
     values = [binding.value for binding in bindings(module)]
     results = [function.body.body for _, function in _functions(module)]
     return Counter(var for expr in (*values, *results) for var in variables(expr))
 
 
 def extents(expr: ir.Expr) -> list[int]:
-    """Return a tensor's shape with the usual sizes; an empty list for scalars, unknown shapes, and all but tensors."""
+    """Return a tensor's shape at typical sizes; empty for scalars, unknown shapes and other expressions."""
     return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
 def bound_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
-    """Return the constant that an expression is bound to in a mutator's new function, see `value_of`."""
+    """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
     found = bound(mutator, expr)
     return value_of(expr if found is None else found)
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:
-    """Return the value of a constant or of a known shape, not to be written to; None for everything else."""
+    """Return the read-only value of a constant or static shape, or None for all other expressions."""
     if isinstance(expr.ty, relax.ShapeType) and all(isinstance(extent, tirx.IntImm) for extent in expr.ty.values):
         return np.array([int(extent) for extent in expr.ty.values], np.int64)
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
@@ -114,7 +114,7 @@ def value_of(expr: ir.Expr) -> NDArray[Any] | None:
 
 
 def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
-    """Return a tensor's memory as an array; a copy where NumPy lacks the type. Copies of all weights take minutes."""
+    """View a tensor as an array without a copy, unless NumPy does not support its dtype; copying takes minutes."""
     try:
         array = np.from_dlpack(tensor)
     except (BufferError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Finds and replaces blocks, loops and other nodes of TensorIR functions, and builds loop nests around blocks."""
+"""Helpers for TensorIR: find and replace blocks, loops and other nodes, and build loop nests."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tvm import s_tir, tirx
 
 
 def blocks_of(sch: s_tir.Schedule) -> list[Any]:
-    """Return the outermost blocks of a schedule's only function, in order."""
+    """Return the top-level blocks of a schedule's main function, in order."""
     return list(sch.get_child_blocks(sch.get_sblock(sch.mod["main"].body.block.name_hint)))
 
 
 def collect(root: Any, kind: type) -> list[Any]:
-    """Return all nodes of a kind within a statement or an expression."""
+    """Return all nodes of a type within a statement or expression."""
     nodes: list[Any] = []
     tvm_ffi.structural_walk(root, (kind, nodes.append))
     return nodes
 
 
 def prefetched(load: Any, level: int) -> Any:
-    """Return a call that prefetches the line of an element for reading, into a level of the cache."""
+    """Return a prefetch of an element's cache line for reading, into a cache level."""
     for_reading, locality, data = 0, 4 - level, 1
     return tirx.call_intrin("void", "tirx.prefetch", tirx.address_of(load), for_reading, locality, data)
 
 
 def chosen(index: Any, values: Sequence[Any]) -> Any:
-    """Return the value at an index: a chain of conditions, unless a loop over the index is unrolled."""
+    """Return the value at an index as a chain of selects, which folds if the loop over the index is unrolled."""
     *others, value = values
     for at, other in reversed(list(enumerate(others))):
         value = tirx.if_then_else(index == at, other, value)
@@ -36,29 +36,29 @@ def chosen(index: Any, values: Sequence[Any]) -> Any:
 
 
 def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
-    """Return a statement or an expression with variables, which may be buffers, replaced."""
+    """Substitute variables, including buffers, in a statement or expression."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
 
 
 def with_new_definition(node: Any) -> Any:
-    """Return a copy of a statement with other variables, since a function defines each of its variables once."""
+    """Copy a statement with fresh variables, since a function must define each variable only once."""
     defined = [each.loop_var for each in collect(node, tirx.For)]
     defined += [each.var for kind in (tirx.IterVar, tirx.Let, tirx.Bind) for each in collect(node, kind)]
     return with_values(node, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
 
 
 def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
-    """Return a function with all nodes of a kind changed, those inside others first."""
+    """Apply a change to all nodes of a type in a function, in post-order."""
     return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))
 
 
 def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
-    """Return a function with one loop, which may have changed since it was found, changed."""
+    """Apply a change to one loop, identified by its variable."""
     return with_each(func, tirx.For, lambda each: change(each) if each.loop_var.same_as(loop.loop_var) else each)
 
 
 def nest_around(block: s_tir.SBlock) -> tirx.Stmt:
-    """Return serial loops around a block, one for each of its iteration variables."""
+    """Build a serial loop around a block for each of its iteration variables."""
     loops = [tirx.Var(f"i{at}", each.dom.extent.ty.dtype) for at, each in enumerate(block.iter_vars)]
     nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
     for loop, each in zip(reversed(loops), reversed(block.iter_vars), strict=True):
@@ -67,7 +67,7 @@ def nest_around(block: s_tir.SBlock) -> tirx.Stmt:
 
 
 def with_nests(func: tirx.PrimFunc, nests: Sequence[tirx.Stmt], buffers: Sequence[Any]) -> tirx.PrimFunc:
-    """Return the function with other nests, one after another, and other buffers between them."""
+    """Replace a function's body by a sequence of loop nests with intermediate buffers."""
     body = tirx.SeqStmt(nests) if len(nests) > 1 else nests[0]
     root = s_tir.SBlock([], [], [], func.body.block.name_hint, body, alloc_buffers=buffers)
     return tirx.PrimFunc(func.params, s_tir.SBlockRealize([], True, root), attrs=func.attrs)

@@ -1,7 +1,7 @@
-"""Folds the transposition of a matrix product's right operand into the product.
+"""Pass that folds a transposed right operand into the matrix product.
 
-The result is an einsum, because Relax's own matrix product cannot express a transposed operand; of bytes, whose
-operands have two types, it is an operator of its own.
+The result is an einsum, since Relax's matmul cannot express a transposed operand, or a custom operator for products of
+uint8 and int8, since einsum requires equal dtypes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
-    """Return the products of int32; TVM's own definition refuses extents that are equal expressions."""
+    """Compute int32 products; TVM's own definition rejects extents that are equal but distinct expressions."""
     *batch, rows, inner = left.shape
     k = te.reduce_axis((0, inner), "k")
 
@@ -40,14 +40,14 @@ def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
     return te.compute((*batch, rows, right.shape[-2]), point, name="transposed_bytes")
 
 
-tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "The products of matrices of uint8 and of int8, which lie transposed.")
+tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "Matrix products of uint8 and transposed int8.")
 ir.register_op_attr(TRANSPOSED_BYTES, "FInferType", _product_type)
 ir.register_op_attr(TRANSPOSED_BYTES, "FLegalize", _legalize)
 ir.register_op_attr(TRANSPOSED_BYTES, "FPurity", True)
 
 
 def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with right operands read as they lie in memory, where only a transposition is in between."""
+    """Replace products with transposed right operands by products that read the operands in place."""
     return rewritten(module, _Absorber)
 
 
@@ -63,20 +63,20 @@ def is_transposed_product(call: ir.Expr) -> bool:
 
 
 def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
-    """Return the product that reads its right operand transposed."""
+    """Multiply by the transpose of the right operand."""
     if str(left.ty.dtype) == "uint8":
         return relax.Call(ir.Op.get(TRANSPOSED_BYTES), [left, right])
     return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
 
 
 def operands_of(call: ir.Call) -> tuple[ir.Expr, ir.Expr]:
-    """Return the data and the weight, or the left and the right operand, of an anchor operator."""
+    """Return the data and weight, or the left and right operand, of an anchor."""
     data, weight = call.args[0].fields if call.op.name == "relax.einsum" else call.args
     return data, weight
 
 
 def _subscripts(left: int, right: int) -> str:
-    """Return the einsum subscripts of such a product, given the number of axes of both operands."""
+    """Return the einsum subscripts of a transposed product, given the ranks of both operands."""
     batch = ascii_lowercase[: left - 2]
     return f"{batch}yz,{batch[left - right :] if right > 2 else ''}xz->{batch}yx"
 
@@ -99,10 +99,9 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         return product if dtype == str(left.ty.dtype) else relax.op.astype(product, dtype)
 
     def _transposed(self, value: ir.Expr) -> ir.Expr | None:
-        """Return a value with its last two axes exchanged, or None where that would not make its rows contiguous.
+        """Return a value with its last two axes swapped, or None if that does not remove a transposition.
 
-        Between the value and its permutation, scaling, subtracting a zero point, conversions and reshaping the batch
-        axes are allowed.
+        Scaling, subtraction of a zero point, casts and reshapes of the batch axes may follow the transposition.
         """
         call = bound(self, value)
         name = operator_of(call)
@@ -112,12 +111,12 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
             return self._permuted(call)
         shape = extents(call)
         splits_batch = name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
-        is_of_one = name in ("relax.multiply", "relax.subtract") and prod(extents(call.args[1])) == 1
-        alike = is_of_one or name == "relax.astype"
-        inner = self._transposed(call.args[0]) if splits_batch or alike else None
+        is_scalar_operation = name in ("relax.multiply", "relax.subtract") and prod(extents(call.args[1])) == 1
+        keeps_layout = is_scalar_operation or name == "relax.astype"
+        inner = self._transposed(call.args[0]) if splits_batch or keeps_layout else None
         if inner is None:
             return None
-        if alike:
+        if keeps_layout:
             return self.builder_.emit(relax.Call(call.op, [inner, *call.args[1:]], call.attrs))
         *batch, rows, columns = call.ty.shape
         return self.builder_.emit(relax.op.reshape(inner, (*batch, columns, rows)))
@@ -127,7 +126,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         axes = [int(axis) for axis in call.attrs.axes or reversed(range(rank))]
         if rank < 2 or axes[-2] != rank - 1:
             return None
-        exchanged = [*axes[:-2], axes[-1], axes[-2]]
-        if exchanged == list(range(rank)):
+        swapped = [*axes[:-2], axes[-1], axes[-2]]
+        if swapped == list(range(rank)):
             return call.args[0]
-        return self.builder_.emit(relax.op.permute_dims(call.args[0], exchanged))
+        return self.builder_.emit(relax.op.permute_dims(call.args[0], swapped))

@@ -1,8 +1,7 @@
-"""Transcendental functions as polynomials, which vectorize; library functions are called lane by lane.
+"""Polynomial approximations of transcendental functions, which vectorize, unlike calls of the math library.
 
-Relative errors, measured against float64, are within a few units of float32's last place. A value that a polynomial
-needs several times is bound to a variable; written out, the expression would be a page long for each vector of a
-register tile.
+Relative errors against float64 are within a few float32 ulp. Values that a polynomial uses several times are bound to
+variables; otherwise, expressions would grow to a page for each vector of a register tile.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from tvm import tirx
 Value = Any
 
 _ZERO_EXP, _INFINITE_EXP = -104.0, 89.0
-"""Arguments whose exponentials are rounded to zero and to infinity."""
+"""Arguments whose exponentials round to zero and to infinity."""
 
 _TO_INTEGER = 1.5 * 2**23 + 2 * 127
-"""A number plus this is rounded to an integer n, and the last bits of the sum are those of n + 254."""
+"""Adding this rounds a float to an integer n; the low bits of the sum are n + 254."""
 
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0)
 _TANH = (
@@ -41,11 +40,11 @@ _LOG = (
     *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
 )
 _MIN_NORMAL, _BITS = 2.0**-126, 23
-"""The least normal float32, and the number of bits of its fraction."""
+"""The smallest normal float32, and the number of fraction bits."""
 
 
 def exp(x: Value) -> Value:
-    """Compute 2^n times a polynomial of the remainder (Cephes, expf), also where the result is subnormal."""
+    """Compute 2^n times a polynomial of the remainder (Cephes, expf); correct for subnormal results, too."""
 
     def scaled(rest: Value, shifted: Value) -> Value:
         bits = tirx.reinterpret("int32", shifted)
@@ -81,8 +80,8 @@ def logarithm(x: Value) -> Value:
     def of_parts(fraction: Value, power: Value) -> Value:
         is_large = fraction > const(2**0.5)
         rest = tirx.Select(is_large, fraction * const(0.5), fraction) - 1.0
-        whole = tirx.Cast("float32", power) + tirx.Select(is_large, const(1.0), const(0.0))
-        return bound(rest, lambda rest: bound(whole, lambda power: near_one(rest, power)))
+        total_power = tirx.Cast("float32", power) + tirx.Select(is_large, const(1.0), const(0.0))
+        return bound(rest, lambda rest: bound(total_power, lambda power: near_one(rest, power)))
 
     def of_bits(bits: Value, shift: Value) -> Value:
         fraction = tirx.reinterpret("float32", (bits & ((1 << _BITS) - 1)) | (127 << _BITS))
@@ -107,20 +106,20 @@ def silu(x: Value) -> Value:
 
 
 def gelu(x: Value) -> Value:
-    """Compute x times the normal distribution of x."""
+    """Compute x times the standard normal CDF of x."""
     return x * const(0.5) * (1.0 + bound(x * const(0.5**0.5), erf))
 
 
 def gelu_tanh(x: Value) -> Value:
-    """Compute the approximation of gelu by tanh."""
+    """Compute the tanh approximation of gelu."""
     inner = x * (const((2 / pi) ** 0.5) + const((2 / pi) ** 0.5 * 0.044715) * x * x)
     return x * const(0.5) * (1.0 + bound(inner, tanh))
 
 
 def _times_power(value: Value, bits: Value) -> Value:
-    """Multiply by 2^n in two steps, since 2^128 and 2^-127 are no normal numbers; the last bits are n + 254.
+    """Multiply by 2^n in two steps, since 2^128 and 2^-127 are not normal; the low bits of `bits` are n + 254.
 
-    The exponents of both factors, each with its bias of 127, add up to n + 254; whatever is above is shifted out.
+    The biased exponents of both factors add up to n + 254; higher bits are shifted out.
     """
     exponents = bits << _BITS
 
@@ -135,7 +134,7 @@ def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Valu
 
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:
-    """Evaluate by Horner's rule; the coefficient of the highest power comes first."""
+    """Evaluate by Horner's rule, highest power first."""
     return reduce(lambda sum_, coefficient: sum_ * x + const(coefficient), coefficients[1:], const(coefficients[0]))
 
 
@@ -144,11 +143,11 @@ def _clip(x: Value, limit: float) -> Value:
 
 
 def bound(value: Value, use: Callable[[Value], Value]) -> Value:
-    """Return an expression of a variable that holds the value."""
+    """Bind a value to a variable, and return the expression that uses it."""
     variable = tirx.Var("x", value.ty)
     return tirx.Let(variable, value, use(variable))
 
 
 def const(value: float) -> Value:
-    """Return a number in float32."""
+    """Return a float32 constant."""
     return tirx.const(value, "float32")

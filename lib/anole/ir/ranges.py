@@ -1,4 +1,4 @@
-"""Ranges of sizes: one build serves every size of a range, such as batches of 1 to 16."""
+"""Size ranges: a single build serves all sizes of a range, such as batches of 1 to 16."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ class SizeRange:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the range of a text such as ``1..16``; raises ValueError if it is none."""
+        """Parse a range such as ``1..16``; raise ValueError for other texts."""
         found = _TEXT.fullmatch(text)
         low, high = map(int, found.groups()) if found is not None else (0, 0)
         if not 1 <= low < high:
-            raise ValueError(f"found {text!r}; a range has its smallest and its largest size, such as 1..16")
+            raise ValueError(f"found {text!r}; write a range as smallest and largest size, such as 1..16")
         return cls(low, high)
 
     @property
     def typical(self) -> int:
-        """The size at which tasks are tuned: a power of two near the geometric mean, if the range contains one."""
+        """The size to tune tasks at: a power of two near the geometric mean, if the range contains one."""
         middle = isqrt(self.min * self.max)
         return max(self.min, 1 << (middle.bit_length() - 1), 2)
 
     @property
     def small(self) -> int:
-        """The largest size that runs the kernels of the minimum: the geometric mean of that and the typical size."""
+        """The largest size that runs the kernels for the minimum: the geometric mean of minimum and typical size."""
         return isqrt(self.min * self.typical)
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1 at which a model is imported to find what depends on the size: typical, low, and largest.
+        """Three sizes above 1 at which a model is imported to find size-dependent values: typical, low and largest.
 
-        Their differences are coprime, which exposes anything that changes in steps.
+        Their differences are coprime, which exposes values that change in steps.
         """
         largest = max(self.max, self.typical + 2)
         others = (size for size in count(max(self.min, 2)) if size != self.typical)
@@ -52,7 +52,7 @@ class SizeRange:
 
     @property
     def checked(self) -> tuple[int, ...]:
-        """The atypical sizes at which a build is evaluated: both ends, an odd one, and kernel thresholds."""
+        """The further sizes to evaluate a build at: both ends, an odd size, and the kernel thresholds."""
         odd = min((self.typical + self.max) // 2 | 1, self.max)
         return tuple(sorted({self.min, self.min + 1, self.small, self.small + 1, odd, self.max} - {self.typical}))
 
@@ -64,10 +64,10 @@ class SizeRange:
 
 
 def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
-    """Return the sizes at which a build is evaluated: each range varied alone, then all ranges at their ends."""
+    """Return the sizes to evaluate a build at: each range varied alone, then all ranges at their ends."""
     typical = {name: each.typical for name, each in ranges.items()}
     found = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
     ends = [{name: each.min for name, each in ranges.items()}, {name: each.max for name, each in ranges.items()}]
     ends += [{name: each.small + more for name, each in ranges.items()} for more in (0, 1)]
-    every = [typical, *found, *ends]
-    return [sizes for at, sizes in enumerate(every) if sizes not in every[:at]][1:]
+    candidates = [typical, *found, *ends]
+    return [sizes for at, sizes in enumerate(candidates) if sizes not in candidates[:at]][1:]

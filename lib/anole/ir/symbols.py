@@ -1,4 +1,4 @@
-"""Symbolic extents of shapes: each symbol's name holds its range, whose typical size decides wherever a number must."""
+"""Symbolic shape extents: a symbol's name contains its range, whose typical size is the size hint."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tvm import relax, sym, tirx
 from anole.ir.ranges import SizeRange
 
 _RANGED = re.compile(r"(.+):(\d+\.\.\d+)")
-"""The name of a symbol: its own, and its range."""
+"""A symbol's name and its range."""
 
 _COMPUTED = "anole.computed_extents"
-"""The attribute of a function that tells what stands behind symbols with the text of an extent as name."""
+"""The function attribute that maps opaque symbols, named by the text of an extent, to the extents."""
 
 _OPERATORS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
 _CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.FloorMod: "floormod"}
 
 
 def symbol_of(name: str, sizes: SizeRange) -> tirx.Var:
-    """Return a symbol with a name and a range of sizes; TVM copies symbols, and keeps of them only their names."""
+    """Make a symbol with a range of sizes in its name, which is all that survives when TVM copies symbols."""
     return tirx.Var(f"{name}:{sizes}", "int64")
 
 
 def symbol_names(ranges: Mapping[str, SizeRange]) -> dict[str, SizeRange]:
-    """Return ranges by the names of their symbols in TVM, given them by their own names."""
+    """Key ranges by the names of their symbols in TVM instead of plain names."""
     return {str(symbol_of(name, sizes).name): sizes for name, sizes in ranges.items()}
 
 
 def range_of(symbol: tirx.Var) -> SizeRange | None:
-    """Return the sizes of a symbol that `symbol_of` made; None for other variables."""
+    """Return the range of a symbol made by `symbol_of`, or None for other variables."""
     found = _RANGED.fullmatch(str(symbol.name))
     return SizeRange.parse(found[2]) if found else None
 
@@ -47,12 +47,12 @@ def name_of(symbol: tirx.Var) -> str:
 
 
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
-    """Return the condition that all symbols are small sizes of their ranges."""
+    """Return the condition that all symbols are at most the `small` size of their ranges."""
     return tirx.all(*(symbol <= found.small for symbol in symbols if (found := range_of(symbol)) is not None))
 
 
 def size_hint(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
-    """Return an extent at typical sizes, or at given ones, by name; None if it has a variable without a range."""
+    """Evaluate an extent at typical sizes, or at sizes given by name; return None if a variable has no size."""
     if isinstance(extent, (int, tirx.IntImm)):
         return int(extent)
     found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, partial(_valued, sizes))))
@@ -60,7 +60,7 @@ def size_hint(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None
 
 
 def largest(extent: Any) -> int | None:
-    """Return the largest value of an extent at the ends of its symbols' ranges; None if it has other variables."""
+    """Return the maximum of an extent over the ends of its symbols' ranges, or None if it has other variables."""
     ranges = {name_of(symbol): range_of(symbol) for symbol in _variables(extent)}
     ends = [(each.min, each.max) for each in ranges.values() if each is not None]
     if len(ends) < len(ranges):
@@ -70,26 +70,26 @@ def largest(extent: Any) -> int | None:
 
 
 def is_static(extent: Any) -> bool:
-    """Whether an extent does not vary."""
+    """Whether an extent is a constant."""
     return isinstance(extent, (int, tirx.IntImm))
 
 
 def all_static(extents: Iterable[Any]) -> bool:
-    """Whether none of some extents varies."""
+    """Whether all extents are constants."""
     return all(map(is_static, extents))
 
 
 def simplified(extent: Any) -> Any:
-    """Return an extent, an expression, in its simplest form."""
+    """Simplify an extent."""
     return sym.Analyzer().simplify(extent)
 
 
 def text_of(extent: Any, calls: bool = False) -> str:
-    """Return an extent as Python has it, such as ``batch * 2``; TVM changes some names where it prints them.
+    """Format an extent as a Python expression, such as ``batch * 2``; TVM's printer renames some variables.
 
     Args:
         extent: the extent.
-        calls: whether quotients and remainders are calls of `floordiv` and `floormod`, for other languages.
+        calls: whether to write quotients and remainders as calls of `floordiv` and `floormod`, for other languages.
     """
     if isinstance(extent, (int, tirx.IntImm)):
         return str(int(extent))
@@ -107,13 +107,13 @@ def text_of(extent: Any, calls: bool = False) -> str:
 
 
 def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None, ...] | None:
-    """Return the texts of the extents that vary, see `text_of`, and None for all others; None if none does."""
+    """Return the texts of dynamic extents, see `text_of`, and None for static ones; None if all are static."""
     texts = tuple(None if is_static(extent) else text_of(extent, calls) for extent in shape)
     return texts if any(texts) else None
 
 
 def typical_shape(shape: Any, sizes: Mapping[str, int] | None = None) -> tuple[int, ...] | None:
-    """Return a shape at typical sizes, or at given ones, by name; None if it is not known."""
+    """Evaluate a shape at typical sizes, or at sizes given by name; return None if it is unknown."""
     found = [size_hint(extent, sizes) for extent in shape] if shape is not None else [None]
     return tuple(extent for extent in found if extent is not None) if None not in found else None
 
@@ -124,13 +124,13 @@ def symbols_of(func: tirx.PrimFunc) -> list[tirx.Var]:
 
 
 def unbound_symbols(types: Sequence[Any]) -> list[tirx.Var]:
-    """Return the symbols of tensor types that are no extent by themselves, so that no tensor tells them."""
+    """Return the symbols that occur only inside expressions, so they cannot be inferred from a tensor's shape."""
     extents = [extent for ty in types for extent in ty.shape]
     return [symbol for symbol in _symbols(types) if not any(symbol.same_as(extent) for extent in extents)]
 
 
 def symbols_in(ty: Any) -> list[tirx.Var]:
-    """Return the symbols in a type's shape as often as they occur, in order; nothing for other types."""
+    """Return the symbols in a type's shape, in order and with repetitions; empty for types without shape."""
     return [symbol for extent in getattr(ty, "shape", None) or () for symbol in _variables(extent)]
 
 
@@ -145,9 +145,9 @@ def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
 
 
 def with_opaque_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
-    """Return what a function becomes if, while it is changed, each computed extent of its parameters is a symbol.
+    """Transform a function while each computed extent of its parameters is replaced by an opaque symbol.
 
-    TVM cannot tell that there are at least ``batch * 4`` in ``(batch * 4 + 127) // 128 * 128``.
+    TVM cannot prove that ``(batch * 4 + 127) // 128 * 128`` is at least ``batch * 4``.
     """
     found = act(with_opaque_extents_named(func))
     computed = computed_extents(found)
@@ -160,12 +160,12 @@ def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
 
 
 def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
-    """Return a function or an expression with extents instead of the symbols that are named as their text."""
+    """Replace symbols by the extents whose text is their name, in a function or expression."""
     return tvm_ffi.structural_map(node, (tirx.Var, lambda each: extents.get(str(each.name), each)))
 
 
 def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a function with a symbol for each extent of its parameters that is computed, by its text as name."""
+    """Replace each computed extent of a function's parameters by a symbol named by the extent's text."""
     computed = _computed([param.ty for param in func.params])
     if not computed:
         return func
@@ -180,7 +180,7 @@ def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
-    """Return tensor types with a symbol for each extent that is computed, and the extent of each such symbol."""
+    """Replace computed extents of tensor types by symbols, and return the extent of each symbol, too."""
     computed = _computed(types)
     symbols = _symbols_for(computed)
     plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
@@ -192,13 +192,13 @@ def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
 
 
 def _computed(types: Sequence[Any]) -> dict[str, Any]:
-    """Return the extents that are neither a number nor a symbol, by their text."""
+    """Return the extents that are neither constants nor symbols, by their text."""
     extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
     return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
 
 
 def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:
-    """Return a size for each symbol that no vector or thread divides: a prime of its own beyond the typical size."""
+    """Return a distinct prime above the typical size for each symbol, which no vector or thread count divides."""
     found: dict[str, int] = {}
     for symbol in symbols_of(func):
         size = range_of(symbol)
@@ -214,7 +214,7 @@ def _is_prime(number: int) -> bool:
 
 
 def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
-    """Return a function with sizes instead of the symbols of these names; the function itself if it has none."""
+    """Substitute sizes for a function's symbols, by name."""
     symbols = symbols_of(func)
     if not symbols:
         return func
@@ -223,19 +223,19 @@ def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
         is_symbol = any(variable.same_as(symbol) for symbol in symbols)
         return _valued(sizes, variable) if is_symbol else variable
 
-    # A symbol that no extent is alone is a parameter, too.
+    # A symbol that occurs only inside expressions is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
     func = tirx.PrimFunc(params, func.body, attrs=func.attrs)
     return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple({**_OPERATORS, **_CALLS}), _folded)])
 
 
 def _folded(operation: Any) -> Any:
-    """Return the result of an operation on numbers, and any other operation as it is."""
+    """Fold an operation on constants."""
     return simplified(operation) if all_static([operation.a, operation.b]) else operation
 
 
 def _valued(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:
-    """Return the size of a symbol, by default the typical one, and every other variable as it is."""
+    """Replace a symbol by its given or typical size; return other variables unchanged."""
     own = range_of(symbol) if sizes is None else None
     size = own.typical if own is not None else (sizes or {}).get(name_of(symbol))
     return symbol if size is None else tirx.IntImm(symbol.ty.dtype, size)

@@ -1,1 +1,1 @@
-"""Measures candidates: builders build them, a bench runs them, and a measurer orders both and tells what came of it."""
+"""Measure candidates: builders compile them, a runner times them, and a measurer coordinates both."""

@@ -1,4 +1,4 @@
-"""A pool of processes that build candidates."""
+"""A pool of worker processes that build candidates."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from anole.record import Config, Measurement, Status
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate after its build, which may have failed.
+    """A candidate after its build.
 
     Attributes:
-        position: its position among the configs of the call.
-        failure: the reason why its builder wrote no artifact.
+        position: index among the configs of the call.
+        failure: the measurement to report if the build failed.
     """
 
     position: int
@@ -32,7 +32,7 @@ class Built:
 
     @property
     def loadable(self) -> tuple[str, dict[str, Any]]:
-        """What a process needs to load it."""
+        """The artifact's path and the config, which a worker needs to load the candidate."""
         return str(self.artifact), dict(self.config)
 
 
@@ -46,13 +46,13 @@ class _Building:
 
 
 class Builders:
-    """`n` processes, which build one candidate each at a time; a context manager that ends them.
+    """`n` workers that each build one candidate at a time; a context manager that ends them.
 
     Args:
-        start: called in each process; returns the function that builds a config into a file and returns the seconds.
-        preload: modules that are imported once, before any process is forked.
-        limit_s: seconds that a build may take.
-        folder: where the artifacts go.
+        start: called in each worker; returns the function that builds a config into a file and returns the seconds.
+        preload: modules to import once, before any worker is forked.
+        limit_s: time limit of one build.
+        folder: folder for the artifacts.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Builders:
 
     @property
     def connections(self) -> list[Connection]:
-        """Connections that become readable when a candidate is built."""
+        """The connections of busy builders; each becomes readable when its build ends."""
         return list(self._busy)
 
     @property
     def left_s(self) -> float:
-        """Seconds until the limit of the candidate that began first; infinite if none is being built."""
+        """Seconds until the oldest build reaches its limit; infinite if nothing is being built."""
         ends_s = min((building.began_s + self._limit_s for building in self._busy.values()), default=float("inf"))
         return max(0.0, ends_s - time.perf_counter())
 
@@ -95,13 +95,13 @@ class Builders:
         self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
 
     def collect(self, readable: Container[Any]) -> list[Built]:
-        """Return the candidates that have ended, given the readable connections, or have passed their limit."""
+        """Return the builds that have ended, given the readable connections, or have exceeded their limit."""
         overdue_s = time.perf_counter() - self._limit_s
         ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
         return [self._finish(self._busy.pop(connection)) for connection in ended]
 
     def build_all(self, configs: Sequence[Config]) -> list[Built]:
-        """Build configs on all builders in parallel and return them in order."""
+        """Build configs in parallel and return the candidates in the order of their configs."""
         waiting, built = list(enumerate(configs))[::-1], list[Built]()
         while waiting or self._busy:
             while waiting and self._idle:
@@ -110,7 +110,7 @@ class Builders:
         return sorted(built, key=lambda candidate: candidate.position)
 
     def abandon(self) -> None:
-        """Abandon the running builds."""
+        """Kill the running builds."""
         for building in self._busy.values():
             building.builder.kill()
             self._idle.append(building.builder)

@@ -1,4 +1,4 @@
-"""Where candidates run: the processor, an idle one of this machine's GPUs, or devices of other machines."""
+"""Access to the devices that run candidates: the processor, an idle local GPU, or remote devices."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from anole.targets.rpc.address import Remote
 logger = logging.getLogger(__name__)
 
 _MAX_LATENCY_RATIO = 1.07
-"""How many times as long a kernel takes on a server that is not like the fastest one."""
+"""A server is inconsistent if the same kernel takes more than this many times as long as on the fastest one."""
 
-_ROUNDS = 3
-"""Comparisons before a difference is told: what lasts for a batch or two may be a neighbour's work."""
+_MAX_COMPARISONS = 3
+"""Comparisons before a difference is reported: one that lasts for a batch or two may be background load."""
 
 
 class DeviceAccess:
-    """A place where candidates run, on this machine unless it is `remote`; a context manager that releases it."""
+    """Access to the devices of candidates, local unless `remote` is set; a context manager that releases them."""
 
     is_disturbed = False
-    """Whether building candidates disturbs those that are timed."""
+    """Whether building candidates disturbs timing."""
 
     remote: Remote | None = None
 
@@ -37,27 +37,27 @@ class DeviceAccess:
         pass
 
     def building(self) -> AbstractContextManager[None]:
-        """Return a context that holds the locks needed to build candidates: none, if no device notices."""
+        """Return a context that holds the locks needed to build candidates; none if builds disturb no timing."""
         return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
-        """Return a context that holds the device exclusively; waits while another process has it."""
+        """Return a context that holds the device exclusively and waits while another process holds it."""
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Return the environment variables that make only this device visible to a process."""
+        """Return environment variables that make only this device visible to a process."""
         return {}
 
 
 def device_access(target: Device, remote: Remote | None = None) -> DeviceAccess:
-    """Return the site of a target's candidates: the remote devices if given, otherwise this machine."""
+    """Return the access to a target's devices: remote ones if given, otherwise local ones."""
     if remote is not None:
         return RemoteDevices(remote)
     return ProcessorAccess(target) if target.place is Place.PROCESSOR else FirstIdleDevice(target)
 
 
 class ProcessorAccess(DeviceAccess):
-    """The processor of this machine; timing excludes building, and holds the lock only while it lasts."""
+    """The processor of this machine; timing excludes building, and only holds the lock while it runs."""
 
     is_disturbed = True
 
@@ -78,21 +78,21 @@ class ProcessorAccess(DeviceAccess):
 
 
 class FirstIdleDevice(DeviceAccess):
-    """The first idle one of several devices of this machine, which is held until the site is left.
+    """The first idle one of several local devices, held until the context ends.
 
-    `timing` and `environment` claim a device at the first call, and raise TargetError if there is none.
+    The first call of `timing` or `environment` claims the device; it raises TargetError if there is none.
     """
 
     def __init__(self, target: Device) -> None:
-        self._target, self._held = target, ExitStack()
+        self._target, self._claims = target, ExitStack()
         self._unit: LocalDevice | None = None
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._claims.close()
         self._unit = None
 
     def timing(self) -> AbstractContextManager[None]:
-        """Hold nothing more than the site does."""
+        """Claim the device; no further lock is needed."""
         self._claimed()
         return nullcontext()
 
@@ -103,16 +103,16 @@ class FirstIdleDevice(DeviceAccess):
     def _claimed(self) -> LocalDevice:
         if self._unit is None:
             units = {unit.name: unit for unit in self._target.units()}
-            self._unit = units[self._held.enter_context(idle_device(list(units)))]
+            self._unit = units[self._claims.enter_context(idle_device(list(units)))]
         return self._unit
 
 
 class RemoteDevices(DeviceAccess):
-    """Devices of other machines, behind servers that serve one client at a time; sessions hold the devices.
+    """Devices of other machines, each held by a session with a server that serves one client at a time.
 
     Attributes:
-        likeness: what is known of whether the servers are alike, over all tasks that are measured there.
-        absent: what was told to be absent, and has not come back since.
+        likeness: speed comparisons of the servers, shared by all tasks that are measured there.
+        absent: names of servers that were reported as absent and have not come back.
     """
 
     remote: Remote
@@ -124,22 +124,22 @@ class RemoteDevices(DeviceAccess):
 
 
 class ServerConsistency:
-    """Whether servers are alike: the same kernel takes about as long on all; tells once of each that is slower.
+    """Compare the speed of servers by running the same kernel on all, and warn once about each slower one.
 
-    One comparison is enough where all are about as fast.
+    A single comparison is enough if all are about equally fast.
     """
 
     def __init__(self) -> None:
         self._rounds: defaultdict[frozenset[str], list[Mapping[str, float]]] = defaultdict(list)
         self._settled: set[frozenset[str]] = set()
-        self._describe: set[str] = set()
+        self._reported: set[str] = set()
 
     def wants(self, servers: frozenset[str]) -> bool:
-        """Whether these servers are to be compared once more."""
+        """Whether these servers should be compared again."""
         return len(servers) > 1 and not any(servers <= settled for settled in self._settled)
 
     def add(self, latencies_s: Mapping[str, float]) -> None:
-        """Add the latencies of one kernel on several servers, by their names."""
+        """Add the latencies of one kernel on several servers, by server name."""
         servers = frozenset(latencies_s)
         if not self.wants(servers):
             return
@@ -148,18 +148,18 @@ class ServerConsistency:
         slower = [server for server in sorted(servers) if all(ratios[server] > _MAX_LATENCY_RATIO for ratios in rounds)]
         if not slower:
             self._settled.add(servers)
-        elif len(rounds) == _ROUNDS:
+        elif len(rounds) == _MAX_COMPARISONS:
             self._settled.add(servers)
             for server in slower:
-                self._tell(server, rounds)
+                self._report_slower(server, rounds)
 
-    def _tell(self, server: str, rounds: list[Mapping[str, float]]) -> None:
-        if server in self._describe:
+    def _report_slower(self, server: str, rounds: list[Mapping[str, float]]) -> None:
+        if server in self._reported:
             return
-        self._describe.add(server)
+        self._reported.add(server)
         logger.warning(
-            "%s is not like %s: the same kernel takes %.2f times as long there (median of %d comparisons); "
-            "servers that differ belong to different keys and targets, since one search compares their times",
+            "%s is slower than %s: the same kernel takes %.2f times as long (median of %d comparisons); "
+            "use different keys and targets for servers of different speed, because a search compares their latencies",
             server,
             min(rounds[-1], key=lambda name: rounds[-1][name]),
             statistics.median(ratios[server] for ratios in rounds),

@@ -1,4 +1,4 @@
-"""Believes a failure only when the machine works: another candidate, or a config that should work, has run."""
+"""Record failures of candidates only after checking that the machine still works."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 logger = logging.getLogger(__name__)
 
 _MAX_HELD_FAILURES = 8
-"""Failures in a row that are held back before the machine is checked; twice as many after each check in a row."""
+"""Consecutive failures to hold back before checking the machine; doubled after each check without a success."""
 
 
 def measurer_of(
     task: Task, options: MeasureOptions, site: DeviceAccess | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
-    """Return what measures a task's candidates, by the kind of its target; a simulator uses the task alone.
+    """Return the measurer of a task's candidates; one for a simulator uses only the task.
 
-    The site is one on this machine by default; `fastest` is the fastest trial that was measured before.
+    `site` is local by default; `fastest` is the fastest trial measured before.
     """
     target = get_target(task.target)
     if target.place is Place.SIMULATOR:
@@ -39,11 +39,11 @@ def measurer_of(
 
 
 class FaultFilteringMeasurer:
-    """Measures candidates of one task, and never yields a failure that may be the machine's.
+    """A measurer that never yields failures caused by the machine.
 
     Failures are held back until a later candidate works. If none does, a config that should work is measured: the
-    known one, the default config or, where neither has ever worked, a tiny task. If it works, the failures are the
-    candidates' own. A candidate that ran out of memory is measured again alone first.
+    known one, the default config or, if neither has ever worked, a tiny task. If it works, the failures are
+    the candidates' own. A candidate that ran out of memory is first measured again, with nothing else running.
 
     A context manager that enters and leaves the measurer. A `known` config is one that worked before.
     """
@@ -60,51 +60,51 @@ class FaultFilteringMeasurer:
         self._measurer.__exit__()
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measure configs and yield their measurements in order, each as soon as it is believed.
+        """Measure configs and yield their measurements in order, failures only once they are verified.
 
         Raises:
             TargetError: there is no such device.
-            MeasureError: measuring is not possible at all, or no longer; what was held back is not yielded.
+            MeasureError: the machine cannot measure, or cannot any more; failures held back are not yielded.
         """
-        n, held, most = 0, list[Measurement](), _MAX_HELD_FAILURES
+        n, held, max_held = 0, list[Measurement](), _MAX_HELD_FAILURES
         while n < len(configs):
             with closing(self._measurer.measure(configs[n:])) as measured:
                 for measurement in measured:
                     n += 1
                     if ran_out_of_memory(measurement.error):
-                        logger.warning("a candidate failed (%s); it is measured again, alone", measurement.error)
+                        logger.warning("a candidate failed (%s); measuring it again on its own", measurement.error)
                         measured.close()
-                        measurement = self._alone(configs[n - 1])
+                        measurement = self._measure_alone(configs[n - 1])
                     if measurement.status is Status.OK:
                         self._known = configs[n - 1]
                         yield from (*held, measurement)
-                        held, most = [], _MAX_HELD_FAILURES
+                        held, max_held = [], _MAX_HELD_FAILURES
                         continue
                     held.append(measurement)
-                    if len(held) == most or n == len(configs):
+                    if len(held) == max_held or n == len(configs):
                         measured.close()
                         self._check_machine(held)
                         yield from held
-                        held, most = [], 2 * most
+                        held, max_held = [], 2 * max_held
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals together, see `Measurer.confirm`; raise as `measure`."""
+        """Measure rivals together as `Measurer.confirm` does; raise as `measure` does."""
         measured = self._measurer.confirm(configs, seconds_each)
         if measured and all(measurement.status is not Status.OK for measurement in measured):
             self._check_machine(measured)
         return measured
 
-    def _alone(self, config: Config) -> Measurement:
+    def _measure_alone(self, config: Config) -> Measurement:
         """Measure a config while nothing else is built or run."""
         (measurement,) = self._measurer.measure([config])
         return measurement
 
     def _check_machine(self, failures: Sequence[Measurement]) -> None:
-        """Measure a config that should work; raises MeasureError if it fails too: then the machine may be at fault."""
-        fails: Measurement | None = None
+        """Measure a config that should work; raise MeasureError if it fails, too, because the machine is at fault."""
+        failed: Measurement | None = None
         if self._known is not None:
-            fails, what = self._failure(self._known), "a config that worked before"
-            if fails is None:
+            failed, checked = self._failure(self._known), "a config that worked before"
+            if failed is None:
                 return
         if not self._default_fails:
             default = self._target.default_config(self._task.workload)
@@ -112,31 +112,32 @@ class FaultFilteringMeasurer:
             if failure is None:
                 self._known = self._known or default
                 return
-            self._default_fails = fails is None
-        if fails is None:
-            tiny = _tiny(self._target, self._task.workload.dtype)
+            self._default_fails = failed is None
+        if failed is None:
+            tiny = _smallest_task(self._target, self._task.workload.dtype)
             with self._measurer.beside(tiny) as measurer:
                 (measurement,) = measurer.measure([self._target.default_config(tiny.workload)])
             if measurement.status is Status.OK:
                 return
-            fails, what = measurement, f"the smallest task ({tiny.label})"
+            failed, checked = measurement, f"the smallest task ({tiny.label})"
         last = failures[-1]
         raise MeasureError(
             f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_describe(last)}; "
-            f"{what} fails now too, with {_describe(fails)}, so the machine is at fault and nothing of this is recorded"
+            f"{checked} fails now too, with {_describe(failed)}; the machine is at fault, and these failures are not "
+            "recorded"
         )
 
     def _failure(self, config: Config) -> Measurement | None:
-        measurement = self._alone(config)
+        measurement = self._measure_alone(config)
         return None if measurement.status is Status.OK else measurement
 
 
 AnyMeasurer = FaultFilteringMeasurer | SimulatedMeasurer
-"""What measures a task's candidates, by the kind of its target."""
+"""A measurer for hardware or for a simulator."""
 
 
-def _tiny(target: Device, dtype: str) -> Task:
-    """Return the smallest task of an operator that the target has a template for."""
+def _smallest_task(target: Device, dtype: str) -> Task:
+    """Return a tiny task of the first operator that the target has a template for."""
     workloads: tuple[Workload, ...] = (
         Dense(1, 32, 64, dtype=dtype),
         Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1), dtype=dtype),

@@ -1,4 +1,4 @@
-"""Runs candidates on a device of this machine, one at a time or against each other."""
+"""Run candidates on a local device, one at a time or rivals in turns."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from anole.task import Workload
 
 
 class LocalRunner:
-    """Runs candidates of a workload in a process of its own, which is replaced when it is lost.
+    """A runner of a workload's candidates in one worker, which is replaced if it dies.
 
-    A context manager that ends the process.
+    A context manager that ends the worker.
     """
 
     n_workers = 1
@@ -31,15 +31,15 @@ class LocalRunner:
     def __init__(
         self, site: DeviceAccess, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._site, self._target = site, target
+        self._access, self._target = site, target
         self._run_limit_s, self._results = options.limits.run_s, results
         self._start = partial(start_running, target, workload, options.evaluator)
-        self._started: Worker | None = None
+        self._launched_worker: Worker | None = None
         self._candidate: Built | None = None
         self._sent_s = self._limit_s = 0.0
 
     def __enter__(self) -> Self:
-        if self._site.is_disturbed:
+        if self._access.is_disturbed:
             self._worker.launch()
         return self
 
@@ -49,23 +49,23 @@ class LocalRunner:
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
         """Hold the device exclusively."""
-        with self._site.timing():
+        with self._access.timing():
             self._worker.launch()
             yield
 
     @property
     def has_room(self) -> bool:
-        """Whether no candidate runs."""
+        """Whether a candidate can begin: none is running."""
         return self._candidate is None
 
     @property
     def connections(self) -> list[Any]:
-        """The connection that becomes readable when the candidate has run."""
+        """The worker's connection while a candidate runs; it becomes readable when the run ends."""
         return [] if self.has_room else [self._worker.connection]
 
     @property
     def left_s(self) -> float:
-        """Seconds until the candidate's limit; infinite if none runs."""
+        """Seconds until the candidate reaches its limit; infinite if none is running."""
         return math.inf if self.has_room else max(0.0, self._limit_s - self._spent_s)
 
     def begin(self, candidate: Built) -> None:
@@ -74,10 +74,10 @@ class LocalRunner:
         self._submit([candidate], None, self._run_limit_s)
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Return the position and the measurement of the candidate, if it has ended or has passed its limit.
+        """Return the candidate's position and measurement, if it has ended or has exceeded its limit.
 
         Raises:
-            MeasureError: measuring is not possible at all, or no longer.
+            MeasureError: the machine cannot measure, or cannot any more.
             TargetError: there is no such device.
         """
         candidate = self._candidate
@@ -86,17 +86,17 @@ class LocalRunner:
         return [(candidate.position, self._finish(candidate))]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Run candidates one after another and return their measurements; raise as `collect`."""
+        """Run candidates one after another and return their measurements; raise as `collect` does."""
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Time rivals in turns; raises as `collect`, and CallError or DeviceLostError if they cannot run together."""
+        """Time rivals in turns; raise as `collect`, and CallError or DeviceLostError if they cannot run together."""
         able = [candidate for candidate in candidates if candidate.failure is None]
         self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
         return self._results.of_rivals(candidates, self._result(), self._spent_s)
 
     def abandon(self) -> None:
-        """Abandon the running candidate."""
+        """Kill the running candidate."""
         if not self.has_room:
             self._end()
         self._candidate = None
@@ -126,14 +126,14 @@ class LocalRunner:
         try:
             return self._worker.result(max(0.0, self._limit_s - self._spent_s))
         except (CallFailed, CallTimedOut):
-            # Damage that a kernel does to a GPU context lasts as long as the process.
-            if not self._site.is_disturbed:
+            # A kernel can damage the GPU context for the rest of the process.
+            if not self._access.is_disturbed:
                 self._end()
             raise
 
     def _end(self) -> None:
-        if self._started is not None:
-            self._started.end()
+        if self._launched_worker is not None:
+            self._launched_worker.end()
 
     @property
     def _spent_s(self) -> float:
@@ -141,7 +141,7 @@ class LocalRunner:
 
     @property
     def _worker(self) -> Worker:
-        if self._started is None:
-            environment = {**self._target.environment(), **self._site.environment()}
-            self._started = Worker(self._start, preload=self._target.preload, environment=environment)
-        return self._started
+        if self._launched_worker is None:
+            environment = {**self._target.environment(), **self._access.environment()}
+            self._launched_worker = Worker(self._start, preload=self._target.preload, environment=environment)
+        return self._launched_worker

@@ -1,4 +1,4 @@
-"""Measures candidates of one task: builds them in parallel and runs one on each device, in separate processes."""
+"""Measure candidates of one task: build them in parallel, run one per device, all in isolated processes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from anole.task import Task
 logger = logging.getLogger(__name__)
 
 CandidateRunner = LocalRunner | RemoteRunner
-"""What runs candidates, by where that is."""
+"""A runner of candidates on local or remote devices."""
 
-_AHEAD = 2
-_LONGEST_WAIT_S = 60.0
+_MAX_AHEAD_PER_BUILDER = 2
+_MAX_WAIT_S = 60.0
 
 
 class Measurer:
-    """Measures candidates of one task on its target.
+    """A measurer of the candidates of one task on its target.
 
     Args:
-        site: where candidates run, entered and left by the caller; an own site on this machine when None.
-        target: builds and runs the candidates; the task's target when None.
-        best_s: the least latency measured before, in seconds.
+        site: where candidates run, entered and left by the caller; by default the measurer's own, on this machine.
+        target: builds and runs the candidates; by default the task's target.
+        best_s: minimum latency measured before.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class Measurer:
     ) -> None:
         self._workload, self._options = task.workload, options
         self._target = target or get_device(task.target)
-        self._site, self._is_own_site = site or device_access(self._target), site is None
-        # One for each kernel thread if builds disturb timing, else one for each core.
-        usual = self._target.threads if self._site.is_disturbed else available_cores()
-        self._n_builders = options.n_builders or usual
+        self._access, self._owns_access = site or device_access(self._target), site is None
+        # One builder per kernel thread if builds disturb timing, otherwise one per core.
+        default_n = self._target.threads if self._access.is_disturbed else available_cores()
+        self._n_builders = options.n_builders or default_n
         self._results = Results(self._target.max_relative_error, best_s)
-        self._bench = self._bench_of(self._site)
+        self._runner = self._runner_for(self._access)
 
     def __enter__(self) -> Measurer:
         with ExitStack() as stack:
             try:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anole-")))
             except OSError as error:
-                raise MachineError(f"no folder for candidates can be made: {cause(error)}") from error
-            if self._is_own_site:
-                stack.enter_context(self._site)
-            stack.enter_context(self._bench)
+                raise MachineError(f"cannot create a temporary folder for candidates: {cause(error)}") from error
+            if self._owns_access:
+                stack.enter_context(self._access)
+            stack.enter_context(self._runner)
             building = partial(start_building, self._target, self._workload)
             pool = Builders(self._n_builders, building, self._target.preload, self._options.limits.build_s, folder)
             self._builders = stack.enter_context(pool)
@@ -85,99 +85,99 @@ class Measurer:
 
         Raises:
             TargetError: there is no such device.
-            MeasureError: measuring is not possible at all, or no longer.
+            MeasureError: the machine cannot measure, or cannot any more.
         """
-        if self._site.is_disturbed:
-            yield from self._measure_by_turns(configs)
+        if self._access.is_disturbed:
+            yield from self._alternate(configs)
             return
-        with self._bench.held(len(configs)):
-            yield from Overlap(self._builders, self._bench, configs)
-            self._bench.compare_devices(self._results.fastest)
+        with self._runner.held(len(configs)):
+            yield from Overlap(self._builders, self._runner, configs)
+            self._runner.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals together, in turns, so that the machine's state affects all of them alike.
+        """Measure rivals in turns, so changes in the machine's state affect all of them equally.
 
-        Each has `seconds_each` at most, and its latency is the median over all turns; raises as `measure`.
+        Each runs for at most `seconds_each`; its latency is the median over all turns. Raises as `measure`.
         """
         built = self._rebuilt(configs)
-        able = sum(candidate.failure is None for candidate in built)
-        with self._bench.held(1):
+        n_built = sum(candidate.failure is None for candidate in built)
+        with self._runner.held(1):
             try:
-                return self._bench.compare(built, seconds_each * able)
+                return self._runner.compare(built, seconds_each * n_built)
             except FAILURES:
-                logger.warning("the rivals could not be run together; each is measured on its own")
-                return self._bench.run_each(built)
+                logger.warning("the rivals could not run in turns; measuring each on its own")
+                return self._runner.run_each(built)
 
     def beside(self, task: Task) -> Measurer:
-        """Return a measurer of another task for the same target, at the same site; enter it while this one is idle."""
-        return Measurer(task, replace(self._options, n_builders=1), site=self._site, target=self._target)
+        """Return a measurer of another task on the same devices; enter it while this one is idle."""
+        return Measurer(task, replace(self._options, n_builders=1), site=self._access, target=self._target)
 
-    def _bench_of(self, site: DeviceAccess) -> CandidateRunner:
+    def _runner_for(self, site: DeviceAccess) -> CandidateRunner:
         if isinstance(site, RemoteDevices):
             return RemoteRunner(site, self._target, self._workload, self._options, self._results)
         return LocalRunner(site, self._target, self._workload, self._options, self._results)
 
-    def _measure_by_turns(self, configs: Sequence[Config]) -> Generator[Measurement]:
+    def _alternate(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternate between building and timing, which never overlap."""
-        # A few at a time, so that an interruption loses few builds.
-        few = 8 * self._n_builders
-        for first in range(0, len(configs), few):
-            built = self._build_all(configs[first : first + few])
-            with self._bench.held(1):
+        # Small chunks, so an interruption loses few builds.
+        chunk = 8 * self._n_builders
+        for first in range(0, len(configs), chunk):
+            built = self._build_all(configs[first : first + chunk])
+            with self._runner.held(1):
                 for candidate in built:
-                    yield self._bench.run_each([candidate])[0]
+                    yield self._runner.run_each([candidate])[0]
 
     def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
-        """Return the kept builds of candidates, and build the others."""
+        """Return the candidates of configs, building only those whose artifacts were not kept."""
         kept = [self._results.find(config) for config in configs]
         others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
         return [built or next(others) for built in kept]
 
     def _build_all(self, configs: Sequence[Config]) -> list[Built]:
-        with self._site.building():
+        with self._access.building():
             return self._builders.build_all(configs)
 
 
 class Overlap:
-    """Yields the measurements of configs in order, each as soon as it is known; for devices that no build disturbs.
+    """Overlapped building and running, for devices that builds do not disturb; iterates over measurements in order.
 
-    Candidates run as soon as they are built, so that no device waits while one is ready. At most twice as many
-    candidates as there are builders are built ahead of the devices, or more, so that there is one for each device.
+    Candidates run as soon as they are built, so no device idles while one is ready. At most twice as many candidates
+    as there are builders are built ahead, or more if needed to keep every device busy.
     """
 
-    def __init__(self, builders: Builders, bench: CandidateRunner, configs: Sequence[Config]) -> None:
-        self._builders, self._bench, self._n = builders, bench, len(configs)
+    def __init__(self, builders: Builders, runner: CandidateRunner, configs: Sequence[Config]) -> None:
+        self._builders, self._runner, self._n = builders, runner, len(configs)
         self._waiting = deque(enumerate(configs))
         self._ready: dict[int, Built] = {}
         self._known: dict[int, Measurement] = {}
 
     def __iter__(self) -> Iterator[Measurement]:
         try:
-            self._feed()
+            self._start_work()
             for position in range(self._n):
                 while position not in self._known:
                     self._advance()
                 yield self._known.pop(position)
         finally:
             self._builders.abandon()
-            self._bench.abandon()
+            self._runner.abandon()
 
     def _advance(self) -> None:
-        """Wait for the first builder or run to end, take its result, and give idle ones new work."""
-        left_s = min(self._builders.left_s, self._bench.left_s, _LONGEST_WAIT_S)
-        readable = wait([*self._builders.connections, *self._bench.connections], left_s)
+        """Wait until a build or a run ends, collect the results, and start new work."""
+        left_s = min(self._builders.left_s, self._runner.left_s, _MAX_WAIT_S)
+        readable = wait([*self._builders.connections, *self._runner.connections], left_s)
         for candidate in self._builders.collect(readable):
             if candidate.failure is None:
                 self._ready[candidate.position] = candidate
             else:
                 self._known[candidate.position] = candidate.failure
-        self._known.update(self._bench.collect(readable))
-        self._feed()
+        self._known.update(self._runner.collect(readable))
+        self._start_work()
 
-    def _feed(self) -> None:
+    def _start_work(self) -> None:
         builders = self._builders
-        most = max(_AHEAD * builders.n, builders.n + self._bench.n_workers)
-        while self._waiting and builders.n_busy < builders.n and builders.n_busy + len(self._ready) < most:
+        max_ahead = max(_MAX_AHEAD_PER_BUILDER * builders.n, builders.n + self._runner.n_workers)
+        while self._waiting and builders.n_busy < builders.n and builders.n_busy + len(self._ready) < max_ahead:
             builders.begin(*self._waiting.popleft())
-        while self._ready and self._bench.has_room:
-            self._bench.begin(self._ready.pop(min(self._ready)))
+        while self._ready and self._runner.has_room:
+            self._runner.begin(self._ready.pop(min(self._ready)))

@@ -1,4 +1,4 @@
-"""How candidates are measured: how often they run, how many are built at once, and how long all of that may take."""
+"""Settings of measuring: how often candidates run, how many are built in parallel, time limits and retries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from anole.search.roles import Evaluator
 
 @dataclass(frozen=True)
 class Limits:
-    """Wall-clock limits in seconds; a process that exceeds one is killed.
+    """Wall-clock limits; a process that exceeds one is killed.
 
     Attributes:
-        build_s: limit of a build; AutoTVM's ten seconds, doubled because all cores build at once.
-        run_s: limit of loading, checking and timing together.
-        lease_s: seconds for which a session with a remote device takes candidates before the next session is opened.
-        connect_s: limit of opening a session.
+        build_s: one build: AutoTVM's ten seconds, doubled because all cores build at once.
+        run_s: loading, checking and timing a candidate together.
+        lease_s: how long a session with a remote device accepts candidates before the next one is opened.
+        connect_s: opening a session.
     """
 
     build_s: float = 20.0
@@ -26,13 +26,13 @@ class Limits:
 
     @property
     def session_s(self) -> float:
-        """Seconds after which a server ends a session, and whatever hangs in it."""
+        """Seconds after which a server ends a session, even one that hangs."""
         return self.lease_s + self.run_s
 
 
 @dataclass(frozen=True)
 class Retries:
-    """Seconds to wait between attempts: `first_s`, each time twice as long up to `longest_s`, `total_s` altogether."""
+    """Exponential backoff: the wait starts at `first_s` and doubles up to `longest_s`, for `total_s` in total."""
 
     first_s: float = 0.5
     longest_s: float = 30.0
@@ -50,13 +50,13 @@ class Retries:
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """How candidates of a task are measured.
+    """Settings for measuring the candidates of a task.
 
     Attributes:
         evaluator: decides how often a kernel is run.
-        n_builders: how many candidates are built at once; None for one for each of the target's threads where building
-            disturbs measurements, and else for one for each core.
-        retries: how long to wait for remote devices while there is none.
+        n_builders: number of parallel builds; by default one per thread of the target if building disturbs timing,
+            otherwise one per core.
+        retries: how long to wait for remote devices.
     """
 
     evaluator: Evaluator

@@ -1,4 +1,4 @@
-"""Runs candidates on remote servers: as many at once as there are servers, or rivals in turns on one of them."""
+"""Run candidates on remote servers: one per server in parallel, or rivals in turns on a single server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 _MAX_LOSSES = 3
 _MAX_PASSES = 3
-_LONGEST_WAIT_S = 60.0
-_COMPARED_S = 0.1
-"""Seconds for which a kernel runs on each server, to find out whether they are alike."""
+_MAX_WAIT_S = 60.0
+_COMPARISON_S = 0.1
+"""Seconds to run a kernel on each server when their speed is compared."""
 
 
 @dataclass
 class _Call:
-    """Candidates that run together in one call, and how often a server was lost meanwhile."""
+    """Candidates to run in one call, and how often a server was lost while they ran."""
 
     candidates: Sequence[Built]
     seconds: float | None = None
@@ -44,22 +44,22 @@ class _Call:
 
 
 class RemoteRunner:
-    """Runs candidates of a workload on servers; a context manager that gives them back.
+    """A runner of a workload's candidates on servers; a context manager that gives the servers back.
 
-    What ran on a server that is lost runs again on another one, or on the same one when it is back. What loses its
-    server several times is assumed to crash it.
+    A candidate whose server is lost runs again on another server, or on the same one when it is back. A candidate that
+    loses its server several times is assumed to crash it.
     """
 
     def __init__(
         self, site: RemoteDevices, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._site, self._target, self._options, self._results = site, target, options, results
+        self._access, self._target, self._options, self._results = site, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
             start_running_elsewhere, target, workload, options.evaluator, options.limits.session_s
         )
-        self._lanes: list[RemoteWorker] = []
+        self._workers: list[RemoteWorker] = []
         self._waiting, self._running = deque[_Call](), dict[RemoteWorker, _Call]()
-        self._describe: set[str] = set()
+        self._logged: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -69,12 +69,12 @@ class RemoteRunner:
 
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
-        """Hold as many servers as there are now, at most one for each of `n` calls."""
-        self._describe.clear()
-        self._site.absent.discard(str(self._site.remote))
-        self._lanes = [
+        """Hold all servers that exist now, at most one for each of `n` calls."""
+        self._logged.clear()
+        self._access.absent.discard(str(self._access.remote))
+        self._workers = [
             RemoteWorker(places, self._start, self._target, self._options)
-            for places in places_of_workers(self._site.remote, n, self._site.absent)
+            for places in places_of_workers(self._access.remote, n, self._access.absent)
         ]
         try:
             self._advance(())
@@ -84,23 +84,23 @@ class RemoteRunner:
 
     @property
     def n_workers(self) -> int:
-        """How many candidates run at once at most."""
-        return len(self._lanes)
+        """Maximum number of candidates that run in parallel."""
+        return len(self._workers)
 
     @property
     def has_room(self) -> bool:
-        """Whether a session waits for a candidate."""
-        return sum(lane.is_ready for lane in self._lanes) > len(self._waiting)
+        """Whether an open session has no candidate to run."""
+        return sum(worker.is_ready for worker in self._workers) > len(self._waiting)
 
     @property
     def connections(self) -> list[Any]:
-        """What becomes readable when a session or a candidate can go on."""
-        return [connection for lane in self._lanes for connection in lane.connections]
+        """Connections that become readable when a worker can make progress."""
+        return [connection for worker in self._workers for connection in worker.connections]
 
     @property
     def left_s(self) -> float:
-        """Seconds until a session or a candidate goes on in any case."""
-        return min((lane.left_s for lane in self._lanes), default=math.inf)
+        """Seconds until a worker must be advanced even if no connection is readable."""
+        return min((worker.left_s for worker in self._workers), default=math.inf)
 
     def begin(self, candidate: Built) -> None:
         """Start running a built candidate."""
@@ -108,45 +108,45 @@ class RemoteRunner:
         self._dispatch()
 
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
-        """Return positions and measurements of the candidates that have ended; raises as `LocalRunner.collect`."""
+        """Return positions and measurements of the candidates that have ended; raise as `LocalRunner.collect` does."""
         done = self._advance(readable)
         return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Run candidates one after another and return their measurements, all from one server where they worked."""
-        able = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
+        """Run candidates one after another and return their measurements, all successes from one server if possible."""
+        built = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
         found: dict[int, Ended] = {}
-        left, last = able, ""
+        left, last = built, ""
         for _ in range(_MAX_PASSES):
             for at in left:
                 found[at] = self._run(_Call([candidates[at]]))
                 last = found[at].server if found[at].error is None else last
-            # A failure ends its session, and a tracker lends any server next.
-            left = [at for at in able if found[at].error is None and found[at].server != last]
+            # A failure ends its session, and the tracker may then grant another server.
+            left = [at for at in built if found[at].error is None and found[at].server != last]
             if not left:
                 break
         else:
-            logger.warning("the rivals ran on several servers, so their latencies may not compare")
+            logger.warning("the rivals ran on different servers; their latencies may not be comparable")
         return [candidate.failure or self._measurement(candidate, found[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Run rivals in turns for some seconds on one server; return and raise as `LocalRunner.compare`."""
+        """Time rivals in turns on one server; return and raise as `LocalRunner.compare` does."""
         ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if ended.error is not None:
             raise ended.error
         return self._results.of_rivals(candidates, ended.value, ended.run_s)
 
     def abandon(self) -> None:
-        """Abandon what runs."""
+        """Kill the running candidates."""
         self._end(self._running)
 
     def compare_devices(self, candidate: Built | None) -> None:
-        """Let a candidate that worked run on all servers at hand, until it is known whether they are alike."""
-        ready = {lane.server: lane for lane in self._lanes if lane.is_ready}
-        if candidate is None or not self._site.likeness.wants(frozenset(ready)):
+        """Run a candidate that worked on all connected servers, unless their speed has been compared enough."""
+        ready = {worker.server: worker for worker in self._workers if worker.is_ready}
+        if candidate is None or not self._access.likeness.wants(frozenset(ready)):
             return
-        for lane in ready.values():
-            self._submit(lane, _Call([candidate], _COMPARED_S))
+        for worker in ready.values():
+            self._submit(worker, _Call([candidate], _COMPARISON_S))
         latencies_s: dict[str, float] = {}
         while self._running:
             for _, ended in self._advance(self._wait()):
@@ -154,15 +154,15 @@ class RemoteRunner:
                 for each in timed:
                     if each.timing is not None:
                         latencies_s[ended.server] = each.timing.latency_s
-            # What loses its server here is of no interest any more.
+            # A comparison whose server is lost is not repeated.
             self._waiting.clear()
-        self._site.likeness.add(latencies_s)
+        self._access.likeness.add(latencies_s)
 
     def _measurement(self, candidate: Built, ended: Ended) -> Measurement:
         return self._results.of_one(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
 
     def _run(self, call: _Call) -> Ended:
-        """Run a call while nothing else runs, and returns how it ended."""
+        """Run a call while nothing else runs, and return its result."""
         self._waiting.append(call)
         self._dispatch()
         while not (ended := self._advance(self._wait())):
@@ -170,88 +170,90 @@ class RemoteRunner:
         return ended[0][1]
 
     def _wait(self) -> list[Any]:
-        return wait(self.connections, min(self.left_s, _LONGEST_WAIT_S))
+        return wait(self.connections, min(self.left_s, _MAX_WAIT_S))
 
     def _advance(self, readable: Container[Any]) -> list[tuple[_Call, Ended]]:
-        """Let each lane go on, and return the calls that have ended for good."""
+        """Advance each worker, and return the calls that have ended and will not be repeated."""
         done: list[tuple[_Call, Ended]] = []
-        for lane in self._lanes:
-            tried = lane.failure
-            others = [other for other in self._lanes if other is not lane]
-            ended = lane.advance(readable, may_queue=not any(other.holds for other in others))
-            if lane.failure is not None and lane.failure is not tried:
-                self._tell_absent(lane, others)
+        for worker in self._workers:
+            failure_before = worker.failure
+            others = [other for other in self._workers if other is not worker]
+            ended = worker.advance(readable, may_queue=not any(other.holds for other in others))
+            if worker.failure is not None and worker.failure is not failure_before:
+                self._report_absent(worker, others)
             if ended is None:
                 continue
             if isinstance(ended.error, DeviceLostError):
-                done += self._again(lane, ended, others)
+                done += self._retry(worker, ended, others)
             else:
-                self._site.absent.discard(ended.server)
-                done.append((self._running.pop(lane), ended))
+                self._access.absent.discard(ended.server)
+                done.append((self._running.pop(worker), ended))
         self._dispatch()
         return done
 
-    def _again(self, lane: RemoteWorker, ended: Ended, others: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
-        """Let a call run again that lost its server; returns it if it did so too often."""
-        call = self._running.pop(lane)
+    def _retry(self, worker: RemoteWorker, ended: Ended, others: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
+        """Repeat a call whose server was lost; return it as failed if that happened too often."""
+        call = self._running.pop(worker)
         call.losses += 1
         if call.losses == _MAX_LOSSES:
-            error = DeviceLostError(f"its device was lost {call.losses} times while it ran: {ended.error}")
+            error = DeviceLostError(f"the device was lost {call.losses} times while running it: {ended.error}")
             return [(call, Ended(ended.server, ended.run_s, error=error))]
-        goes_on = any(map(_has_session, others))
-        what = "another server runs its candidate" if goes_on else "running the candidate again"
-        logger.warning("%s: %s; %s", ended.server, ended.error, what)
-        if goes_on:
-            self._site.absent.add(ended.server)
+        has_another = any(map(_has_session, others))
+        action = "running its candidate on another server" if has_another else "running the candidate again"
+        logger.warning("%s: %s; %s", ended.server, ended.error, action)
+        if has_another:
+            self._access.absent.add(ended.server)
         self._waiting.appendleft(call)
         return []
 
-    def _tell_absent(self, lane: RemoteWorker, others: Sequence[RemoteWorker]) -> None:
-        """Tell why a lane has no server: at each try while no lane has one, and otherwise once.
+    def _report_absent(self, worker: RemoteWorker, others: Sequence[RemoteWorker]) -> None:
+        """Log why a worker has no server: at each attempt while no worker has a session, otherwise once.
 
         Raises:
-            MeasureError: no lane has one, and all of them have given up.
+            MeasureError: all workers have given up.
         """
-        if all(each.state is WorkerState.GONE for each in self._lanes):
-            raise MeasureError(f"{lane.failure}; gave up after {self._options.retries.total_s:g} s") from lane.failure
+        if all(each.state is WorkerState.GONE for each in self._workers):
+            raise MeasureError(
+                f"{worker.failure}; gave up after {self._options.retries.total_s:g} s"
+            ) from worker.failure
         if any(map(_has_session, others)):
-            if lane.failed_at not in self._site.absent:
-                logger.warning("%s; the other servers go on without it", lane.failure)
-            self._site.absent.add(lane.failed_at)
-        elif lane.state is not WorkerState.GONE:
-            told = f"{lane.failure}; trying again in {lane.wait_s:g} s"
-            if told not in self._describe:
-                logger.warning("%s", told)
-            self._describe.add(told)
+            if worker.failed_at not in self._access.absent:
+                logger.warning("%s; continuing with the other servers", worker.failure)
+            self._access.absent.add(worker.failed_at)
+        elif worker.state is not WorkerState.GONE:
+            message = f"{worker.failure}; trying again in {worker.wait_s:g} s"
+            if message not in self._logged:
+                logger.warning("%s", message)
+            self._logged.add(message)
 
     def _dispatch(self) -> None:
-        for lane in self._lanes:
-            if self._waiting and lane.is_ready and self._submit(lane, self._waiting[0]):
+        for worker in self._workers:
+            if self._waiting and worker.is_ready and self._submit(worker, self._waiting[0]):
                 self._waiting.popleft()
 
-    def _submit(self, lane: RemoteWorker, call: _Call) -> bool:
+    def _submit(self, worker: RemoteWorker, call: _Call) -> bool:
         loadables = [candidate.loadable for candidate in call.candidates]
-        if is_taken := lane.submit(loadables, self._results.best_s, call.seconds):
-            self._running[lane] = call
+        if is_taken := worker.submit(loadables, self._results.best_s, call.seconds):
+            self._running[worker] = call
         return is_taken
 
     def _give_back(self) -> None:
-        self._end(self._lanes)
-        self._lanes = []
+        self._end(self._workers)
+        self._workers = []
 
-    def _end(self, lanes: Iterable[RemoteWorker]) -> None:
-        """End lanes, after all of them were told to give their servers back, and forget all calls."""
+    def _end(self, workers: Iterable[RemoteWorker]) -> None:
+        """Ask all workers to give their servers back, end them, and forget all calls."""
         for end in (RemoteWorker.release, RemoteWorker.end):
-            for lane in lanes:
-                end(lane)
+            for worker in workers:
+                end(worker)
         self._running.clear()
         self._waiting.clear()
 
 
 def places_of_workers(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
-    """Return where each lane finds its servers: as many lanes as there are servers, at least one and at most `n`.
+    """Return the addresses that each worker may use: one worker per server, at least one and at most `n`.
 
-    Of a tracker's servers, those in use count, too; `absent` ones are tried after all others.
+    A tracker's servers count even if they are in use; `absent` ones come last.
     """
     n = max(1, n)
     if remote.key is None:
@@ -260,10 +262,10 @@ def places_of_workers(remote: Remote, n: int, absent: Container[str] = ()) -> li
     try:
         n_servers, _ = count_servers(remote)
     except DeviceLostError:
-        # The lane tells it, and waits for the tracker or for a server.
+        # The worker logs the error, and waits for the tracker or for a server.
         n_servers = 1
     return [[remote]] * min(n, n_servers, remote.servers or n)
 
 
-def _has_session(lane: RemoteWorker) -> bool:
-    return lane.state in (WorkerState.READY, WorkerState.RUNNING)
+def _has_session(worker: RemoteWorker) -> bool:
+    return worker.state in (WorkerState.READY, WorkerState.RUNNING)

@@ -1,4 +1,4 @@
-"""What runs have found: measurements, the least latency, and the artifacts of the fastest candidates."""
+"""Results of runs: measurements, the best latency so far, and the artifacts of the fastest candidates."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from anole.record import Config, Measurement, Status
 from anole.search.ties import Compared
 
 FAILURES = (CallError, DeviceLostError)
-"""The exceptions of a run that fails through the candidate's own fault."""
+"""Exceptions of a run that are the candidate's own fault."""
 
 _MAX_CONFIRMED = 64
-"""The most candidates that can be confirmed."""
+"""Maximum number of candidates that can be confirmed."""
 
 
 class Results:
-    """Makes measurements of what runs of one task's candidates returned.
+    """The measurements of one task's candidates, made from the return values of their runs.
 
-    It keeps the artifacts of the fastest, so that confirming them needs no second build, and removes all others.
+    The artifacts of the fastest candidates are kept, so confirming them needs no second build; all others are removed.
 
     Args:
-        tolerance: largest relative error of a right answer.
-        best_s: least latency measured before, in seconds; as an attribute, least latency so far.
-        most: number of artifacts to keep.
+        tolerance: maximum relative error of a correct result.
+        best_s: minimum latency measured before; the attribute is updated with every run.
+        most: maximum number of artifacts to keep.
     """
 
     def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MAX_CONFIRMED) -> None:
@@ -38,7 +38,7 @@ class Results:
         self._kept: dict[str, tuple[float, Built]] = {}
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
-        """Return the measurement of a candidate that ran alone, from what its run returned or one of `FAILURES`."""
+        """Return the measurement of a candidate that ran alone; the outcome is its result or one of `FAILURES`."""
         if isinstance(outcome, Exception):
             status = Status.RUN_TIMEOUT if isinstance(outcome, WorkerTimeout) else Status.RUN_ERROR
             measurement = Measurement(status, str(outcome), build_s=candidate.build_s, run_s=run_s)
@@ -49,12 +49,12 @@ class Results:
         return measurement
 
     def of_rivals(self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float) -> list[Measurement]:
-        """Return the measurements of rivals that took turns, in order; those that were not built failed."""
+        """Return the measurements of rivals that ran in turns; the outcome covers only those that were built."""
         timed, each_s = iter(outcome), run_s / max(1, len(outcome))
         return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]
 
     def keep(self, candidate: Built, latency_s: float | None) -> None:
-        """Keep a candidate's artifact as long as it is among the fastest; that of a failed one is removed."""
+        """Keep a candidate's artifact while it is among the fastest; remove it at once if the candidate failed."""
         name = canonical_json(dict(candidate.config))
         if name in self._kept:
             return
@@ -68,11 +68,11 @@ class Results:
 
     @property
     def fastest(self) -> Built | None:
-        """The built candidate that ran fastest; None if none has worked."""
+        """The fastest candidate so far; None if none has worked."""
         return min(self._kept.values(), key=itemgetter(0))[1] if self._kept else None
 
     def find(self, config: Config) -> Built | None:
-        """Return the built candidate of a config, or None if its artifact is not kept."""
+        """Return the candidate of a config; None if its artifact is not kept."""
         kept = self._kept.get(canonical_json(dict(config)))
         return None if kept is None else kept[1]
 

@@ -1,4 +1,4 @@
-"""Measures candidates of one task on a simulator: exactly, and in this process."""
+"""Measure candidates of one task on a simulator, deterministically and in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.task import Task
 
 
 class SimulatedMeasurer:
-    """Measures candidates of one task on a simulator."""
+    """A measurer of the candidates of one task on a simulator."""
 
     def __init__(self, task: Task, target: Simulator) -> None:
         self._workload, self._target = task.workload, target
@@ -25,7 +25,7 @@ class SimulatedMeasurer:
         pass
 
     def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
-        """Measure configs and yield their measurements in order, each as soon as it is known."""
+        """Measure configs lazily and yield their measurements in order."""
         return map(self._measure, configs)
 
     def _measure(self, config: Config) -> Measurement:

@@ -1,4 +1,4 @@
-"""What workers do when they are called: build a candidate, or check and time one or several."""
+"""The functions that run in worker processes: build a candidate, or check and time one or several."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from anole.task import Workload
 _MIN_TURNS, _MAX_TURNS = 5, 100
 """Number of turns of a comparison; within these bounds it ends when its time is up."""
 
-_LONG_S = 5e-3
-"""Seconds of a run beside which the tenth of a millisecond for refilling the caches is negligible."""
+_CACHE_INSENSITIVE_S = 5e-3
+"""From this duration of a run, the 0.1 ms for refilling the caches is negligible."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Timed:
     """A candidate's error and time.
 
     Attributes:
-        relative_error: its result's L2 distance from the reference; NaN if it left some of the output unwritten.
-        timing: None if the error is too large for the candidate to be timed.
-        min_ratio: see `anole.search.ties.Compared`; None without rivals, too.
+        relative_error: L2 distance of its result from the reference; NaN if part of the output was not written.
+        timing: None if the error is too large, because wrong candidates are not timed.
+        min_ratio: see `anole.search.ties.Compared`; also None without rivals.
     """
 
     relative_error: float
@@ -41,7 +41,7 @@ class Timed:
 
 
 def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
-    """Return the function that builds candidates of a workload in this process and returns the build's seconds."""
+    """Return a function that builds a candidate of a workload in this process and returns the seconds it took."""
 
     def build(config: Config, artifact: str) -> float:
         began_s = time.perf_counter()
@@ -52,16 +52,16 @@ def start_building(target: Device, workload: Workload) -> Callable[[Config, str]
 
 
 def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
-    """Return the function that runs candidates of a workload in this process, once or against each other."""
-    # An idle BLAS thread spins on a core for longer than most kernels run.
+    """Return a function that runs candidates of a workload in this process, one by one or in turns."""
+    # An idle BLAS thread spins on its core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
-    return _running(target.runner(workload), evaluator, target.max_relative_error)
+    return _run_function(target.runner(workload), evaluator, target.max_relative_error)
 
 
 def start_running_elsewhere(
     target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
-    """Return the same function for a remote device; its first argument, once, is the server to open a session with.
+    """Return the same function for a remote device; its first call takes the server to open a session with.
 
     The server ends the session after `session_s` seconds.
     """
@@ -75,13 +75,13 @@ def start_running_elsewhere(
         if run is not None:
             return run(first, *others)
         runner = target.remote_runner(workload, open_session(first, session_s))
-        run = _running(runner, evaluator, target.max_relative_error)
+        run = _run_function(runner, evaluator, target.max_relative_error)
         return []
 
     return handle
 
 
-def _running(runner: Runner, evaluator: Evaluator, tolerance: float) -> Callable[..., list[Timed]]:
+def _run_function(runner: Runner, evaluator: Evaluator, tolerance: float) -> Callable[..., list[Timed]]:
     def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
         if seconds is None:
             return [_measure(runner, artifact, config, evaluator, best_s, tolerance) for artifact, config in configs]
@@ -102,25 +102,25 @@ def _measure(
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
-    """Time rivals in turns, so that all of them meet the same state of the machine."""
+    """Time rivals in turns, which exposes all of them to the same state of the machine."""
     kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
     errors = [kernel.relative_error() for kernel in kernels]
-    right = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
+    correct = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
     turns: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
     with caller_apart():
-        while right and len(turns) < (_MAX_TURNS if time.perf_counter() < ends_s else _MIN_TURNS):
-            turns.append([_turn(kernel) for kernel in right])
+        while correct and len(turns) < (_MAX_TURNS if time.perf_counter() < ends_s else _MIN_TURNS):
+            turns.append([_time_turn(kernel) for kernel in correct])
     by_kernel = list(zip(*turns, strict=True))
     ratios = min_ratios(by_kernel)
     found = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
     return [Timed(error, *next(found)) if error <= tolerance else Timed(error, None) for error in errors]
 
 
-def _turn(kernel: Timeable) -> float:
-    # The first run refills the caches that the rivals have used.
+def _time_turn(kernel: Timeable) -> float:
+    # The first run refills the caches that rivals have evicted.
     first_s = kernel(1)
-    return first_s if first_s >= _LONG_S else kernel(2)
+    return first_s if first_s >= _CACHE_INSENSITIVE_S else kernel(2)
 
 
 def _median_timing(latencies_s: Sequence[float]) -> Timing:

@@ -1,4 +1,4 @@
-"""Merges all shards and documents into the database, and imports the records of other databases."""
+"""The merge stage: merge shards and documents into the database; import and export records."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import sys
 
 
 def _import_sqlite_utils() -> None:
-    """Import sqlite-utils without pandas and NumPy, which it otherwise imports where they are, for up to 2 s.
+    """Import sqlite-utils without pandas and NumPy, whose import takes up to 2 s if they are installed.
 
-    It only looks up their types, none of which is ever stored here.
+    It only looks up their types, and Anole stores no values of these types.
     """
-    apart = [name for name in ("pandas", "numpy") if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(apart))  # type: ignore[arg-type]
+    blocked = [name for name in ("pandas", "numpy") if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]
     try:
         import sqlite_utils  # noqa: F401
     finally:
-        for name in apart:
+        for name in blocked:
             del sys.modules[name]
 
 

@@ -1,4 +1,4 @@
-"""Merges shards, manifests, builds and evaluations into the database, which can always be made again from them."""
+"""Merge shards, manifests, builds and evaluations into the database, which can always be rebuilt from them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ __all__ = ["Merged", "merge_files"]
 
 @dataclass(frozen=True)
 class Seal:
-    """What the last merge wrote. A database with another hash was changed by someone else, or by a fault.
+    """Hashes of the database file, of its table definitions, and of all merged files with the views.
 
-    The hashes are of the file, of the definitions of its tables, and of everything that was merged and the views; the
-    result is without what it replaced.
+    A database with a different hash was changed by another program or by a fault. The result has an empty `replaced`.
     """
 
     database_sha256: str
@@ -43,13 +42,13 @@ class Seal:
 
 
 def seal_path(database: Path) -> Path:
-    """Return where the seal of a database is."""
+    """Return the path of a database's seal."""
     return database.with_name(f"{database.name}.seal")
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What is merged: the folder of shards, and the paths of the documents of each kind."""
+    """The files to merge: the folder of shards, and the paths of the documents of each kind."""
 
     shards_dir: Path
     manifests: tuple[Path, ...]
@@ -57,7 +56,7 @@ class _Sources:
     evaluations: tuple[Path, ...]
 
     def sha256(self) -> str:
-        """Return one hash over the names and contents of all files, and over the views."""
+        """Return one hash of the names and contents of all files and of the views."""
         digest = hashlib.sha256(views_sha256().encode())
         builds = (folder / FILE for folder in self.builds)
         for path in (*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations):
@@ -75,20 +74,20 @@ def merge_files(
 ) -> Merged:
     """Merge shards and documents into the database, by writing a new file that then replaces it.
 
-    The database then equals the files: a local shard and a document win over what the database held, also when they are
-    shorter or older. Of two documents of one name that are merged together, as when several projects are merged into
-    one database, the newer one wins; of projects that are merged one after another, the last one does. What has no file
-    here stays, and so do the user's own tables, views and indexes. Merging again changes nothing.
+    Afterwards the database matches the files: local shards and documents win over the former content of the database,
+    even if they are shorter or older. If documents with the same name are merged together, as from several projects,
+    the newest wins; if projects are merged one after another, the last one wins. Records without a file here stay, and
+    so do the user's own tables, views and indexes. Merging again changes nothing.
 
-    The hash of the database is kept beside it. A file with this hash is copied, and only the shards that changed are
-    read: all of 1,000 would take a dozen times as long. From any other file, such as one of an older version, a damaged
-    one, or one that the user wrote into, the database is made anew: all files are merged, and what has no file here is
-    carried over as far as it can be read and fits. If anything is missing then, the old file is kept aside.
+    The hash of the database is stored next to it. A database with this hash is copied, and only changed shards are
+    read: reading all of 1,000 would take a dozen times as long. Any other database, such as one of an older version, a
+    damaged one, or one that the user has changed, is rebuilt: all files are merged, and records without a file here are
+    copied as far as they can be read and fit. If anything is lost, the old file is kept under another name.
 
     Raises:
         DocumentError: a document is missing or broken.
-        StoreError: a shard cannot be read, is corrupt or was written by a newer Anole, or the database was, or is not
-            one of Anole, or cannot be written. The database is then unchanged.
+        StoreError: a shard cannot be read or is corrupt; a shard or the database was written by a newer Anole; or the
+            database was not written by Anole, or cannot be written. The database is then unchanged.
     """
     sources = _Sources(shards_dir, tuple(manifests), tuple(builds), tuple(evaluations))
     with held(database_path) as file:
@@ -104,7 +103,7 @@ def merge_files(
 
 
 def _read_seal(database: Path) -> Seal | None:
-    """Return the seal of a database; None if it has none, or none that can be read."""
+    """Return the seal of a database; None if it is missing or broken."""
     try:
         return read_document(seal_path(database), Seal, "merge")
     except DocumentError:
@@ -112,38 +111,38 @@ def _read_seal(database: Path) -> Seal | None:
 
 
 def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
-    """Merge into a copy of the file, if the last merge wrote it so, or else anew, with what only the file holds."""
-    changes, missing = MergeLog(), []
+    """Merge into a copy of a trusted file; otherwise rebuild the database, and copy what only the old file contains."""
+    log, missing = MergeLog(), []
     with file.replaced(anew=not trusted) as db, ExitStack() as stack:
         old = None
         try:
             old = _former(file, stack)
         except UnreadableError as error:
             missing.append(str(error).removeprefix(f"{file.path}: "))
-        before, carrier = Snapshot(old), None if trusted or old is None else UserDataCopy(db, old)
+        snapshot, copy = Snapshot(old), None if trusted or old is None else UserDataCopy(db, old)
         if not trusted:
             create_tables(db.conn)
         with db.atomic():
-            # The user's own tables may refer to rows that are written anew.
+            # The user's own tables may refer to rows that are rewritten.
             db.execute(f"pragma defer_foreign_keys = {'on' if trusted else 'off'}")
-            fold_shards(db, sources.shards_dir, before, changes, trusted=trusted)
-            if carrier is not None:
-                carrier.copy_runs(before)
-            _fold_documents(db, sources, before, changes)
-            if carrier is not None:
-                carrier.copy_documents(changes)
+            fold_shards(db, sources.shards_dir, snapshot, log, trusted=trusted)
+            if copy is not None:
+                copy.copy_runs(snapshot)
+            _fold_documents(db, sources, snapshot, log)
+            if copy is not None:
+                copy.copy_documents(log)
         create_views(db.conn)
-        if carrier is not None:
-            carrier.copy_user_tables()
-            missing += carrier.missing
+        if copy is not None:
+            copy.copy_user_tables()
+            missing += copy.missing
         if missing:
-            said = f"was made anew from shards and documents; the old file was kept as {file.kept_aside().name}"
-            changes.replaced += [f"{file.path}: {sentence}" for sentence in (said, *missing)]
-        return _merged(db, changes)
+            rebuilt = f"was rebuilt from shards and documents; the old file was kept as {file.kept_aside().name}"
+            log.replaced += [f"{file.path}: {sentence}" for sentence in (rebuilt, *missing)]
+        return _merged(db, log)
 
 
 def _former(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
-    """Open the file that is to be replaced; one that a merge must not replace is refused."""
+    """Open the old file; raise StoreError if a merge must not replace it."""
     if file.sha256 is None:
         return None
     old = stack.enter_context(opened(file.path))
@@ -152,39 +151,39 @@ def _former(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
     return old
 
 
-def _fold_documents(db: Database, sources: _Sources, before: Snapshot, changes: MergeLog) -> None:
+def _fold_documents(db: Database, sources: _Sources, snapshot: Snapshot, log: MergeLog) -> None:
     for path in sources.manifests:
         with naming(path):
             fold_manifest(db, path)
     builds = ((folder, read_build(folder)) for folder in sources.builds)
-    for folder in _newest(((build.name, build.created_at, folder) for folder, build in builds), changes):
+    for folder in _newest(((build.name, build.created_at, folder) for folder, build in builds), log):
         with naming(folder):
-            fold_build(db, folder, before, changes)
+            fold_build(db, folder, snapshot, log)
     evaluations = ((path, read_evaluation(path)) for path in sources.evaluations)
-    for path in _newest(((each.build, each.created_at, path) for path, each in evaluations), changes):
+    for path in _newest(((each.build, each.created_at, path) for path, each in evaluations), log):
         with naming(path):
-            fold_evaluation(db, path, before, changes)
+            fold_evaluation(db, path, snapshot, log)
 
 
-def _newest(documents: Iterable[tuple[str, str, Path]], changes: MergeLog) -> list[Path]:
-    """Return the newest of the documents of each name, given the name, when each was made, and its path."""
+def _newest(documents: Iterable[tuple[str, str, Path]], log: MergeLog) -> list[Path]:
+    """Return the path of the newest document of each name, given triples of name, creation time and path."""
     newest: dict[str, tuple[str, Path]] = {}
     for name, created_at, path in documents:
         older, newest[name] = sorted((newest.get(name, (created_at, path)), (created_at, path)))
         if older != newest[name]:
-            changes.ignored.append(f"{older[1]}: is not merged: {newest[name][1]} has the same name and is newer")
+            log.ignored.append(f"{older[1]}: is not merged: {newest[name][1]} has the same name and is newer")
     return [path for _, path in newest.values()]
 
 
-def _merged(db: Database, changes: MergeLog) -> Merged:
+def _merged(db: Database, log: MergeLog) -> Merged:
     runs = {key: sealed for key, sealed in db.execute("select key, sealed from run")}
-    here = changes.shards
+    local_runs = log.shards
     return Merged(
-        changed_runs=len(changes.runs),
+        changed_runs=len(log.runs),
         runs=len(runs),
         trials=db.execute("select count(*) from trial").fetchone()[0],
-        runs_without_shard=len(runs.keys() - here),
-        unsealed_runs=sum(not sealed for key, sealed in runs.items() if key in here),
-        ignored=tuple(changes.ignored),
-        replaced=tuple(changes.replaced),
+        runs_without_shard=len(runs.keys() - local_runs),
+        unsealed_runs=sum(not sealed for key, sealed in runs.items() if key in local_runs),
+        ignored=tuple(log.ignored),
+        replaced=tuple(log.replaced),
     )

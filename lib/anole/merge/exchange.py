@@ -1,4 +1,4 @@
-"""Imports records from other machines: the runs of databases and of folders of shards become shards here."""
+"""Import records from other machines: write the runs of databases and folders of shards as local shards."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 
 @dataclass(frozen=True)
 class ImportCounts:
-    """The result of an import: numbers of runs, and of trials that were not here.
+    """The numbers of imported runs and of new trials.
 
     Attributes:
-        continued: runs that were here with a part of these records, and now have all of them.
-        known: runs whose records were already here.
-        kept_beside: files of the runs that differ from those that are here; nothing reads them but a merge without
-            the run's own shard.
+        continued: runs that had some of the records and now have all of them.
+        known: runs that already had all the records.
+        kept_beside: files of runs that differ from the local ones; only a merge without the local shard reads them.
     """
 
     new: int = 0
@@ -32,10 +31,10 @@ class ImportCounts:
 
 
 def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path, ImportCounts]]:
-    """Import several sources, all of which are read and checked first; yields what came of each, once it is imported.
+    """Import several sources, after reading and checking all of them; yield each source's result when it is imported.
 
     Raises:
-        StoreError: as for `import_records`. A source whose runs are in use here stops no other one.
+        StoreError: as for `import_records`. If runs are in use here, the other sources are still imported.
     """
     for source in sources:
         for _ in contents(source):
@@ -51,14 +50,14 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 
 
 def import_records(source: Path, shards_dir: Path) -> ImportCounts:
-    """Import all runs of a database or of a folder of shards into the folder of local ones; nothing here is lost.
+    """Import all runs of a database or of a folder of shards into the folder of local shards; no local trial is lost.
 
-    A run that is here with other records, because two machines tuned it, stays as it is; the imported state is kept
-    in a file beside it. A tuner that is working on a run is not disturbed, because it holds the lock of its shard.
+    A local run with different records, because two machines tuned it, stays as it is; the imported state is stored in
+    a file next to it. Tuners are not disturbed, because they lock their shards.
 
     Raises:
-        StoreError: the source is missing or corrupt, or a local shard is corrupt, is in use or cannot be written. What
-            was imported before that stays, and importing again is harmless.
+        StoreError: the source is missing or corrupt, or a local shard is corrupt, in use or cannot be written. Runs
+            imported before the error stay, and importing again is harmless.
     """
     result, in_use = ImportCounts(), []
     for content, data in contents(source):
@@ -69,35 +68,35 @@ def import_records(source: Path, shards_dir: Path) -> ImportCounts:
     if in_use:
         raise ShardInUseError(
             f"{source}: {len(in_use)} runs are being tuned here and were not imported, such as {in_use[0]}; all others "
-            "were. Import again when they are done"
+            "were. Import again when the tuners have ended"
         )
     return result
 
 
 def contents(source: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield the content of every run of a database or a folder of shards, and the bytes of a shard that holds it."""
+    """Yield the content of each run in a database or folder of shards, and the bytes of a shard with that content."""
     return filter(None, map(read_stored, shard_paths(source))) if source.is_dir() else read_runs(source)
 
 
 def _import(content: ShardContent, data: bytes, shards_dir: Path, result: ImportCounts) -> ImportCounts:
-    """Store the state of a run, and return the result with it."""
+    """Import a run, and return the updated result."""
     path = shard_path(shards_dir, content.run)
-    if path.exists() and (mine := read_stored(path)) is not None:
-        if mine[0].continues(content):
+    if path.exists() and (local := read_stored(path)) is not None:
+        if local[0].continues(content):
             return replace(result, known=result.known + 1)
-        if not content.continues(mine[0]):
-            return _keep_beside(content, shards_dir, result)
+        if not content.continues(local[0]):
+            return _store_copy(content, shards_dir, result)
     with Shard.open(shards_dir, content.run, content.task) as shard:
         n_trials = len(shard.trials)
         if not content.continues(shard.content):
-            return _keep_beside(content, shards_dir, result)
+            return _store_copy(content, shards_dir, result)
         shard.replace(data if content.sealed else encode_shard(content, path))
     which = "continued" if n_trials else "new"
     counted = {which: getattr(result, which) + 1, "trials": result.trials + len(content.trials) - n_trials}
     return replace(result, **counted)
 
 
-def _keep_beside(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:
+def _store_copy(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:
     path = copy_path(shards_dir, content)
     if path.exists():
         return replace(result, known=result.known + 1)

@@ -1,4 +1,4 @@
-"""Exports records to other machines: chosen runs become a folder of shards that can be imported there."""
+"""Export records for other machines: write the selected runs as a folder of shards that can be imported there."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from anole.store.content import ShardContent, read_head, read_stored
 from anole.store.shard import is_copy, shard_path
 
 _ORIGIN = "exported.json"
-"""The name of the file in an exported folder that says where it comes from."""
+"""Name of the file in an exported folder that records its origin."""
 
 _DATABASE = ".sqlite"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was exported: numbers of runs, of their tasks and of their trials."""
+    """The numbers of exported runs, tasks and trials."""
 
     runs: int
     tasks: int
@@ -37,9 +37,9 @@ class Exported:
 
 @dataclass(frozen=True)
 class ExportOrigin:
-    """When and on which machine a folder was exported, and from which folder or database.
+    """When, on which machine, and from which folder or database a folder was exported.
 
-    The machine that measured is named by the head of each run.
+    The machine that measured a run is stored in the run itself.
     """
 
     exported_at: Time
@@ -48,19 +48,18 @@ class ExportOrigin:
 
 
 def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
-    """Write the chosen runs of a folder of shards or of a database, each whole, at once and durably.
+    """Write the selected runs of a folder of shards or of a database, each in full, atomically and durably.
 
-    A shard is copied byte for byte. Of a run that has no shard of its own but copies of other machines', the one is
-    taken that a merge would take. The manifests tell which models a task is in, where the source does not.
+    Shards are copied byte for byte. For a run without a shard of its own, the copy that a merge would prefer is
+    exported. The manifests list the models of each task if the source does not.
 
     Raises:
-        StoreError: the destination is no new folder or cannot be written, the source cannot be read, or nothing is
-            chosen.
+        StoreError: the destination exists or cannot be written, the source cannot be read, or no run is selected.
     """
     if destination.suffix == _DATABASE:
         raise StoreError(f"{destination}: records are exported as a folder of shards; give the name of a new folder")
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
-        raise StoreError(f"{destination}: is already there; give the name of a new folder")
+        raise StoreError(f"{destination}: already exists; give the name of a new folder")
     if not source.exists():
         raise StoreError(f"{source}: there is no such database or folder of shards")
     chooser = Chooser(selection, usages_of(source, manifests) if selection.models or selection.targets else ())
@@ -68,20 +67,20 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
         make_folder(destination.absolute().parent)
         with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.absolute().parent) as temporary:
             folder = Path(temporary, "shards")
-            done = _written(_chosen(source, chooser), folder)
+            exported = _write_shards(_selected(source, chooser), folder)
             chooser.refuse_unknown(source)
-            if not done.runs:
-                raise StoreError(f"{source}: no run is chosen by all of these conditions together")
+            if not exported.runs:
+                raise StoreError(f"{source}: no run satisfies all of these conditions")
             name = str(host_facts()["name"])
             write_document(folder / _ORIGIN, ExportOrigin(utc_now(), name, str(source.resolve())))
             replace_durably(folder, destination)
     except OSError as error:
         raise StoreError(f"{destination}: cannot be written: {error.strerror}") from error
-    return done
+    return exported
 
 
 def exported_from(source: Path) -> str:
-    """Return a remark on where an exported folder comes from; nothing of another source."""
+    """Return a remark on the origin of an exported folder; an empty text for other sources."""
     try:
         origin = read_document(source / _ORIGIN, ExportOrigin, "export-records")
     except DocumentError:
@@ -89,7 +88,7 @@ def exported_from(source: Path) -> str:
     return f" (exported on {origin.machine} at {origin.exported_at})"
 
 
-def _written(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Exported:
+def _write_shards(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Exported:
     tasks, runs, trials = set(), 0, 0
     for content, data in chosen:
         path = shard_path(folder, content.run)
@@ -100,8 +99,8 @@ def _written(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Expo
     return Exported(runs, len(tasks), trials)
 
 
-def _chosen(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    found = _of_folder(source, chooser) if source.is_dir() else contents(source)
+def _selected(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    found = _selected_in_folder(source, chooser) if source.is_dir() else contents(source)
     return (
         (content, data)
         for content, data in found
@@ -109,8 +108,8 @@ def _chosen(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, byte
     )
 
 
-def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield one state of each run that is chosen by its head: its own shard or, without one, its newest copy."""
+def _selected_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yield one state of each run that its head selects: its own shard or, without one, its newest copy."""
     own: set[str] = set()
 
     def read(path: Path) -> RunState | None:
@@ -124,5 +123,5 @@ def _of_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, b
         return RunState.of(path, *stored, sha256(stored[1]).hexdigest())
 
     for newest in map(newest_of, states_of(folder, read)):
-        assert newest.content is not None, "all that is chosen was read"
+        assert newest.content is not None, "selected states were read"
         yield newest.content, newest.data

@@ -1,4 +1,4 @@
-"""Reads the runs of a database that somebody else made, as the shards that hold the same; every value is checked."""
+"""Read the runs of an untrusted database as shards with the same content; every value is checked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from anole.task import Task
 
 T = TypeVar("T")
 
-_OF_TASKS = ("task", "space")
+_TASK_TABLES = ("task", "space")
 OF_RUNS = ("run", "warm_start", "iteration", "trial", "confirmation")
 
 
 def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield the content of every run in a database, and the bytes of a shard that holds it.
+    """Yield each run of a database: its content, and the bytes of a shard with that content.
 
     Raises:
         StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table
@@ -40,7 +40,7 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 
 def read_models(path: Path) -> list[tuple[str, str, str]]:
-    """Return each model, target and task's key of a database that says which models contain which tasks."""
+    """Return the model, target and task key of each task usage that a database lists."""
     with opened(path) as database:
         if "model_task" not in database.kinds:
             return []
@@ -49,88 +49,88 @@ def read_models(path: Path) -> list[tuple[str, str, str]]:
 
 
 class Runs:
-    """The tasks of a database, and its runs."""
+    """A decoder of a database's tasks and runs."""
 
     def __init__(self, database: UntrustedDatabase) -> None:
-        self._path, self._place = database.path, str(database.path)
-        self._tasks = dict(database.entities(*_OF_TASKS))
+        self._path, self._where = database.path, str(database.path)
+        self._tasks = dict(database.entities(*_TASK_TABLES))
 
     def read(self, key: object, rows: Entity) -> tuple[ShardContent, bytes]:
-        """Return a run's content and the bytes of a shard that holds it; raises StoreError if no run has such rows."""
+        """Return a run's content and the bytes of its shard; raise StoreError if the rows are invalid."""
         if not isinstance(key, str):
-            raise UnreadableError(f"{self._place}: table run: key is {shown(key)}, not text")
-        place, chain = f"{self._place}: run {shown(key)}", Chain.of(key)
-        records = self._records(rows, place)
+            raise UnreadableError(f"{self._where}: table run: key is {shown(key)}, not text")
+        where, chain = f"{self._where}: run {shown(key)}", Chain.of(key)
+        records = self._records(rows, where)
         try:
             data = b"".join(encode_line(record, chain, self._path) for record in records)
             content = parse_shard(self._path, data)
         except StoreError as error:
-            # Its cure is that of a shard's line, and a database has none.
-            problem = str(error).removeprefix(f"{self._place}:").partition("; nothing was changed")[0].strip()
-            raise StoreError(f"{place}: {'record ' if problem[0].isdigit() else ''}{problem}") from error
+            # The message ends with how to repair a shard, which does not apply to a database.
+            problem = str(error).removeprefix(f"{self._where}:").partition("; nothing was changed")[0].strip()
+            raise StoreError(f"{where}: {'record ' if problem[0].isdigit() else ''}{problem}") from error
         assert content is not None, "a run has a first line"
         return content, data
 
     def task(self, key: object) -> Task:
-        """Return a task; raise StoreError if its row is missing, or is of another task."""
-        place = f"{self._place}: task {shown(key)}"
+        """Return a task; raise StoreError if its row is missing or invalid."""
+        where = f"{self._where}: task {shown(key)}"
         try:
-            task = Task.from_json(self._task(key, place))
+            task = Task.from_json(self._task(key, where))
         except ValueError as error:
-            raise StoreError(f"{place}: the task cannot be read ({error})") from error
+            raise StoreError(f"{where}: the task cannot be read ({error})") from error
         if task.key != key:
-            raise StoreError(f"{place}: has the key {task.key}")
+            raise StoreError(f"{where}: has the key {task.key}")
         return task
 
-    def _records(self, rows: Entity, place: str) -> list[object]:
-        """Return a run's head, space, warm start, iterations, trials and confirmations."""
-        run = _only("run", rows["run"], place)
+    def _records(self, rows: Entity, where: str) -> list[object]:
+        """Decode a run's head, space, warm start, iterations, trials and confirmations."""
+        run = _only("run", rows["run"], where)
         task_key = run.get("task_key")
-        head = {"schema": SCHEMA, "task": self._task(task_key, place)}
-        plain = _plain(run, json_fields(Run), f"{place}: table run")
-        records: list[object] = [_record(Head, {**plain, **head}, f"{place}: table run")]
-        records += [_of_row(SpaceFacts, row, f"{place}: table space") for row in self._tasks[(task_key,)]["space"]]
+        head = {"schema": SCHEMA, "task": self._task(task_key, where)}
+        plain = _plain(run, json_fields(Run), f"{where}: table run")
+        records: list[object] = [_record(Head, {**plain, **head}, f"{where}: table run")]
+        records += [_of_row(SpaceFacts, row, f"{where}: table space") for row in self._tasks[(task_key,)]["space"]]
         if rows["warm_start"]:
-            records.append(WarmStart(tuple(_source(row, f"{place}: table warm_start") for row in rows["warm_start"])))
+            records.append(WarmStart(tuple(_source(row, f"{where}: table warm_start") for row in rows["warm_start"])))
         for table, cls in (("iteration", Iteration), ("trial", Trial), ("confirmation", Confirmation)):
             for number, row in enumerate(rows[table]):
-                row_place = f"{place}: table {table}, row {number}"
+                row_where = f"{where}: table {table}, row {number}"
                 if table != "iteration" and row.get("number") != number:
-                    raise StoreError(f"{row_place}: its number is {shown(row.get('number'))}")
-                records.append(_of_row(cls, row, row_place))
+                    raise StoreError(f"{row_where}: its number is {shown(row.get('number'))}")
+                records.append(_of_row(cls, row, row_where))
         return records
 
-    def _task(self, key: object, place: str) -> Row:
+    def _task(self, key: object, where: str) -> Row:
         rows = self._tasks.get((key,), {}).get("task", ())
         if not rows:
-            raise StoreError(f"{place}: its task {shown(key)} is not in the table task")
-        return _plain(_only("task", rows, place), frozenset({"workload", "target"}), f"{place}: table task")
+            raise StoreError(f"{where}: its task {shown(key)} is not in the table task")
+        return _plain(_only("task", rows, where), frozenset({"workload", "target"}), f"{where}: table task")
 
 
-def _only(table: str, rows: Sequence[Row], place: str) -> Row:
+def _only(table: str, rows: Sequence[Row], where: str) -> Row:
     if len(rows) != 1:
-        raise StoreError(f"{place}: table {table}: {len(rows)} rows have the key {shown(rows[0]['key'])}")
+        raise StoreError(f"{where}: table {table}: {len(rows)} rows have the key {shown(rows[0]['key'])}")
     return rows[0]
 
 
-def _source(row: Row, place: str) -> Source:
+def _source(row: Row, where: str) -> Source:
     renamed = {name.removeprefix("source_"): value for name, value in row.items() if name != "run_key"}
-    return _record(Source, renamed, place)
+    return _record(Source, renamed, where)
 
 
-def _of_row(cls: type[T], row: Row, place: str) -> T:
-    return _record(cls, _plain(row, json_fields(cls), place), place)
+def _of_row(cls: type[T], row: Row, where: str) -> T:
+    return _record(cls, _plain(row, json_fields(cls), where), where)
 
 
-def _record(cls: type[T], plain: Row, place: str) -> T:
+def _record(cls: type[T], plain: Row, where: str) -> T:
     try:
         return decode(cls, plain)
     except DecodeError as error:
-        raise StoreError(f"{place}: {error}") from error
+        raise StoreError(f"{where}: {error}") from error
 
 
-def _plain(row: Row, json_columns: frozenset[str], place: str) -> Row:
-    """Return a row with its JSON parsed; what neither JSON nor a file in UTF-8 can hold is refused."""
+def _plain(row: Row, json_columns: frozenset[str], where: str) -> Row:
+    """Return a row with its JSON parsed; raise StoreError for a value that cannot be stored as JSON in UTF-8."""
     plain = dict(row)
     for name in json_columns & row.keys():
         text = row[name]
@@ -140,5 +140,5 @@ def _plain(row: Row, json_columns: frozenset[str], place: str) -> Row:
             plain[name] = parse_json(cast(str, text).encode())
             canonical_json(plain[name]).encode()
         except (ValueError, RecursionError, AttributeError) as error:
-            raise StoreError(f"{place}: {name} is {shown(text)}, which is not JSON") from error
+            raise StoreError(f"{where}: {name} is {shown(text)}, which is not JSON") from error
     return plain

@@ -1,4 +1,4 @@
-"""Carries over into a new database what only the old file holds, as far as it fits into the tables of this version."""
+"""Copy records and user tables that only the old database contains to a new one, as far as they fit its tables."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", r
 _ERRORS = (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError)
 
 _KINDS = ("table", "index", "view", "trigger")
-"""What a user makes; triggers come last, so that they do not run here."""
+"""Kinds of objects that users create; triggers come last, because they must not run during the copy."""
 
 
 class UserDataCopy:
-    """Copies what only an old file holds; what cannot be read or does not fit is left out, whole, and told.
+    """A copy of the content that only the old file has; a record that is damaged or does not fit is left out entirely.
 
     Attributes:
-        missing: what was left out, a sentence for each.
+        missing: a sentence for each thing that was left out.
     """
 
     def __init__(self, db: Database, old: UntrustedDatabase) -> None:
@@ -38,14 +38,14 @@ class UserDataCopy:
         if any(table in old.kinds for table in schema.FIRST_TABLES):
             self.missing += [f"it has no table {table}" for table in old.missing_tables]
 
-    def copy_runs(self, before: Snapshot) -> None:
-        """Copy the tasks and runs that the new database lacks; each must be what a shard may hold."""
+    def copy_runs(self, snapshot: Snapshot) -> None:
+        """Copy the tasks and runs that the new database does not have; each must be valid in a shard."""
         if not {"task", "run"} <= self._old.kinds.keys():
             return
         try:
             runs = Runs(self._old)
         except UnreadableError as error:
-            self._miss("its tasks could not be read", error)
+            self._report_missing("its tasks could not be read", error)
             return
 
         def copy_run(key: Key, rows: Entity) -> None:
@@ -53,110 +53,110 @@ class UserDataCopy:
             has_space = is_known(self._db, "space", "task_key", content.task.key)
             is_sealed = rows["run"][0].get("sealed") == 1
             content = replace(content, sealed=is_sealed, space=None if has_space else content.space)
-            fold_run(self._db, content, before.recordings[content.run.key])
+            fold_run(self._db, content, snapshot.recordings[content.run.key])
 
-        self._carry("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
-        self._carry("run", OF_RUNS, copy_run)
+        self._copy_missing("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
+        self._copy_missing("run", OF_RUNS, copy_run)
 
-    def copy_documents(self, changes: MergeLog) -> None:
-        """Copy the models, manifests, build and evaluations that the new database lacks."""
-        self._carry("model", ("model",), self._copy_rows)
-        self._carry("manifest", ("model_task",), self._copy_rows, n_columns=2)
-        self._carry("build", OF_BUILDS, self._copy_rows)
-        self._carry("evaluation", OF_EVALUATIONS, self._copy_rows, but={(name,) for name in changes.outlived})
+    def copy_documents(self, log: MergeLog) -> None:
+        """Copy the models, manifests, builds and evaluations that the new database does not have."""
+        self._copy_missing("model", ("model",), self._copy_rows)
+        self._copy_missing("manifest", ("model_task",), self._copy_rows, n_columns=2)
+        self._copy_missing("build", OF_BUILDS, self._copy_rows)
+        self._copy_missing("evaluation", OF_EVALUATIONS, self._copy_rows, excluded={(name,) for name in log.outlived})
 
     def copy_user_tables(self) -> None:
-        """Copy the tables, indexes, views and triggers that the user made, whatever their constraints say."""
+        """Copy the user's tables, indexes, views and triggers, without checking constraints."""
         try:
-            self.missing += [f"your column {name} is left out; use a table of your own" for name in self._own_columns()]
+            self.missing += [f"your column {name} was left out; use a separate table" for name in self._own_columns()]
             objects = self._own_objects()
         except UnreadableError as error:
-            self._miss("your own tables could not be read", error)
+            self._report_missing("your own tables could not be read", error)
             return
         for pragma in ("foreign_keys = off", "ignore_check_constraints = on"):
             self._db.execute(f"pragma {pragma}")
         limit_steps(self._db.conn, self._old.size_bytes)
         for kind, name, sql in objects:
             try:
-                with self._tried():
+                with self._savepoint():
                     self._copy_object(kind, name, sql)
             except StoreError as error:
-                self._miss(f"your {kind} {name} could not be carried over", error)
+                self._report_missing(f"your {kind} {name} could not be copied", error)
         self._db.conn.set_progress_handler(None, 0)
 
-    def _carry(
+    def _copy_missing(
         self,
         kind: str,
         tables: Sequence[str],
         copy: Callable[[Key, Entity], None],
         n_columns: int = 1,
-        but: Collection[Key] = (),
+        excluded: Collection[Key] = (),
     ) -> None:
-        """Copy each task, run or document of a kind that the new database lacks."""
+        """Copy each task, run or document of a kind that the new database does not have."""
         n_lost = 0
-        # An evaluation has rows in any of its tables.
-        of, decisive = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
+        # An evaluation may have rows in any of its tables, and belongs to a build.
+        of, key_tables = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
         if of not in self._old.kinds:
             return
-        here = set(but)
-        for table in decisive:
-            here |= set(
+        present = set(excluded)
+        for table in key_tables:
+            present |= set(
                 self._db.execute(f"select distinct {', '.join(schema.columns()[table][:n_columns])} from {table}")
             )
         try:
-            if not any(self._old.keys(table, n_columns) - here for table in decisive if table in self._old.kinds):
+            if not any(self._old.keys(table, n_columns) - present for table in key_tables if table in self._old.kinds):
                 return
             for key, rows in self._old.entities(*tables, n_columns=n_columns, of=of):
-                if key not in here:
+                if key not in present:
                     try:
-                        with self._tried():
+                        with self._savepoint():
                             copy(key, rows)
                     except (StoreError, KeyError):
                         n_lost += 1
         except UnreadableError as error:
-            self._miss(f"its {kind}s could not be read", error)
+            self._report_missing(f"its {kind}s could not be read", error)
         if n_lost:
-            self.missing.append(f"{n_lost} of its {kind}s without a file here could not be carried over")
+            self.missing.append(f"{n_lost} of its {kind}s without a file here could not be copied")
 
     def _copy_rows(self, _: Key, rows: Entity) -> None:
-        """Copy the rows of a document, with the columns that the old file has."""
+        """Copy a document's rows, with the columns of the old file."""
         for table, found in rows.items():
             if found:
                 insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
 
     def _own_columns(self) -> list[str]:
-        """Return the columns that the user added to our tables."""
+        """Return the columns that the user added to Anole's tables."""
         ours = schema.columns()
         added = ((table, set(self._old.column_names(table)) - {*ours[table]}) for table in ours)
         return [f"{table}.{name}" for table, names in added for name in sorted(names)]
 
     def _own_objects(self) -> list[tuple[str, str, str]]:
-        """Return the kind, the name and the definition of what the user made, in the order of their making."""
+        """Return the kind, name and definition of each object that the user created, in the order of `_KINDS`."""
         present = {name for (name,) in self._db.execute("select name from sqlite_master")}
         listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
-        own = [
+        user_objects = [
             (str(kind), str(name), str(sql))
             for kind, name, table, sql in listed
             if name not in present and table not in schema.FORMER_TABLES and self._old.kinds.get(name) != "shadow"
             if not str(name).startswith("sqlite_")
         ]
-        return sorted(own, key=lambda each: _KINDS.index(each[0]) if each[0] in _KINDS else len(_KINDS))
+        return sorted(user_objects, key=lambda each: _KINDS.index(each[0]) if each[0] in _KINDS else len(_KINDS))
 
     def _copy_object(self, kind: str, name: str, sql: str) -> None:
         if not _CREATES.match(sql):
-            raise StoreError("it is no plain table, index, view or trigger")
+            raise StoreError("it is not a plain table, index, view or trigger")
         self._db.execute(sql)
         if kind == "table":
             self._old.check(name)
             columns = [quote(column) for column, is_computed in self._old.column_names(name).items() if not is_computed]
             insert(self._db, quote(name), columns, self._old.each(f"select {', '.join(columns)} from {quote(name)}"))
 
-    def _miss(self, what: str, error: StoreError) -> None:
+    def _report_missing(self, what: str, error: StoreError) -> None:
         self.missing.append(f"{what} ({str(error).removeprefix(f'{self._old.path}: ')})")
 
     @contextmanager
-    def _tried(self) -> Iterator[None]:
-        """Undo what the block wrote if it fails; a fault of the machine stays what it is."""
+    def _savepoint(self) -> Iterator[None]:
+        """Roll the block back if it fails, and raise StoreError; errors of the machine are not converted."""
         try:
             with self._db.atomic():
                 yield

@@ -1,4 +1,4 @@
-"""What a merge knows: what the database held before, and what it writes, replaces and ignores."""
+"""The state of a merge: the former content of the database, and a log of the changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ class Merged:
     """The result of a merge.
 
     Attributes:
-        changed_runs: number of runs that the database did not hold in the state of their shards.
-        runs, trials: numbers of those that the database holds now.
-        ignored: what was not merged because another state of it was preferred, a sentence for each.
-        replaced: what the database held and does not hold any more, a sentence for each.
+        changed_runs: number of runs that were new or whose shards had changed.
+        runs, trials: numbers of runs and trials in the database after the merge.
+        unsealed_runs: number of runs whose shards have lines without checksums.
+        ignored: a sentence for each file that was not merged because another state was preferred.
+        replaced: a sentence for each thing that the database no longer contains.
     """
 
     changed_runs: int
@@ -32,13 +33,12 @@ class Merged:
 
 @dataclass
 class MergeLog:
-    """What a merge has done so far.
+    """The actions of a merge so far.
 
     Attributes:
-        runs: keys of the runs that were new or had another state.
-        shards: keys of the runs that have a shard here.
-        outlived: names of the builds that took the place of later ones; what the database holds of the evaluation of
-            such a build belongs to the later one.
+        runs: keys of the runs that were new or have changed.
+        shards: keys of the runs that have a local shard.
+        outlived: names of builds that replaced later ones; evaluations in the database belong to the later build.
         ignored, replaced: as in `Merged`.
     """
 
@@ -50,7 +50,7 @@ class MergeLog:
 
 
 class Recording(NamedTuple):
-    """The state of a shard in the database; of two copies without a local shard the greater one counts.
+    """The state of a shard, ordered by age; of several copies without a local shard, the greatest is merged.
 
     A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
     """
@@ -61,7 +61,7 @@ class Recording(NamedTuple):
 
 
 class Snapshot:
-    """What a database held, first of all the state of each run's shard; nothing if there was none."""
+    """The former content of a database, in particular the state of each run's shard; empty if there was none."""
 
     def __init__(self, database: UntrustedDatabase | None) -> None:
         self._database = database
@@ -69,9 +69,9 @@ class Snapshot:
         self.recordings = {key: Recording(*state) for key, *state in self._typed("run", wanted, "")}
 
     def n_lost(self, content: ShardContent) -> int:
-        """Return how many trials of a run are not among those that its shard holds now.
+        """Return how many trials of a run in the database are missing in its shard.
 
-        One that was measured again is not lost, unless the shard was begun anew.
+        A trial that was measured again is not lost, unless the shard was restarted.
         """
         key, configs = content.run.key, content.configs
         is_restarted = self.recordings[key].started_at != content.started_at
@@ -84,12 +84,12 @@ class Snapshot:
         return n_lost
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
-        """Whether a table held a document of some name that was made later."""
+        """Whether a table contained a later document with the same name."""
         found = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
         return any(made_at > created_at for (made_at,) in found)
 
     def _typed(self, table: str, wanted: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
-        """Yield those rows whose values have the right types, which a damaged file may lack."""
+        """Yield the rows whose values have the right types; in a damaged file, others are possible."""
         if self._database is not None:
             for row in self._database.select(table, wanted, where, *parameters):
                 if all(map(isinstance, row, wanted.values())):

@@ -1,4 +1,4 @@
-"""Rewrites a database file atomically: if anything fails, the old file stays as it was."""
+"""Replace a database file atomically: if anything fails, the old file stays unchanged."""
 
 from __future__ import annotations
 
@@ -18,45 +18,44 @@ from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
 from anole.merge.untrusted_database import is_fault
 
-_PATIENCE_S = 10.0
-"""Seconds to wait for another program's transaction."""
+_BUSY_TIMEOUT_S = 10.0
+"""Time to wait for another program's transaction."""
 
 _CACHE_KIB = 64 << 10
-"""The pages that SQLite keeps in memory: rows come in the order of their tasks, and go anywhere into indexes."""
+"""Size of SQLite's page cache; large, because inserts touch random pages of the indexes."""
 
 
 class HeldDatabase:
-    """A database file, present or not, that no other process writes.
+    """A database file, perhaps missing, that no other process can write.
 
     Attributes:
-        path: the file itself, not a link to it.
-        sha256: the hash of the file, before or after it was replaced; None if there is none, or an empty one.
+        path: the file itself, with links resolved.
+        sha256: hash of the current file; None if it is missing or empty.
     """
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path = path
-        # Another descriptor of the file, once closed, would end SQLite's locks; so this one is used.
+        # Closing another descriptor of the file would release SQLite's locks, so this one is used.
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
     @contextmanager
     def replaced(self, *, anew: bool = False) -> Iterator[Database]:
-        """Yield a writable copy, or an empty database, which replaces this one if the block ends without an error."""
+        """Yield a copy, or an empty database, that replaces this file if the block ends without an error."""
         temporary = self.path.with_name(f"{self.path.name}.tmp")
-        _remove(temporary)
+        _remove_with_journal(temporary)
         try:
-            with closing(_opened(self.path, temporary, anew)) as db:
+            with closing(_temporary_database(self.path, temporary, anew)) as db:
                 yield db
             sha256 = _sha256_of(temporary)
             replace_durably(temporary, self.path)
             self.sha256 = sha256
         finally:
-            _remove(temporary)
+            _remove_with_journal(temporary)
 
     def kept_aside(self) -> Path:
-        """Give the file a second name, under which it stays when it is replaced, and returns that name.
+        """Link the file to a second name, which keeps it when it is replaced, and return that name.
 
-        At no moment is there no file under the first name. A journal beside it goes with it, so that SQLite does not
-        apply it to the file that takes its place.
+        The first name exists at any time. The journal moves along; otherwise SQLite would apply it to the new file.
         """
         for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
             if older.samefile(self.path):
@@ -66,7 +65,7 @@ class HeldDatabase:
         try:
             os.link(self.path, aside)
         except OSError:
-            # Some file systems have no second names.
+            # Some file systems have no hard links.
             shutil.copy2(self.path, aside)
             sync(aside)
         for suffix in ("-journal", "-wal"):
@@ -79,10 +78,10 @@ class HeldDatabase:
 
 @contextmanager
 def held(path: Path) -> Iterator[HeldDatabase]:
-    """Prevent other processes from writing to a database, and from creating it, within the block.
+    """Prevent other processes from writing or creating a database within the block.
 
-    A second process that holds it waits for this one. Another program's write waits and then fails, because the file it
-    has opened is no longer the database. Readers continue with the old file.
+    A second merge waits for this one. Another program's write waits and then fails, because the file that it has
+    opened is no longer the database. Readers continue with the old file.
 
     Raises:
         StoreError: the file is in use, or the folder or the copy cannot be written.
@@ -118,12 +117,12 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[None]:
-    """Prevent other programs from writing to an existing file, unless SQLite does not take it for a database.
+    """Prevent other programs from writing to an existing file, unless it is not a valid database.
 
-    No journal may exist beside the file when another file takes its name: SQLite would apply it to that file.
+    The file must have no journal when it is replaced: SQLite would apply the journal to the new file.
     """
     uri = f"{path.as_uri()}?mode=rw"
-    with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)) as connection:
         try:
             connection.execute("pragma journal_mode = delete")
             connection.execute("begin immediate")
@@ -135,11 +134,11 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("rollback")
 
 
-def _opened(path: Path, temporary: Path, anew: bool) -> Database:
+def _temporary_database(path: Path, temporary: Path, anew: bool) -> Database:
     db = Database(temporary)
     if path.exists():
         if not anew:
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S)) as source:
+            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as source:
                 source.backup(db.conn)
         shutil.copymode(path, temporary)
     for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on", f"cache_size = -{_CACHE_KIB}"):
@@ -147,7 +146,7 @@ def _opened(path: Path, temporary: Path, anew: bool) -> Database:
     return db
 
 
-def _remove(temporary: Path) -> None:
+def _remove_with_journal(temporary: Path) -> None:
     for leftover in (temporary, temporary.with_name(f"{temporary.name}-journal")):
         leftover.unlink(missing_ok=True)
 

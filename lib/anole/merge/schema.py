@@ -11,10 +11,10 @@ from hashlib import sha256
 from importlib import resources
 
 FIRST_TABLES = ("task", "run", "trial", "confirmation", "iteration")
-"""The tables that every version has made."""
+"""The tables that every version creates."""
 
 FORMER_TABLES = ("checksum", "_sqlite_migrations")
-"""The tables that only versions before 0.7 made."""
+"""The tables that only versions before 0.7 created."""
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -23,7 +23,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def create_views(connection: sqlite3.Connection) -> None:
-    """Create all views, in place of existing views of the same names; views hold no data."""
+    """Create all views; existing views with the same names are replaced, because views hold no data."""
     views = _sql("views")
     drops = "".join(f"drop view if exists {name}; " for name in re.findall(r"^create view (\w+)", views, re.MULTILINE))
     connection.executescript(f"begin; {drops} {views} commit;")
@@ -31,15 +31,15 @@ def create_views(connection: sqlite3.Connection) -> None:
 
 @cache
 def version() -> int:
-    """Return the version of the tables; 0 stands for all before 0.7."""
-    with closing(_empty()) as connection:
+    """Return the version of the tables; databases from before 0.7 have version 0."""
+    with closing(_empty_database()) as connection:
         return int(connection.execute("pragma user_version").fetchone()[0])
 
 
 @cache
 def columns() -> Mapping[str, tuple[str, ...]]:
-    """Return the columns of each table, those of its key first."""
-    with closing(_empty()) as connection:
+    """Return the columns of each table, key columns first."""
+    with closing(_empty_database()) as connection:
         names = connection.execute("select name from sqlite_master where type = 'table'").fetchall()
         return {name: tuple(row[1] for row in connection.execute(f"pragma table_info({name})")) for (name,) in names}
 
@@ -54,7 +54,7 @@ def views_sha256() -> str:
     return sha256(_sql("views").encode()).hexdigest()
 
 
-def _empty() -> sqlite3.Connection:
+def _empty_database() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     create_tables(connection)
     return connection

@@ -1,5 +1,5 @@
--- The tables of the database and their indexes; the columns of a key come first. Whoever changes them raises the
--- version; the next merge makes the database anew, and carries over what has no file.
+-- The tables of the database and their indexes; key columns come first. Raise the version with every change: the next
+-- merge then rebuilds the database, and copies records without a file from the old one.
 
 pragma user_version = 3;
 

@@ -1,4 +1,4 @@
-"""Which runs are chosen from a folder of shards or from a database: by task, model, target, preset, run or time."""
+"""Select runs of a folder of shards or of a database by task, model, target, preset, key or time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from anole.record import Confirmation, Run, Trial
 from anole.store.content import ShardContent
 from anole.task import Task
 
-_SHORTEST_KEY = 6
-"""So many digits of a key tell which is meant; fewer may stand for many."""
+_MIN_KEY_DIGITS = 6
+"""Minimum length of an abbreviated key; shorter prefixes may be ambiguous."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a chosen run must be; of each kind, one of the named ones, or anything where none is named.
+    """Conditions that a run must satisfy; for each kind, it must match one of the names unless there are none.
 
     Attributes:
-        tasks: labels or keys; of a key, here and of runs, the first digits will do.
+        tasks: labels or keys; keys of tasks and runs may be abbreviated to their first digits.
         models: names of models that contain the run's task.
         targets: names in models.yaml, or kinds of targets.
-        since: the run measured something then or later: a time in UTC, as ISO 8601 to the second and without a zone.
+        since: time of the run's last measurement or earlier, in UTC, as ISO 8601 to the second without a time zone.
     """
 
     tasks: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ class Selection:
 
 
 Usage = tuple[str, str, str]
-"""A model and a target, by their names in models.yaml, and the key of a task that they contain."""
+"""The names of a model and a target in models.yaml, and the key of a task of the model on the target."""
 
 
 def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
-    """Return what is known of models: by a database itself, and of a folder of shards by the project's manifests."""
+    """Return the usages of tasks that a database lists or, for a folder of shards, the manifests of the project."""
     if source.is_file():
         return read_models(source)
     read = (read_manifest(path) for path in manifests)
@@ -50,7 +50,7 @@ def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
 
 
 class Chooser:
-    """Tells of each run whether it is chosen, and at the end which names fitted nothing at all."""
+    """Decide for each run whether it is selected, and report names that matched no run."""
 
     def __init__(self, selection: Selection, usages: Collection[Usage]) -> None:
         self._wanted = {
@@ -61,47 +61,48 @@ class Chooser:
             "run": selection.runs,
         }
         self._since = selection.since
-        self._places: dict[str, list[tuple[str, str]]] = {}
+        self._usages: dict[str, list[tuple[str, str]]] = {}
         for model, target, key in usages:
-            self._places.setdefault(key, []).append((model, target))
+            self._usages.setdefault(key, []).append((model, target))
         self._seen: dict[str, set[str]] = {name: set() for name in self._wanted}
         self._seen["model"] = {model for model, _, _ in usages}
 
     def takes_run(self, run: Run, task: Task) -> bool:
-        """Whether a run is chosen, as far as its head tells."""
-        places = self._places.get(task.key, ())
+        """Whether a run is selected by its head, which does not contain times."""
+        usages = self._usages.get(task.key, ())
         own = {
             "task": {task.label, task.key},
-            "model": {model for model, _ in places},
-            "target": {str(task.target.get("kind")), *(target for _, target in places)},
+            "model": {model for model, _ in usages},
+            "target": {str(task.target.get("kind")), *(target for _, target in usages)},
             "preset": {run.preset},
             "run": {run.key},
         }
         for name, values in own.items():
             self._seen[name] |= values
-        return all(not wanted or _fits(wanted, own[name]) for name, wanted in self._wanted.items())
+        return all(not wanted or _matches(wanted, own[name]) for name, wanted in self._wanted.items())
 
     def takes(self, content: ShardContent) -> bool:
-        """Whether a run is chosen by what it measured."""
+        """Whether a run is selected by the times of its measurements."""
         since = self._since
         measured: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
         return since is None or any(each.created_at[: len(since)] >= since for each in measured)
 
     def refuse_unknown(self, source: Path) -> None:
-        """Refuse names that no run of the source has; the StoreError names one, and what is there."""
+        """Raise StoreError if a name matches no run of the source; the message suggests existing names."""
         for name, wanted in self._wanted.items():
             for value in wanted:
-                if not _fits((value,), self._seen[name]):
-                    words = sorted(word for word in self._seen[name] if not is_key(word))
-                    hint = f": {suggestion(value, words)}" if words else ""
-                    if name == "model" and not words:
-                        hint = "; there is no manifest here that tells a model's tasks, which a database does (--from)"
-                    raise StoreError(f"{source}: found {name} {value!r}, which no run has{hint}")
+                if not _matches((value,), self._seen[name]):
+                    names = sorted(each for each in self._seen[name] if not is_key(each))
+                    hint = f": {suggestion(value, names)}" if names else ""
+                    if name == "model" and not names:
+                        hint = "; no manifest here lists the tasks of models; use a database that does (--from)"
+                    raise StoreError(f"{source}: {name} {value!r} matches no run{hint}")
 
 
-def _fits(wanted: Collection[str], own: Collection[str]) -> bool:
-    """Whether one of the wanted names is among a run's own, or begins one of its keys."""
+def _matches(wanted: Collection[str], own: Collection[str]) -> bool:
+    """Whether one of the wanted names equals one of a run's names, or is a prefix of one of its keys."""
     keys = [value for value in own if is_key(value)]
     return any(
-        value in own or (len(value) >= _SHORTEST_KEY and any(key.startswith(value) for key in keys)) for value in wanted
+        value in own or (len(value) >= _MIN_KEY_DIGITS and any(key.startswith(value) for key in keys))
+        for value in wanted
     )

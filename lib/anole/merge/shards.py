@@ -1,4 +1,4 @@
-"""Merges the shards of a folder: the local shard of a run always wins, and of other copies the newest one."""
+"""Merge the shards of a folder: for each run its local shard or, if there is none, the newest copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anole.store.shard import is_copy, named_run, shard_paths
 
 
 class RunState(NamedTuple):
-    """A state of a run that a file holds; its content is not read if the database holds this very state."""
+    """The state of a run in a file; the content is None if the database already has this state."""
 
     key: str
     recording: Recording
@@ -29,15 +29,15 @@ class RunState(NamedTuple):
 
     @classmethod
     def of(cls, path: Path, content: ShardContent, data: bytes, sha256: str) -> Self:
-        """Return the state that the whole lines of a file hold, given their hash."""
+        """Return the state of a run, given a file's complete lines and their hash."""
         return cls(content.run.key, Recording(content.started_at, len(data), sha256), path, data, content)
 
 
 def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
-    """Yield what a folder holds of each run: its local shard, or else all copies; `read` may pass over some.
+    """Yield the states of each run in a folder: its local shard, or else all copies; `read` returns None to skip files.
 
-    ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Any other name is that of a copy, such as
-    ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and count only where there is none.
+    ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Files with other names are copies, such as
+    ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and only count if there is none.
     """
     copies: dict[str, list[RunState]] = {}
     for path in sorted(shard_paths(folder), key=is_copy):
@@ -54,39 +54,39 @@ def newest_of(states: Sequence[RunState]) -> RunState:
     return max(states, key=lambda state: (state.recording, state.path))
 
 
-def fold_shards(db: Database, shards_dir: Path, before: Snapshot, changes: MergeLog, *, trusted: bool) -> None:
+def fold_shards(db: Database, shards_dir: Path, snapshot: Snapshot, log: MergeLog, *, trusted: bool) -> None:
     """Merge all shards of a folder, which may be missing.
 
-    The database then holds the state of the local shard, also if it is shorter or older than what it held. Without one,
-    of the copies and of the database the greatest `Recording` wins. If the database can be trusted to hold what the
-    last merge wrote, a shard with the hash that was recorded then is not read again.
+    A local shard replaces the run in the database, even if it is shorter or older. Without a local shard, the greatest
+    `Recording` among the copies and the database wins. If the database can be trusted to be unchanged since the last
+    merge, shards with the hash that it recorded are not read again.
     """
-    known = {state.shard_sha256: (key, state) for key, state in before.recordings.items()} if trusted else {}
+    known = {state.shard_sha256: (key, state) for key, state in snapshot.recordings.items()} if trusted else {}
 
     # All local shards are folded before the first copy is read.
     def read(path: Path) -> RunState | None:
-        has_local = is_copy(path) and named_run(path) in changes.shards
+        has_local = is_copy(path) and named_run(path) in log.shards
         state = None if has_local else _read(path, known)
-        if has_local or (state is not None and is_copy(path) and state.key in changes.shards):
-            changes.ignored.append(f"{path}: is not merged: there is a local shard of its run")
+        if has_local or (state is not None and is_copy(path) and state.key in log.shards):
+            log.ignored.append(f"{path}: is not merged: there is a local shard of its run")
             return None
         return state
 
     for states in states_of(shards_dir, read):
         newest = newest_of(states)
-        held = before.recordings.get(newest.key)
+        held = snapshot.recordings.get(newest.key)
         if is_copy(newest.path) and held is not None and held > newest.recording:
-            changes.ignored.append(f"{newest.path}: is not merged: the database holds a newer state of its run")
-            changes.shards.add(newest.key)
+            log.ignored.append(f"{newest.path}: is not merged: the database has a newer state of its run")
+            log.shards.add(newest.key)
         else:
-            _fold(db, newest, before, changes)
+            _fold(db, newest, snapshot, log)
         for state in states:
             if state.recording != newest.recording:
-                changes.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
+                log.ignored.append(f"{state.path}: is not merged: {newest.path.name} is a newer state of its run")
 
 
 def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | None:
-    """Read a shard, but not what it holds if that is known; returns None if it has no line yet."""
+    """Read a shard, without parsing it if its hash is known; return None if it has no complete line yet."""
     data = complete_lines(read_bytes(path))
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 in known:
@@ -99,17 +99,17 @@ def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | 
     return RunState.of(path, content, data, sha256)
 
 
-def _fold(db: Database, state: RunState, before: Snapshot, changes: MergeLog) -> None:
+def _fold(db: Database, state: RunState, snapshot: Snapshot, log: MergeLog) -> None:
     key, content, path = state.key, state.content, state.path
-    changes.shards.add(key)
+    log.shards.add(key)
     if content is None:
         return
-    known = before.recordings.get(key)
+    known = snapshot.recordings.get(key)
     if known is None or known.shard_sha256 != state.recording.shard_sha256:
-        changes.runs.add(key)
-    if known is not None and key in changes.runs and (n_lost := before.n_lost(content)):
-        changes.replaced.append(
-            f"{path}: {n_lost} trials that the database held are not in this shard; it holds what the shard does"
+        log.runs.add(key)
+    if known is not None and key in log.runs and (n_lost := snapshot.n_lost(content)):
+        log.replaced.append(
+            f"{path}: {n_lost} trials that the database had are not in this shard; the database now matches the shard"
         )
     with naming(path):
         fold_run(db, content, state.recording)

@@ -1,4 +1,4 @@
-"""The merge stage: reads shards, manifests, builds and evaluations, and writes the database."""
+"""The merge stage: read shards, manifests, builds and evaluations, and write the database."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from anole.store.shard import Shard, is_copy, shard_paths
 
 logger = logging.getLogger(__name__)
 
-_LISTED = 10
-"""So many things that were ignored or replaced are listed; of more only the number is told."""
+_MAX_LOGGED = 10
+"""Maximum number of ignored or replaced things to log; of the others, only the number is logged."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a merge did, as the rule's output tells it."""
+    """The result of a merge, stored as the output of the workflow's rule."""
 
     database: str
     merged_at: Time
@@ -41,15 +41,15 @@ def merge_builds(
     """Merge all shards, and the documents of some builds, into the database, which is created if missing.
 
     A build's manifest and evaluation are read from the project that contains its folder. A build that is not compiled
-    yet is skipped with a warning. What was merged is written to the stamp once the database holds it. Sealing first
-    gives checksums to shards of older versions, which have none.
+    yet is skipped with a warning. The result is written to `stamp` after the database. With `seal`, shards of older
+    versions get checksums first.
 
     Raises:
         DocumentError: a document is missing or broken.
         StoreError: a shard cannot be read, or the database cannot be written.
     """
     if seal:
-        logger.info("%s: gave checksums to %d shards", shards_dir, seal_shards(shards_dir))
+        logger.info("%s: added checksums to %d shards", shards_dir, seal_shards(shards_dir))
     compiled, manifests, evaluations, names = [], set(), [], []
     for folder in folders:
         if not (folder / FILE).exists():
@@ -63,22 +63,22 @@ def merge_builds(
         if evaluation.exists():
             evaluations.append(evaluation)
     merged = merge_files(shards_dir, sorted(manifests), compiled, evaluations, database_path)
-    _tell(merged, database_path)
+    _log_result(merged, database_path)
     if stamp is not None:
         write_document(stamp, Stamp(str(database_path), utc_now(), tuple(names), merged))
 
 
 def seal_shards(directory: Path) -> int:
-    """Give checksums to the shards of a folder that lack them, and returns the number of such shards."""
+    """Add checksums to the shards of a folder that have none; return the number of such shards."""
     return sum(_seal(directory, path) for path in shard_paths(directory))
 
 
-def _tell(merged: Merged, database_path: Path) -> None:
+def _log_result(merged: Merged, database_path: Path) -> None:
     for sentences in (merged.replaced, merged.ignored):
-        for sentence in sentences[:_LISTED]:
+        for sentence in sentences[:_MAX_LOGGED]:
             logger.warning("%s", sentence)
-        if len(sentences) > _LISTED:
-            logger.warning("and %d more of this kind", len(sentences) - _LISTED)
+        if len(sentences) > _MAX_LOGGED:
+            logger.warning("and %d more of this kind", len(sentences) - _MAX_LOGGED)
     if merged.unsealed_runs:
         logger.warning(
             "%s: the shards of %d runs have no checksums; `anole merge --seal` adds them",
@@ -102,6 +102,6 @@ def _seal(directory: Path, path: Path) -> bool:
         except OSError as error:
             raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
     with Shard.open(directory, content.run, content.task) as shard:
-        # A tuner may have appended to it until it was locked.
+        # A tuner may have appended trials before the shard was locked.
         shard.replace(seal_lines(shard.content, complete_lines(read_bytes(shard.path))))
     return True

@@ -1,4 +1,4 @@
-"""Reads a database that somebody else made, or that is damaged: nothing in it is run, and reading it ends soon."""
+"""Read an untrusted or damaged database: no code in it is executed, and reading time is limited."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from anole.errors import StoreError, shown
 from anole.merge import schema
 
 _ROW_BYTES = 4 << 20
-"""No row, text or statement may be longer."""
+"""Maximum size of a row, text or statement."""
 
-_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
-"""SQLite may take so many steps in all: a real database takes about one for each of its bytes."""
+_BASE_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
+"""Maximum number of SQLite's virtual machine steps, plus steps per byte of the file; a real one needs about 1."""
 
-_STEPS_AT_ONCE = 100_000
+_STEPS_PER_CHECK = 100_000
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: _ROW_BYTES,
@@ -45,10 +45,10 @@ _PRAGMAS = (
     "mmap_size = 0",
     "ignore_check_constraints = on",
 )
-"""Checks that the file itself brings are not evaluated: its author may have made them endless."""
+"""CHECK constraints of the file are not evaluated: they may never end."""
 
 _ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError)
-"""Python's module raises errors of its own, such as for a name that is not in UTF-8."""
+"""Python's module also raises errors that are not from SQLite, for example for a name that is not in UTF-8."""
 
 _FAULTS = (
     sqlite3.SQLITE_PERM,
@@ -64,30 +64,30 @@ _FAULTS = (
 
 
 _RANKS = {type(None): 0, int: 1, float: 1, str: 2, bytes: 3}
-"""In what order SQLite sorts values of each type."""
+"""SQLite's sort order of types."""
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
 Entity = Mapping[str, Sequence[Row]]
-"""The rows of several tables that belong together, by the table."""
+"""The rows of one run, task or document, by table."""
 
 
 class UnreadableError(StoreError):
-    """A database cannot be read, whoever tries it: it is missing, damaged or not a database."""
+    """A file cannot be read as a database on any machine: it is missing, damaged or not a database."""
 
 
 def is_fault(error: Exception) -> bool:
-    """Whether an error tells of the machine, as a full disk does, and not of what a database holds."""
+    """Whether an error is caused by the machine, such as a full disk, and not by the content of a database."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _FAULTS
 
 
 class UntrustedDatabase:
-    """An open database. Every method raises UnreadableError if what it reads is damaged or takes too long."""
+    """An open database. Every method raises UnreadableError if the file is damaged or reading takes too long."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, size_bytes: int) -> None:
         self.path, self.size_bytes = path, size_bytes
         self._connection = connection
-        self._spent = limit_steps(connection, size_bytes)
+        self._is_limit_reached = limit_steps(connection, size_bytes)
         self._columns: dict[str, list[str]] = {}
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -95,17 +95,17 @@ class UntrustedDatabase:
         return list(self.each(sql, *parameters))
 
     def select(self, table: str, columns: Iterable[str], where: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Return the rows of one of our tables; none if they cannot be read, which is no error."""
+        """Return rows of one of Anole's tables; none if they cannot be read."""
         try:
-            own = self.columns(table)
-            return self.rows(f"select {', '.join(columns)} from {table} {where}", *parameters) if own else []
+            present = self.columns(table)
+            return self.rows(f"select {', '.join(columns)} from {table} {where}", *parameters) if present else []
         except UnreadableError:
             return []
 
     def each(self, sql: str, *parameters: object, text: Callable[[bytes], object] = str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query; `text` makes values of texts."""
-        with _describe(self.path):
-            if self._spent():
+        """Yield the rows of a query; `text` decodes text values."""
+        with _naming_file(self.path):
+            if self._is_limit_reached():
                 raise sqlite3.OperationalError("interrupted")
             self._connection.text_factory = text
             # "yield from" would close the cursor with the generator, perhaps after the connection.
@@ -114,57 +114,57 @@ class UntrustedDatabase:
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """Whether each object is a table, a view or a virtual table, by its name."""
+        """The kind of each object by name, such as table, view or virtual."""
         return {row[1]: row[2] for row in self.rows("pragma table_list") if row[0] == "main"}
 
     @cached_property
     def version(self) -> int:
-        """The version of its tables, see `schema.version`."""
+        """The version of the tables, see `schema.version`."""
         return int(self.rows("pragma user_version")[0][0])
 
     @property
     def missing_tables(self) -> list[str]:
-        """The tables that its version of Anole makes, and that it lacks."""
+        """The tables that its version of Anole creates but that do not exist."""
         needed = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
         return [table for table in needed if table not in self.kinds]
 
     def refuse_newer(self, cure: str) -> None:
-        """Refuse a database that a newer Anole wrote; the StoreError says which versions are known, and the cure."""
+        """Raise StoreError for a database that a newer Anole wrote; the message ends with the remedy `cure`."""
         if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
-                f"{self.path}: was written by a newer Anole (its tables have version {self.version}, and versions up "
-                f"to {schema.version()} are known here); {cure}"
+                f"{self.path}: was written by a newer Anole (its tables have version {self.version}; this Anole "
+                f"supports versions up to {schema.version()}); {cure}"
             )
 
     def refuse_others(self) -> None:
-        """Refuse a database that has other tables under our names; the StoreError names one."""
+        """Raise StoreError for a database of another program whose tables have the same names."""
         ours = schema.columns()
         named = [table for table in ours if table in self.kinds]
         if named and not any(2 * len({*self.column_names(each)} & {*ours[each]}) > len(ours[each]) for each in named):
-            raise StoreError(f"{self.path}: is no database of Anole: its table {named[0]} is another one; name another")
+            raise StoreError(f"{self.path}: is not a database of Anole: its table {named[0]} has other columns")
 
     def columns(self, table: str) -> list[str]:
-        """Return those of our columns that a table has; it must be a plain one, and hold values and no expressions."""
+        """Return the columns of Anole that a table has; it must be a plain table without generated columns."""
         if table in self._columns:
             return self._columns[table]
         self._check_unless_table(table)
-        own = self.column_names(table)
-        present = [column for column in schema.columns()[table] if column in own]
-        hidden = [column for column in present if own[column]]
-        if hidden:
-            raise UnreadableError(f"{self.path}: table {table}: its column {hidden[0]} is no column")
+        is_generated = self.column_names(table)
+        present = [column for column in schema.columns()[table] if column in is_generated]
+        generated = [column for column in present if is_generated[column]]
+        if generated:
+            raise UnreadableError(f"{self.path}: table {table}: its column {generated[0]} is a generated column")
         self._columns[table] = present
         return present
 
     def column_names(self, table: str) -> dict[str, bool]:
-        """Return all columns of a table, and whether each is computed."""
+        """Return all columns of a table, and whether each is a generated column."""
         return {row[1]: bool(row[6]) for row in self.rows(f"pragma table_xinfo({quote(table)})")}
 
     def check(self, table: str) -> None:
-        """Refuse a table whose pages are damaged, or that has other rows than its index tells."""
+        """Raise UnreadableError for a table with damaged pages, or with rows that differ from its index."""
         self._check_unless_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
-        # The check tells of a page that the machine could not read as it tells of one that is damaged.
+        # The check reports pages that the machine could not read like damaged ones.
         if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
             fault = sqlite3.OperationalError("disk I/O error")
             fault.sqlite_errorcode = int(code[1])
@@ -176,19 +176,19 @@ class UntrustedDatabase:
             raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(found).split()))}")
 
     def keys(self, table: str, n_columns: int) -> set[Key]:
-        """Return the different values of the first columns of one of our tables."""
+        """Return the distinct values of the first columns of one of Anole's tables."""
         columns = schema.columns()[table][:n_columns]
         for column in columns:
             if column not in self.columns(table):
-                raise UnreadableError(f"{self.path}: table {table}: its column {column} is no column")
+                raise UnreadableError(f"{self.path}: table {table}: has no column {column}")
         return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_text))
 
     def entities(self, *tables: str, n_columns: int = 1, of: str | None = None) -> Iterator[tuple[Key, Entity]]:
-        """Yield what belongs together: the rows of some of our tables whose first columns have the same values.
+        """Yield the rows of some of Anole's tables, grouped by the values of their first columns.
 
-        Each table is read once, in order and without its indexes, which may be damaged. A table that an older version
-        lacks has no rows. All values must be known to the table `of`, which is the first one by default: otherwise
-        something lacks its rows.
+        Each table is read once, in order and without its indexes, which may be damaged. Tables that an older version
+        does not have count as empty. All key values must exist in the table `of`, by default the first one; otherwise
+        rows are missing there.
         """
         there = [table for table in tables if table in self.kinds or table in schema.FIRST_TABLES]
         owner = of or tables[0]
@@ -199,14 +199,14 @@ class UntrustedDatabase:
                 raise UnreadableError(
                     f"{self.path}: table {table}: holds rows of {row}, which is not in the table {owner}"
                 )
-        grouped = (self._grouped(table, n_columns) for table in there)
+        grouped = (self._rows_by_key(table, n_columns) for table in there)
         for _, found in groupby(heapq.merge(*grouped, key=itemgetter(0)), key=itemgetter(0)):
             parts = list(found)
             entity: dict[str, Sequence[Row]] = dict.fromkeys(tables, ())
             yield parts[0][1], entity | {table: rows for _, _, table, rows in parts}
 
-    def _grouped(self, table: str, n_columns: int) -> Iterator[tuple[tuple[Any, ...], Key, str, list[Row]]]:
-        """Yield the rows of each beginning of a table's key, with what this is sorted by."""
+    def _rows_by_key(self, table: str, n_columns: int) -> Iterator[tuple[tuple[Any, ...], Key, str, list[Row]]]:
+        """Yield the rows of each key prefix of a table, with the sort key, the prefix and the table."""
         columns = self.columns(table)
         order = ", ".join(f"{column} collate binary" for column in columns[: n_columns + 1])
         rows = self.each(f"select {', '.join(columns)} from {table} not indexed order by {order}", text=_text)
@@ -222,43 +222,43 @@ class UntrustedDatabase:
 
 @contextmanager
 def opened(path: Path) -> Iterator[UntrustedDatabase]:
-    """Open a database for reading, whatever it may hold and be called; no file is made beside it.
+    """Open a database for reading, whatever its content and name; no file is created next to it.
 
     Raises:
         UnreadableError: the file is missing or not a database, or another program is writing to it.
-        StoreError: the machine fails while it is read.
+        StoreError: an error of the machine while it is read.
     """
     before = _stat(path)
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            with _describe(path):
+            with _naming_file(path):
                 for limit, value in _LIMITS.items():
                     connection.setlimit(limit, value)
                 for pragma in _PRAGMAS:
                     connection.execute(f"pragma {pragma}")
             yield UntrustedDatabase(path, connection, before.st_size)
     except (sqlite3.Error, MemoryError) as error:
-        raise StoreError(f"{path}: {error or 'there is too little memory'}") from error
-    if _identity(_stat(path)) != _identity(before):
-        raise UnreadableError(f"{path}: was changed while it was read; try again when nobody writes to it")
+        raise StoreError(f"{path}: {error or 'out of memory'}") from error
+    if _fingerprint(_stat(path)) != _fingerprint(before):
+        raise UnreadableError(f"{path}: was changed while it was read; try again when no program writes to it")
 
 
 def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[], bool]:
-    """End what takes too long for a database of some size; returns what tells whether that has happened."""
-    left = (_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_AT_ONCE
+    """Limit the steps of a connection by the size of its file; return a predicate for whether the limit was reached."""
+    left = (_BASE_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_PER_CHECK
 
     def count() -> bool:
         nonlocal left
         left -= 1
         return left < 0
 
-    connection.set_progress_handler(count, _STEPS_AT_ONCE)
+    connection.set_progress_handler(count, _STEPS_PER_CHECK)
     return lambda: left < 0
 
 
 def _text(data: bytes) -> str | bytes:
-    """Return a text; bytes that are none in UTF-8 stay bytes, which no record may hold, and other rows can be read."""
+    """Decode a text; invalid UTF-8 stays bytes, which no record accepts, so other rows can still be read."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -266,13 +266,13 @@ def _text(data: bytes) -> str | bytes:
 
 
 def quote(name: str) -> str:
-    """Return a name as SQL."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager
-def _describe(path: Path) -> Iterator[None]:
-    """Name the file in an error that it causes."""
+def _naming_file(path: Path) -> Iterator[None]:
+    """Convert errors that the file causes to UnreadableError, with its path."""
     try:
         yield
     except _ERRORS as error:
@@ -283,12 +283,12 @@ def _describe(path: Path) -> Iterator[None]:
 
 def _problem(error: Exception) -> str:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT or str(error) == "interrupted":
-        return "reading it takes far longer than a file of its size may; it is damaged or was made to harm"
+        return "reading it takes far longer than expected for its size; it is damaged or malicious"
     return f"is damaged, or is not a database of trials: {' '.join(str(error).split())}"
 
 
 def _stat(path: Path) -> os.stat_result:
-    """Return what is known of a file that may be read."""
+    """Return the status of a database file; raise an error unless it can be read."""
     try:
         found = os.stat(path)
         journals = [journal.stat() for suffix in ("-journal", "-wal") if (journal := Path(f"{path}{suffix}")).exists()]
@@ -300,11 +300,11 @@ def _stat(path: Path) -> os.stat_result:
         raise UnreadableError(f"{path}: is neither a file nor a folder")
     if any(journal.st_size for journal in journals):
         raise UnreadableError(
-            f"{path}: a journal is beside it, so another program is writing to it or was killed; run `anole merge` "
+            f"{path}: has a journal, because another program is writing to it or was killed; run `anole merge` "
             "where it comes from, and copy it then"
         )
     return found
 
 
-def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+def _fingerprint(found: os.stat_result) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Writes the content of each source into the database, in place of what the source held before."""
+"""Insert or replace the rows of shards and documents in the database."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from anole.task import Task, workload_to_json
 
 OF_BUILDS = ("build", "build_task", "refinement")
 OF_EVALUATIONS = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
-"""The tables with what a build and its evaluation tell."""
+"""The tables with the rows of an evaluation."""
 
 _STORED = frozenset({str, int, float, type(None)})
-"""The types that columns hold as they are."""
+"""Types that columns store without conversion."""
 
 
 def fold_task(db: Database, task: Task) -> None:
@@ -41,7 +41,7 @@ def fold_task(db: Database, task: Task) -> None:
 
 
 def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
-    """Write a run, its task and the content of its shard, in place of the run's former rows."""
+    """Write a run, its task and the content of its shard, replacing the run's former rows."""
     run, key = content.run, content.run.key
     fold_task(db, content.task)
     if content.space is not None:
@@ -65,31 +65,31 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
 
 
 def fold_manifest(db: Database, path: Path) -> None:
-    """Write a model and its tasks on one target, in place of those of its former manifest."""
+    """Write a model and its tasks on one target, replacing the rows of its former manifest."""
     manifest = read_manifest(path)
     for task in manifest.tasks:
         if not is_known(db, "task", "key", task.key):
             fold_task(db, read_listed_task(path, task.key))
     _upsert(db, _row_of("model", manifest, name=manifest.model), "model")
-    place = {"model": manifest.model, "target": manifest.target}
+    key = {"model": manifest.model, "target": manifest.target}
     tasks = enumerate(manifest.tasks)
-    rows = (_row_of("model_task", task, task_key=task.key, position=position, **place) for position, task in tasks)
-    _replace(db, "model_task", place, rows)
+    rows = (_row_of("model_task", task, task_key=task.key, position=position, **key) for position, task in tasks)
+    _replace(db, "model_task", key, rows)
 
 
-def fold_build(db: Database, folder: Path, before: Snapshot, changes: MergeLog) -> None:
-    """Write a build, in place of what the database held under its name.
+def fold_build(db: Database, folder: Path, snapshot: Snapshot, log: MergeLog) -> None:
+    """Write a build, replacing the rows of the build with the same name.
 
-    When that was compiled later, its evaluation is removed, because it is not one of this build.
+    If that one was compiled later, its evaluation is removed, because it does not belong to this build.
     """
     build = read_build(folder)
     if not is_known(db, "model", "name", build.model):
         raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     flop = {"tuned_flop": build.coverage.tuned_flop, "total_flop": build.coverage.total_flop}
     others = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
-    if before.has_newer("build", "name", build.name, build.created_at):
-        changes.replaced.append(f"{folder / FILE}: the database held a build of this name that was compiled later")
-        changes.outlived.add(build.name)
+    if snapshot.has_newer("build", "name", build.name, build.created_at):
+        log.replaced.append(f"{folder / FILE}: replaced a build of this name that was compiled later")
+        log.outlived.add(build.name)
         for table in OF_EVALUATIONS:
             _replace(db, table, {"build": build.name}, ())
     _upsert(db, _row_of("build", build, **others), "build")
@@ -98,15 +98,15 @@ def fold_build(db: Database, folder: Path, before: Snapshot, changes: MergeLog) 
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
 
 
-def fold_evaluation(db: Database, path: Path, before: Snapshot, changes: MergeLog) -> None:
-    """Write an evaluation, in place of what the database held of the same build."""
+def fold_evaluation(db: Database, path: Path, snapshot: Snapshot, log: MergeLog) -> None:
+    """Write an evaluation, replacing the rows of the build's former evaluation."""
     evaluation = read_evaluation(path)
     if not is_known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
-    is_held = evaluation.build not in changes.outlived
-    if is_held and before.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
-        changes.replaced.append(f"{path}: the database held a later evaluation of this build")
-    place, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
+    is_held = evaluation.build not in log.outlived
+    if is_held and snapshot.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
+        log.replaced.append(f"{path}: replaced a later evaluation of this build")
+    key, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
     share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
     latencies = (_row_of("evaluation", evaluation, **share, **encode(each)) for each in evaluation.latencies)
     at_sizes = (
@@ -117,14 +117,14 @@ def fold_evaluation(db: Database, path: Path, before: Snapshot, changes: MergeLo
     loads = (_row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
     profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
     numbered = enumerate(() if profile is None else profile.kernels)
-    kernels = (_row_of("kernel_latency", kernel, **place, number=number) for number, kernel in numbered)
+    kernels = (_row_of("kernel_latency", kernel, **key, number=number) for number, kernel in numbered)
     for table, rows in zip(OF_EVALUATIONS, (latencies, at_sizes, loads, profiles, kernels), strict=True):
-        _replace(db, table, place, rows)
+        _replace(db, table, key, rows)
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in the error if its rows violate the tables' constraints."""
+    """Convert violations of the tables' constraints to StoreError with the path of the file."""
     try:
         yield
     except (sqlite3.IntegrityError, OverflowError, UnicodeError) as error:
@@ -135,11 +135,11 @@ def _build_task(db: Database, build: Build, path: Path, position: int, task: Bui
     if not is_known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
     has_run = task.run_key is None or is_known(db, "run", "key", task.run_key)
-    # A lock file goes where the records do not that its configs come from.
+    # A lock file may be used without the records that its configs come from.
     if not has_run and not task.locked:
         raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
-    place = {"build": build.name, "task_key": task.key, "position": position}
-    return _row_of("build_task", task, run_key=task.run_key if has_run else None, **place)
+    key = {"build": build.name, "task_key": task.key, "position": position}
+    return _row_of("build_task", task, run_key=task.run_key if has_run else None, **key)
 
 
 def _refinement(build: Build) -> Iterator[Row]:
@@ -149,30 +149,30 @@ def _refinement(build: Build) -> Iterator[Row]:
 
 
 def is_known(db: Database, table: str, column: str, value: str) -> bool:
-    """Whether a table has a row with a value in some column."""
+    """Whether a table has a row with this value in a column."""
     return db.table(table).count_where(f"{column} = ?", [value]) > 0
 
 
 def insert(db: Database, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Insert rows, each with a value for each of some columns."""
+    """Insert rows with values for the given columns."""
     marks = ", ".join("?" for _ in columns)
     db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
 
 
 def _upsert(db: Database, row: Row, table: str) -> None:
-    """Insert a row, or change the one of the same key, which others may refer to."""
+    """Insert a row, or update the row with the same key, because other rows may refer to it."""
     db.table(table).upsert(dict(row), pk=db.table(table).pks)
 
 
-def _replace(db: Database, table: str, place: Row, rows: Iterable[Row]) -> None:
-    """Replace all rows that have the given values in some columns by other rows."""
-    where = " and ".join(f"{column} = :{column}" for column in place)
-    db.execute(f"delete from {table} where {where}", dict(place))
+def _replace(db: Database, table: str, key: Row, rows: Iterable[Row]) -> None:
+    """Replace all rows that match the given column values."""
+    where = " and ".join(f"{column} = :{column}" for column in key)
+    db.execute(f"delete from {table} where {where}", dict(key))
     db.table(table).insert_all(map(dict, rows))
 
 
 def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
-    """Return a row of a table: of each column what the document says under its name, unless another value is given."""
+    """Return a row of a table: each column from `others`, or else from the document's attribute with the same name."""
     return {
         column: _cell(others[column] if column in others else getattr(document, column))
         for column in schema.columns()[table]
@@ -180,7 +180,7 @@ def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
 
 
 def _paths(cls: type) -> dict[str, str]:
-    """Return the path to the value of each column of a record except its config."""
+    """Return the attribute path of each column of a record except its config."""
     return {column: path for column, path in flat_fields(cls).items() if column != "config"}
 
 
@@ -192,7 +192,7 @@ def _rows(cls: type, records: Iterable[object], configs: Iterable[str]) -> Itera
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as a column holds it: objects and lists as JSON text."""
+    """Convert a value for a column: objects and lists become JSON text."""
     plain = encode(value)
     if isinstance(plain, (dict, list)):
         return canonical_json(plain)

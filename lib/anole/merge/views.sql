@@ -1,8 +1,8 @@
--- Views that answer common questions. Every merge creates them again.
+-- Views that answer common questions. Every merge recreates them.
 
 create view best_of_run as
--- The best config of each run, by its last confirmations or, if it has none yet, by its trials. Whatever a run or a task
--- is chosen by, its rows alone are read.
+-- The best config of each run, by its last confirmations or, if it has none yet, by its trials. A condition on the run
+-- or on the task limits the rows that are read.
 select
     run.key as run_key,
     run.task_key,
@@ -18,7 +18,7 @@ select
 from run
 join task on task.key = run.task_key
 left join confirmation as confirmed on confirmed.run_key = run.key and confirmed.number = (
-    -- SQLite takes the bare columns beside max() from the row of the maximum: a config's last confirmation.
+    -- SQLite takes bare columns in a query with max() from the row of the maximum: a config's last confirmation.
     select number
     from (
         select max(number) as number, rank, status
@@ -42,8 +42,8 @@ left join trial as tried on tried.run_key = run.key and tried.number = case when
 where confirmed.run_key is not null or tried.run_key is not null;
 
 create view best_trial as
--- The best config of each task over all runs; confirmed configs rank before unconfirmed ones. A condition on what the
--- window is divided by is applied before anything is ranked, so the label is named beside the key that it belongs to.
+-- The best config of each task over all runs; confirmed configs rank before unconfirmed ones. SQLite applies conditions
+-- on partition columns before ranking, so the label is listed there, too, although the key determines it.
 with ranked as (
     select *, row_number() over (partition by task_key, label order by confirmed desc, latency_s, run_key) as place
     from best_of_run
@@ -53,8 +53,8 @@ from ranked
 where place = 1;
 
 create view tuning_curve as
--- The progress of each run: every trial, and the best result up to it. The order of the joins is fixed ("cross"), so that
--- the trials are read in the order of their runs and numbers, and need not be sorted.
+-- The progress of each run: every trial, and the best result up to it. Cross joins fix the order of the joins, so trials
+-- are read in the order of runs and numbers and need no sorting.
 select
     run.key as run_key,
     run.task_key,
@@ -74,8 +74,8 @@ cross join trial on trial.run_key = run.key
 window so_far as (partition by run.key, run.task_key, task.label, run.preset, run.seed order by trial.number);
 
 create view tuner_summary as
--- The cost of each preset on each task, and its best result. The runs are added up by a window, because a condition on
--- what it is divided by also chooses which trials are read; one on what rows are grouped by does so only once.
+-- The cost of each preset on each task, and its best result. A window adds up the runs, because a condition on its
+-- partition columns limits the trials that are read; with "group by", that only works for one level of grouping.
 with spent as (
     select
         run.key as run_key,
@@ -126,7 +126,7 @@ from added
 where place = 1;
 
 create view model_latency as
--- One row per build and reference, measured in the same process run. Evaluations of an earlier build of the same
+-- One row per build and reference, measured in the same process run. Evaluations of an earlier build with the same
 -- name are left out.
 select
     build.model,
@@ -146,8 +146,8 @@ join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;
 
 create view model_load_latency as
--- One row per build, number of busy neighbours and reference, which took turns beside these neighbours. Evaluations of
--- an earlier build of the same name are left out.
+-- One row per build, number of background processes and reference, timed in turns under that load. Evaluations of an
+-- earlier build with the same name are left out.
 select
     build.model,
     build.target,
@@ -186,8 +186,8 @@ join task on task.key = used.task_key
 group by task.key, used.target;
 
 create view failures as
--- Why candidates failed: the first line of the error, its count, and the first
--- example (SQLite takes bare columns beside a min() from the row of the minimum).
+-- Why candidates failed: the first line of the error, its count, and the first example. SQLite takes bare columns in a
+-- query with min() from the row of the minimum.
 select
     status,
     substr(error, 1, instr(error || char(10), char(10)) - 1) as error,

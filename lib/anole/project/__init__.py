@@ -1,1 +1,1 @@
-"""The project that a models.yaml describes on this machine: its files, runs and remaining jobs."""
+"""A project on this machine: the files, runs and remaining jobs that follow from its models.yaml."""

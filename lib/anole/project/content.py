@@ -1,4 +1,4 @@
-"""The digest of a model's files: a change of their content is noticed, whatever times the files have."""
+"""The digest of a model's files, which detects changed content regardless of modification times."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_CACHED_BYTES = 1 << 20
 def digest_of(files: Iterable[Path], project: Path) -> str | None:
     """Return the digest of the names and contents of a project's files; None without files.
 
-    Digests of large files are kept in ``work/digests.json``, under each file's size, times and inode.
+    Digests of large files are cached in ``work/digests.json``, by each file's size, times and inode.
     """
     cache = _Cache(project / layout.DIGESTS)
     found = [[str(file), cache.digest(project / file)] for file in files]
@@ -29,7 +29,7 @@ def digest_of(files: Iterable[Path], project: Path) -> str | None:
 
 
 class _Cache:
-    """Digests of large files by path, each with the state that the file had."""
+    """A cache of large files' digests by path, each with the file's size, times and inode."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._kept, self._is_changed = path, dict[str, list[Any]](), False
@@ -54,7 +54,7 @@ class _Cache:
         return digest
 
     def write(self) -> None:
-        """Write new digests; a folder that cannot be written to costs time only."""
+        """Write new digests; failure to write only costs time."""
         if self._is_changed:
             with suppress(OSError):
                 write_atomically(self._path, json.dumps(self._kept, indent=1))

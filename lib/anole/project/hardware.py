@@ -1,4 +1,4 @@
-"""What a target's hardware is, and whether it is here: detected, or kept from where it was detected."""
+"""The hardware of a target and whether it is available: detected, or read from a stored description."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Hardware:
 
     Attributes:
         description: the target's complete description; None if it cannot be detected, because the hardware is absent or
-            because no node was asked yet.
+            because no node has described it yet.
         absence: the reason why this machine cannot measure on the target; None if it, or a node, can.
     """
 
@@ -31,12 +31,12 @@ class Hardware:
 
 
 def asked_of(target: TargetSpec) -> dict[str, Any]:
-    """Return what models.yaml says of a target's hardware, in plain JSON values."""
+    """Return a target's hardware as given in models.yaml: kind, settings and nodes."""
     return {"kind": target.kind, "settings": dict(target.settings), "nodes": dict(target.nodes)}
 
 
 def is_detected_on_nodes(target: TargetSpec) -> bool:
-    """Whether only a node of a cluster can tell what the target is."""
+    """Whether the target can only be detected on a node of a cluster."""
     return bool(target.nodes) and not set(get_kind(target.kind).detected) <= set(target.settings)
 
 
@@ -44,13 +44,13 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
     """Return a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
 
     Raises:
-        SpecError: the target is not possible on this machine, or no node has described it yet.
+        SpecError: this machine cannot describe the target, or no node has described it yet.
     """
     if is_detected_on_nodes(target):
         found = _kept(target, project)
         if found is None or found.description is None:
             path = layout.described_path(target.name)
-            problem = f"no node has described it yet; `snakemake {path}` asks one, with your cluster's profile"
+            problem = f"no node has described it yet; run `snakemake {path}` with your cluster's profile"
             raise SpecError(f"targets.{target.name}", problem, target.file)
         return dict(found.description)
     return _detected(target)
@@ -59,8 +59,8 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
     """Look for a target's hardware.
 
-    If `kept`, takes what the process that runs the workflow has left in the project's folder: its jobs on other
-    machines must not take these for the target.
+    If `kept`, use the description that the main workflow process stored in the project's folder, because jobs on
+    other machines must not detect those machines instead.
 
     Raises:
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.
@@ -82,23 +82,23 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
 
 
 def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
-    """Return what this machine is as the target of a cluster that models.yaml asks for, see `asked_of`.
+    """Describe this machine as a cluster's target, given its hardware from models.yaml, see `asked_of`.
 
     Raises:
-        TargetError: this machine cannot be the target, or is another one than models.yaml says.
+        TargetError: this machine cannot be the target, or differs from models.yaml.
     """
     settings = asked["settings"]
     description = get_kind(asked["kind"]).describe(**settings)
     for name in get_kind(asked["kind"]).detected:
         if name in settings and description.get(name) != settings[name]:
-            raise TargetError(f"{platform.node()}: found {name} {description.get(name)!r}, and not {settings[name]!r}")
+            raise TargetError(f"{platform.node()}: found {name} {description.get(name)!r}, not {settings[name]!r}")
     if (absence := get_target(description).absence()) is not None:
         raise TargetError(f"{platform.node()}: {absence}")
     return DescribedTarget(asked, description, None, platform.node())
 
 
 def keep(target: TargetSpec, hardware: Hardware, project: Path) -> None:
-    """Keep what was found of a target for the jobs of this workflow, which may run on other machines."""
+    """Store a target's hardware for the jobs of this workflow, which may run on other machines."""
     found = DescribedTarget(asked_of(target), hardware.description, hardware.absence, platform.node())
     write_described(project / layout.described_path(target.name), found)
 
@@ -118,7 +118,7 @@ def _detected(target: TargetSpec) -> dict[str, Any]:
 
 
 def _kept(target: TargetSpec, project: Path) -> DescribedTarget | None:
-    """Return what the project keeps of a target, unless models.yaml says something else now."""
+    """Return a target's stored description; None if models.yaml has changed since."""
     try:
         found = read_described(project / layout.described_path(target.name))
     except DocumentError:

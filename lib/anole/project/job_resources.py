@@ -1,4 +1,4 @@
-"""The resources of a job: nothing disturbs its timings, and a cluster has a place for it."""
+"""The resources of jobs, which keep timings undisturbed and let a cluster's scheduler place jobs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from anole.targets import get_kind, get_target
 from anole.targets.base import Place
 
 _BUILDERS_ON_CLUSTER = 4
-"""Cores of a cluster's job that builds candidates for another device than the processor."""
+"""Number of cores of a cluster's job that builds candidates for a device other than the CPU."""
 
 _SNAKEMAKE_NAMES = {"partition": "slurm_partition"}
-"""Snakemake's names of resources that `nodes` gives by the scheduler's own names."""
+"""Snakemake's names of resources that have the scheduler's names in `nodes`."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class JobResources:
     """The resources of one job.
 
     Attributes:
-        threads: number of cores; all of them if the job measures on the CPU, so that nothing runs beside it.
-        device: amount of the resource ``device``, of which each machine has one: the CPU while it is measured.
-        gpu: amount of the resource ``gpu``: each machine's GPUs.
-        measure: where candidates run, in the format of ``anole tune --measure``; ``{}`` for this machine.
+        threads: number of cores; all of them if the job measures on the CPU, so nothing else runs meanwhile.
+        device: amount of the resource ``device``: each machine has one, which measuring on the CPU takes.
+        gpu: amount of the resource ``gpu``: the machine's GPUs.
+        measure: the argument of ``anole tune --measure``; ``{}`` for this machine.
     """
 
     threads: int
@@ -34,9 +34,9 @@ class JobResources:
 
 
 def limits_of(pipeline: Pipeline) -> dict[str, int]:
-    """Return how much there is of each resource of Snakemake that a project's jobs share, and of no other.
+    """Return the limits of the Snakemake resources that a project's jobs share.
 
-    A resource that no job of Anole needs is left to the other rules of a workflow.
+    Resources that no job of Anole needs are left to other rules of a workflow.
     """
     places = {pipeline.place(name) for name in pipeline.descriptions}
     places |= {_undescribed_place(pipeline, name) for name in pipeline.undescribed}
@@ -48,16 +48,16 @@ def n_gpus(pipeline: Pipeline) -> int:
     """Return the number of this machine's GPUs that a project's jobs share, at least one."""
     names = [name for name in pipeline.descriptions if pipeline.place(name) == Place.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
-    # Of a target on a cluster's nodes, this machine may have none, although the target is not absent.
+    # A target on a cluster's nodes is not absent, but this machine may have no such GPU.
     here = [target for target in targets if target.place == Place.GPU and target.absence() is None]
     units = {unit.name for target in here for unit in target.units()}
     return max(1, len(units))
 
 
 def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResources:
-    """Return the resources of a job that measures on a target; before a node has described it, what that takes.
+    """Return the resources of a job that measures on a target, or that describes it if no node has done so yet.
 
-    All jobs share the `cores`; these are None where each job has a node of a cluster.
+    All jobs share the `cores`, which is None if each job gets a node of a cluster.
     """
     if target not in pipeline.descriptions:
         is_gpu = _undescribed_place(pipeline, target) == Place.GPU

@@ -1,4 +1,4 @@
-"""Locking builds: writes the configs that they were compiled with into the project's lock file."""
+"""Lock builds: write the configs that they were compiled with into the project's lock file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from anole.project.quantized_models import model_on
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
-    """Lock builds, by default all that are compiled, to the configs that they were compiled with.
+    """Lock builds, by default all compiled ones, to the configs that they were compiled with.
 
-    All other entries of the lock file beside models.yaml stay. Returns the new ones, by the build's name.
+    Other entries of the lock file do not change. Return the new entries by the build's name.
 
     Raises:
         SpecError: models.yaml or the lock file has a mistake, or there is no such build.
-        DocumentError: a build does not exist, is damaged or does not name all configs.
-        BuildError: a build is older than models.yaml, or no build is compiled.
+        DocumentError: a build does not exist, is damaged or does not record all configs.
+        BuildError: a build is outdated, or no build is compiled.
     """
     spec, project = load_spec(spec_path), spec_path.parent
     lockfile = read_lockfile(lockfile_of(project))
@@ -41,10 +41,10 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
 
 
 def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
-    """Remove the entries of builds, which models.yaml may no longer have, from the lock file; returns what is left.
+    """Remove the entries of builds from the lock file and return the rest; models.yaml need not have the builds.
 
     Raises:
-        SpecError: the lock file has a mistake, or no such entry.
+        SpecError: the lock file has a mistake, or an entry is missing.
     """
     lockfile = read_lockfile(lockfile_of(spec_path.parent))
     for name in names:
@@ -57,12 +57,12 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
 def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
     build = read_build(folder)
     refuse_other_files(folder, build)
-    _check_older(spec, folder, name, build)
+    _check_up_to_date(spec, folder, name, build)
     return LockedBuild(build.target_description, {task.key: _locked(folder, task) for task in build.tasks})
 
 
-def _check_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
-    """Raise BuildError for a build that models.yaml describes otherwise: its configs may be of other tasks."""
+def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None:
+    """Raise BuildError for a build that differs from models.yaml: its configs may be for other tasks."""
     wanted = spec.builds[name]
     description = look_for(spec.targets[wanted.target]).description
     same = {
@@ -71,11 +71,11 @@ def _check_older(spec: Spec, folder: Path, name: str, build: Build) -> None:
     }
     others = " and ".join(what for what, is_same in same.items() if not is_same)
     if others:
-        raise BuildError(f"{folder}: is of another {others} than {spec.file}; `snakemake` compiles it again")
+        raise BuildError(f"{folder}: its {others} differs from {spec.file}; `snakemake` compiles it again")
 
 
 def _locked(folder: Path, task: BuiltTask) -> LockedTask:
     config = task.unscheduled if task.config is None else task.config
     if config is None:
-        raise DocumentError(folder / FILE, f"{task.label}: says not with which config it was compiled", "compile")
+        raise DocumentError(folder / FILE, f"{task.label}: its config was not recorded", "compile")
     return LockedTask(task.label, config, task.latency_s, task.run_key)

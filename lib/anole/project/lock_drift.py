@@ -1,4 +1,4 @@
-"""What the lock file says otherwise than the records and models.yaml: where there are better configs or other tasks."""
+"""Find outdated entries of the lock file: better configs in the records, or tasks that have changed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from anole.targets.base import Place
 
 @dataclass(frozen=True)
 class LockDrift:
-    """One thing that the lock file says otherwise than the records or models.yaml.
+    """One difference between the lock file and the records or models.yaml.
 
     Attributes:
-        subject: the label of a task; the build's name where the whole entry is meant.
-        problem: what is otherwise.
+        subject: the label of a task, or the build's name for the entire entry.
     """
 
     build: str
@@ -36,10 +35,10 @@ class LockDrift:
 
 
 def find_lock_drift(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[LockDrift]:
-    """Return where the lock file is behind; only of builds whose manifests are up to date are the tasks known."""
+    """Return where the lock file is outdated; `extracted` builds have up-to-date manifests."""
     known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
-    strange = [name for name in pipeline.lockfile.builds if name not in known]
-    found = [LockDrift(name, name, f"{file} has no such build") for name in strange]
+    unknown = [name for name in pipeline.lockfile.builds if name not in known]
+    found = [LockDrift(name, name, f"{file} has no such build") for name in unknown]
     for build in extracted:
         entry = pipeline.locked(build)
         if entry is not None:
@@ -53,7 +52,7 @@ def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Itera
     for task in listed:
         locked = entry.tasks.get(task.key)
         if locked is None:
-            yield LockDrift(build.name, task.label, "is not locked: its records decide")
+            yield LockDrift(build.name, task.label, "is not locked; the records choose its config")
         elif tried is not None and (problem := _better(pipeline, build, task, locked, tried)) is not None:
             yield LockDrift(build.name, task.label, problem)
     keys = {task.key for task in listed}
@@ -65,9 +64,9 @@ def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Itera
 def _better(
     pipeline: Pipeline, build: BuildSpec, task: ListedTask, locked: LockedTask, tried: frozenset[str]
 ) -> str | None:
-    """Say by how much the best config of a task's records is better than the locked one, or returns None.
+    """Describe how much faster the best recorded config of a task is than the locked one; None if it is not.
 
-    Configs that were `tried` within the network count for nothing: others were chosen there.
+    Configs that were `tried` within the network are ignored, because they lost there.
     """
     content = pipeline.recorded(build, task.key)
     if content is None:
@@ -77,17 +76,17 @@ def _better(
     best = next(iter(ranking), None)
     if best is None or _identity(best.config) in {_identity(locked.config), *tried}:
         return None
-    theirs, mine = _measured_alike(best, locked, trials, confirmations)
+    theirs, mine = _comparable_pair(best, locked, trials, confirmations)
     if theirs.latency_s is None or not is_slower(mine, theirs):
         return None
-    taken = "fails" if mine.latency_s is None else f"takes {1e3 * mine.latency_s:.3g} ms"
-    return f"{taken}, and a config of its records {1e3 * theirs.latency_s:.3g} ms"
+    locked_result = "fails" if mine.latency_s is None else f"takes {1e3 * mine.latency_s:.3g} ms"
+    return f"{locked_result}, but a recorded config takes {1e3 * theirs.latency_s:.3g} ms"
 
 
 def _comparable(
     pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
 ) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
-    """Return the trials within a build's budget and their confirmations, of the same hardware where it is searched."""
+    """Return the trials within a build's budget and their confirmations, on the locked hardware if it is searched."""
     trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
     if pipeline.place(build.target) != Place.SIMULATOR:
@@ -96,13 +95,13 @@ def _comparable(
     return [trial for trial in trials if all(trial.config[name] == config.get(name) for name in names)], ()
 
 
-def _measured_alike(
+def _comparable_pair(
     best: Trial | Confirmation, locked: LockedTask, trials: Sequence[Trial], confirmations: Sequence[Confirmation]
 ) -> tuple[Measurement, Measurement]:
-    """Return measurements of the best config and of the locked one that can be compared.
+    """Return comparable measurements of the best config and of the locked one.
 
-    These are of the same turns, or else of the same run, or else the locked config has the latency that it was locked
-    with, which is taken to be as noisy as the best's.
+    They come from the same round of confirmations, or else from the same run. Otherwise the locked latency is used,
+    with the noise of the best config's measurement.
     """
     both: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
     for records in both:
@@ -117,7 +116,7 @@ def _measured_alike(
 
 
 def _tried(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
-    """Return the configs that were tried within a build's network; None if that is not known, for a refined build."""
+    """Return the configs that were tried within a build's network; None if unknown, for a refined build."""
     if not build.refine:
         return frozenset()
     try:

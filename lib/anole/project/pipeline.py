@@ -1,4 +1,4 @@
-"""The pipeline of a models.yaml: the manifest, runs and receipts that each build depends on."""
+"""The pipeline of a models.yaml: the manifests, runs and receipts that each build depends on."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Pipeline:
     """A checked models.yaml with the tuners, targets and paths that follow from it on this machine.
 
     Attributes:
-        tuners: the tuner settings of each build and of each search for an accelerator, by its name.
+        tuners: the tuner settings of each build and each accelerator search, by name.
         descriptions: each target's complete description, by the target's name.
         project: the folder that all paths are relative to.
-        absences: the reason why a target cannot be measured on, by the target's name; only for such targets.
+        absences: the reason why a target is unavailable, by the target's name; only for such targets.
         skipped: the reason why a build is skipped, by the build's name: its target is absent and not required.
-        lockfile: the project's lock file. A build with an entry is not refined, and only the tasks that its entry lacks
-            are tuned for it.
+        lockfile: the project's lock file. A build with an entry is not refined, and only the tasks missing from its
+            entry are tuned for it.
     """
 
     spec: Spec
@@ -59,14 +59,14 @@ class Pipeline:
     def load(
         cls, path: Path | str = "models.yaml", overrides: Mapping[str, Any] | None = None, kept: bool = False
     ) -> Self:
-        """Read models.yaml and the lock file beside it, and checks all of both.
+        """Read and check models.yaml and the lock file next to it.
 
-        Overrides replace values of the file, see `load_spec`. If `kept`, targets are what the process that runs the
-        workflow has left in the project's folder, and not what is detected here.
+        Overrides replace values of the file, see `load_spec`. If `kept`, use the stored descriptions of targets instead
+        of detecting the hardware, see `look_for`.
 
         Raises:
-            SpecError: the first mistake found. An absent target is one, unless it is not required or all trials that
-                its builds need are recorded; so is an entry of the lock file for another target.
+            SpecError: the first mistake found, including a lock file entry for another target, and an absent target,
+                unless it is not required or all trials that its builds need are recorded.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
@@ -92,21 +92,21 @@ class Pipeline:
 
     @property
     def undescribed(self) -> list[str]:
-        """The names of the targets that live on nodes of a cluster of which none was asked yet what it is."""
+        """The names of the targets on a cluster that no node has described yet."""
         used = dict.fromkeys(build.target for build in self.spec.tuned)
         return [name for name in used if name not in self.descriptions]
 
     def keep_targets(self) -> None:
-        """Keep what the targets are for the jobs of this workflow, which may run on other machines."""
+        """Store the targets' descriptions for the jobs of this workflow, which may run on other machines."""
         for name in {*self.descriptions, *self.absences}:
             if not is_detected_on_nodes(self.spec.targets[name]):
                 found = Hardware(self.descriptions.get(name), self.absences.get(name))
                 keep(self.spec.targets[name], found, self.project)
 
     def files(self, model: str, target: str | None = None) -> list[Path]:
-        """Return the files of a model on a target; when one of them changes, the model is extracted again.
+        """Return the files of a model on a target, whose changes require extracting the model again.
 
-        Without a target, they are the model's own.
+        Without a target, return the model's own files, before quantization.
         """
         if target is not None and is_quantized(self.spec, target):
             return [layout.quantized_path(model)]
@@ -123,7 +123,7 @@ class Pipeline:
         return Origin(entry, dict(description), extract_versions(description), files)
 
     def digest(self, model: str) -> str | None:
-        """Return the digest of a model's own files, as they were when it was first asked for."""
+        """Return the digest of a model's own files, cached since the first call."""
         if model not in self._digests:
             self._digests[model] = digest_of(self.files(model), self.project)
         return self._digests[model]
@@ -149,7 +149,7 @@ class Pipeline:
         )
 
     def accelerator_order(self, accelerator: AcceleratorSpec) -> AcceleratorOrder:
-        """Return everything that the front of an accelerator depends on, except its receipts."""
+        """Return everything that an accelerator's front depends on, except its receipts."""
         targets = {name: self.description(name) for name in accelerator.targets}
         return AcceleratorOrder(accelerator.models, targets, accelerator.settings)
 
@@ -158,7 +158,7 @@ class Pipeline:
         return self.lockfile.builds.get(build.name)
 
     def candidates(self, build: BuildSpec) -> int:
-        """Return how many candidates of each task are tried within a build's network; 0 where it is not refined."""
+        """Return the number of candidates of each task to try within a build's network; 0 if it is not refined."""
         return 0 if self.locked(build) is not None else build.refine
 
     def read_manifest(self, model: str, target: str) -> Manifest:
@@ -182,7 +182,7 @@ class Pipeline:
         return self._runs[known]
 
     def recorded(self, build: BuildSpec, task_key: str) -> ShardContent | None:
-        """Return what the run has recorded that tunes a task for a build; None if it has not begun.
+        """Return the records of the run that tunes a task for a build; None if it has not begun.
 
         Raises:
             StoreError: its shard is corrupt.
@@ -191,13 +191,13 @@ class Pipeline:
         return read_shard(shard) if shard.exists() and shard.stat().st_size else None
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Return the paths of the receipts that a build needs: one for each task, or one for all that share a budget.
+        """Return the receipts that a build needs: one for each task, or one for all tasks with a shared budget.
 
-        A build without trials needs none, and no locked task does.
+        Builds without trials and locked tasks need none.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
-            SpecError: some trials are not measured yet, and the target is absent.
+            SpecError: some trials are missing, and the target is absent.
         """
         self._check_unmeasurable(build)
         of_tasks = {key: path for key, path in self.receipts_of_tasks(build).items() if self._is_tuned(build, key)}
@@ -207,7 +207,7 @@ class Pipeline:
         return list(dict.fromkeys(of_tasks.values()))
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
-        """Return the path of each task's receipt by task key: its own, or the common one of a shared budget.
+        """Return the path of each task's receipt by the task's key; with a shared budget, all are the same.
 
         Raises as `read_manifest`.
         """
@@ -218,7 +218,7 @@ class Pipeline:
         return {key: layout.receipt_path(key, self.run(build, key).key, trials) for key in weights}
 
     def unmeasured(self, build: BuildSpec) -> list[str]:
-        """Return the labels of the tasks that a build needs tuned and that have trials left to measure.
+        """Return the labels of the tasks of a build that still have trials to measure.
 
         Raises as `read_manifest` and `recorded`.
         """
@@ -240,26 +240,26 @@ class Pipeline:
         ]
 
     def _is_tuned(self, build: BuildSpec, task_key: str) -> bool:
-        """Whether a task is to be tuned for a build: not without trials, and not if its config is locked."""
+        """Whether a task must be tuned for a build, which has trials and does not lock the task's config."""
         locked = self.locked(build)
         return build.budget.max_trials > 0 and (locked is None or task_key not in locked.tasks)
 
     def _check_unmeasurable(self, build: BuildSpec) -> None:
-        """Raise SpecError for a build that has trials to measure on an absent target."""
+        """Raise SpecError if a build has trials to measure on an absent target."""
         absence = self.absences.get(build.target)
         if absence is None or not build.budget.max_trials:
             return
         try:
             missing = self.unmeasured(build)
-            lacking = f"{len(missing)} tasks, of which the first is {missing[0]}" if missing else ""
+            unmeasured = f"{len(missing)} tasks, such as {missing[0]}," if missing else ""
         except DocumentError:
             records = self.locked(build) or any_records(self.project / layout.SHARDS, self.descriptions[build.target])
-            lacking = "" if records else "any task"
-        if lacking:
+            unmeasured = "" if records else "all tasks"
+        if unmeasured:
             raise SpecError(
                 f"targets.{build.target}",
-                f"{absence}; build {build.name} lacks the records of {lacking}: import them from the machine that "
-                "measured them (anole import), or set the target's `required: false` to skip its builds here",
+                f"{absence}, but the records of {unmeasured} are missing for build {build.name}; import them from the "
+                "machine that measured them (`anole import`), or set the target's `required: false` to skip its builds",
                 self.spec.file,
             )
 
@@ -269,14 +269,14 @@ class Pipeline:
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
     def place(self, target: str) -> Place:
-        """Return where candidates for a target run."""
+        """Return the location where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
             return Place.ELSEWHERE
         return get_target(self.description(target)).place
 
 
 def files_of(model: ModelSpec, project: Path) -> list[Path]:
-    """Return the files that a model is read from, relative to the project where they are within it."""
+    """Return the files that define a model, relative to the project if they are in it."""
     samples = [] if model.calibration is None else [Path(model.calibration)]
     return [*model_files(model.source, project), *samples]
 
@@ -299,7 +299,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
 
 @dataclass(frozen=True)
 class Found:
-    """The inputs of a build's stages, for commands that are called by hand.
+    """The inputs of a build's stages, for commands that users run directly.
 
     Attributes:
         receipts: the receipts that exist.
@@ -327,7 +327,7 @@ def find_build(path: Path, name: str) -> Found:
 
 
 def find_accelerator(path: Path, name: str) -> tuple[AcceleratorOrder, tuple[Path, ...]]:
-    """Return what an accelerator of a models.yaml is made from, and its receipts; raises as `Pipeline.receipts`."""
+    """Return the order and receipts of an accelerator of a models.yaml; raise as `Pipeline.receipts`."""
     pipeline = Pipeline.load(path)
     Node(name, "accelerators", pipeline.spec.file).choice(pipeline.spec.accelerators, "one of the accelerators")
     accelerator = pipeline.spec.accelerators[name]

@@ -1,4 +1,4 @@
-"""The plan of a project: which tasks are tuned and which jobs would run next, from models.yaml and existing files."""
+"""The plan of a project: the state of its tasks and the remaining jobs, from models.yaml and existing files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PlannedTask:
     """A task with one tuner and one budget.
 
     Attributes:
-        used_by: how often each model contains it, by the model's name.
-        layers: the names of the layers that are this task, by the model's name.
-        measured: number of configs that the run has measured, at most the budget's trials.
-        best_gflops: the best of the measured configs, in GFLOP/s; None if none worked.
-        receipt: path of the receipt that shows that the task is tuned.
-        locked: whether all builds that use it lock its config, so that it is not tuned.
+        used_by: the number of its calls in each model, by the model's name.
+        layers: the names of its layers, by the model's name.
+        measured: number of measured configs, at most the budget's trials.
+        best_gflops: GFLOP/s of the best measured config; None if none worked.
+        receipt: path of its receipt, which exists when the task is tuned.
+        locked: whether it is not tuned because all builds that use it lock its config.
     """
 
     key: str
@@ -60,7 +60,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A job of a stage that would run on a subject, which is a model, a task or a build, and why."""
+    """A job that would run: its stage, its subject (a model, task or build) and the reason."""
 
     stage: str
     subject: str
@@ -69,7 +69,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All known tasks, the next steps in order, and for each build whose hardware is absent why it is skipped."""
+    """All known tasks, the next steps in order, the reasons of skipped builds, and outdated locks."""
 
     tasks: tuple[PlannedTask, ...]
     steps: tuple[PlannedStep, ...]
@@ -78,9 +78,9 @@ class Plan:
 
 
 def make_plan(pipeline: Pipeline) -> Plan:
-    """Return the state of a project's tasks and the jobs left to do; raise StoreError for a corrupt shard.
+    """Return the state of a project's tasks and the remaining jobs; raise StoreError for a corrupt shard.
 
-    The tasks of a model are known, and part of the plan, only after it is extracted.
+    The plan contains the tasks of a model only after the model is extracted.
     """
     extracts = dict(_extracts(pipeline))
     extracted = [build for build in pipeline.spec.tuned if pipeline.manifest(build) not in extracts]
@@ -117,7 +117,7 @@ def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
 
 
 def _quantizes(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Yield the models that would be quantized, and why."""
+    """Yield the models that would be quantized, with the reasons."""
     models = [build.model for build in pipeline.spec.tuned if is_quantized(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
         reason = _changed(pipeline, pipeline.files(model), layout.quantized_path(model))
@@ -141,9 +141,9 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
     if not (pipeline.project / manifest).exists():
         return "new"
     if build.target in pipeline.undescribed:
-        return f"{build.target} is described anew"
+        return f"{build.target} is described again"
     if is_requantized:
-        return "it is quantized anew"
+        return "it is quantized again"
     if (changed := _changed(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
         return changed
     try:
@@ -154,7 +154,7 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
 
 
 def _changed(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
-    """Return why what is made of files must be made again; None if it need not."""
+    """Return the reason to make an output of files again; None if it is up to date."""
     made = pipeline.project / output
     if not made.exists():
         return "new"
@@ -219,8 +219,8 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
 def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[PlannedStep]:
     refines = pipeline.candidates(build) > 0
     refined = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
-    relocked = _is_locked_otherwise(pipeline, build)
-    why = "its lock changed" if relocked else "refined again" if refines else "its tasks change"
+    is_relocked = _is_lock_changed(pipeline, build)
+    why = "its lock changed" if is_relocked else "refined again" if refines else "its tasks change"
     stages = [
         *refined,
         ("compile", layout.build_path(build.name), why),
@@ -228,13 +228,13 @@ def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[
     ]
     for stage, path, reason in stages:
         exists = (pipeline.project / path).exists()
-        ready = ready and exists and not (stage == "compile" and relocked)
+        ready = ready and exists and not (stage == "compile" and is_relocked)
         if not ready:
             yield PlannedStep(stage, build.name, reason if exists else "new")
 
 
-def _is_locked_otherwise(pipeline: Pipeline, build: BuildSpec) -> bool:
-    """Whether a build was compiled with another entry of the lock file than it has now."""
+def _is_lock_changed(pipeline: Pipeline, build: BuildSpec) -> bool:
+    """Whether a build's entry in the lock file has changed since it was compiled."""
     folder = pipeline.project / layout.build_path(build.name)
     if not (folder / FILE).exists():
         return False

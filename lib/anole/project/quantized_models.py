@@ -1,4 +1,4 @@
-"""Which models are quantized before they are extracted: the kind of the target decides."""
+"""Decide which models are quantized before they are extracted, by the kind of target."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from anole.targets import get_kind
 
 
 def is_quantized(spec: Spec, target: str) -> bool:
-    """Whether a target takes the quantized file of a model instead of the model."""
+    """Whether a target uses the quantized file of a model instead of the model."""
     found = spec.targets[target]
     return get_kind(found.kind).quantizes_models(found.settings)
 
 
 def model_on(spec: Spec, model: str, target: str) -> ModelSpec:
-    """Return a model as a target takes it."""
+    """Return a model for a target: itself, or its quantized file."""
     own = spec.models[model]
     if not is_quantized(spec, target):
         return own
@@ -28,7 +28,7 @@ def model_on(spec: Spec, model: str, target: str) -> ModelSpec:
 
 
 def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None = None) -> ModelSpec | None:
-    """Return the model of a build as a models.yaml lists it now; None if there is no such file, model or target.
+    """Return the current entry of a build's model in models.yaml; None without such a file, model or target.
 
     Raises:
         SpecError: the file has a mistake.

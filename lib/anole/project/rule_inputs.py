@@ -1,4 +1,4 @@
-"""What the rules of the workflow ask about a job: its files, parameters and resources, by its wildcards."""
+"""Input functions, parameters and resources for the rules of the workflow, by a job's wildcards."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from anole.search.settings import TunerSettings
 
 
 class Wildcards(Protocol):
-    """What differs between the jobs of a rule; a job has those that the names of its rule's files have.
+    """The wildcards of a job; it has only those in the file names of its rule.
 
     Attributes:
         task, run: content keys.
-        key: the content key of a budget that tasks share.
+        key: the content key of a shared budget.
     """
 
     model: str
@@ -43,7 +43,7 @@ class Wildcards(Protocol):
 
 
 class Workflow(Protocol):
-    """What is asked of Snakemake: also whether this process submits jobs to a cluster, and whether it is such a job."""
+    """Snakemake's workflow; the last two say whether this process submits cluster jobs, or is one."""
 
     dryrun: bool
     cores: int | None
@@ -52,20 +52,19 @@ class Workflow(Protocol):
 
 
 def give_up(error: object) -> NoReturn:
-    """End Snakemake with a message of one line."""
+    """Exit Snakemake with a one-line message."""
     print(f"anole: {error}", file=sys.stderr)
     raise SystemExit(2)
 
 
 class RuleInputs:
-    """Answers the rules; a method that takes wildcards is an input function, a parameter or a resource of jobs.
+    """The methods that rules use; those that take wildcards are input functions, parameters or resources.
 
     Args:
-        load: reads the project; it is read again when a node has said what a target is.
-        workflow: Snakemake's.
-        wait_for_target: returns if the job is done that describes a target, and else makes Snakemake ask again.
+        load: reads the project, again after a node has described a target.
+        wait_for_target: returns if the job that describes a target is done, otherwise makes Snakemake retry later.
         wait_for_model: the same for the job that extracts a model for a target.
-        overrides: what ``--config`` lays over models.yaml.
+        overrides: the values of ``--config``, which override models.yaml.
     """
 
     def __init__(
@@ -93,14 +92,14 @@ class RuleInputs:
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Return a build that needs a run; raises KeyError if none does."""
+        """Return a build that needs a run; raise KeyError if none does."""
         if run_key not in self._builds_of_runs:
             for build in self.pipeline.spec.tuned:
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
         return self._builds_of_runs[run_key]
 
     def model_files(self, job: Wildcards) -> list[Path]:
-        """Return the model's own files; only a change of these extracts the model again."""
+        """Return the model's files, whose changes require extracting it again."""
         return self.pipeline.files(job.model, job.target)
 
     def own_files(self, job: Wildcards) -> list[Path]:
@@ -117,12 +116,12 @@ class RuleInputs:
         return self._argument(self.pipeline.spec.models[job.model].to_json())
 
     def description_file(self, job: Wildcards) -> str | list[str]:
-        """Return where a node says what the target is, if only nodes can."""
+        """Return the path of the target's description, if only a node can detect it."""
         target = self.pipeline.spec.targets[self._described(job.target)]
         return str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
 
     def asked_of_target(self, job: Wildcards) -> str:
-        """Return what models.yaml says of the target."""
+        """Return the target's hardware as given in models.yaml."""
         return self._argument(asked_of(self.pipeline.spec.targets[job.target]))
 
     def model_entry(self, job: Wildcards) -> str:
@@ -146,17 +145,17 @@ class RuleInputs:
         return self.tuner_of(job)[1]
 
     def tuner_of(self, job: Wildcards) -> tuple[TunerSettings, int]:
-        """Return the tuner's settings and the seed of a run, or of tasks that share a budget."""
+        """Return the tuner's settings and seed, of a run or of a shared budget."""
         build = self._build_of_budget(job) if hasattr(job, "key") else self.build_of_run(job.task, job.run)
         return self.pipeline.tuners[build.name], build.seed
 
     def seconds(self, job: Wildcards) -> str:
-        """Return the option for the seconds of tasks that share a budget, if it has any."""
+        """Return the option for the time limit of a shared budget, if it has one."""
         seconds = self._build_of_budget(job).budget.seconds
         return "" if seconds is None else f"--seconds {seconds}"
 
     def build_files(self, job: Wildcards) -> list[Path]:
-        """Return the own files of a build's model."""
+        """Return the files of a build's model."""
         build = self.build_of(job)
         return self.pipeline.files(build.model, build.target)
 
@@ -167,7 +166,7 @@ class RuleInputs:
         return self._argument(argument_of(self.pipeline.order(build)))
 
     def required(self, job: Wildcards) -> str:
-        """Return the option of stages that measure a build, unless its target is known to be elsewhere."""
+        """Return ``--required`` for stages that measure a build, unless its target is known to be absent."""
         return "" if self.build_of(job).target in self.pipeline.absences else "--required"
 
     def manifest(self, job: Wildcards) -> Path:
@@ -179,30 +178,30 @@ class RuleInputs:
         return network_path(self.manifest(job))
 
     def declared(self, job: Wildcards) -> str:
-        """Return the options that say where a build's model is listed, with what overrides its entry there."""
+        """Return the options for the models.yaml of a build's model and its overrides."""
         models = {"models": self._overrides["models"]} if "models" in self._overrides else None
         overrides = "" if models is None else f" --overrides {self._argument(models)}"
         return f"--spec {quote(self.pipeline.spec.file)}{overrides}"
 
     def receipts(self, job: Wildcards) -> list[Path]:
-        """Return the receipts that show that a build's tasks are tuned; a locked task needs none."""
+        """Return the receipts of a build's tasks, except locked tasks."""
         return self._receipts_of(self.build_of(job))
 
     def ingredients(self, job: Wildcards) -> str | list[Path]:
-        """Return the receipts that a build is compiled with: the refined ones if it is refined."""
+        """Return the receipts to compile a build with: the refined ones if it is refined."""
         receipts = self.receipts(job)
         return str(layout.refined_path(job.build)) if self.candidates(job) else receipts
 
     def candidates(self, job: Wildcards) -> int:
-        """Return how many candidates of each task are tried within a build's network; of a locked build, none."""
+        """Return the number of candidates of each task to try within a build's network; 0 if it is locked."""
         return self.pipeline.candidates(self.build_of(job))
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
-        """Return an input function for the receipts of one build: a broken model holds up its own builds only."""
+        """Return an input function for the receipts of one build, so a broken model blocks only its own builds."""
         return lambda _: self._receipts_of(build)
 
     def explored(self, job: Wildcards) -> list[Path]:
-        """Return the receipts that show that all programs of an accelerator's networks are simulated."""
+        """Return the receipts of the exhaustive searches for an accelerator."""
         searches = self.pipeline.spec.accelerators[job.accelerator].searches
         return list(dict.fromkeys(receipt for search in searches for receipt in self._receipts_of(search)))
 
@@ -212,19 +211,19 @@ class RuleInputs:
         return self._argument(encode(self.pipeline.accelerator_order(accelerator)))
 
     def needs(self, job: Wildcards) -> JobResources:
-        """Return what a job takes while it measures."""
+        """Return the resources of a job that measures."""
         return resources_of(self.pipeline, self.target_of(job), None if self._on_cluster else self._workflow.cores)
 
     def need(self, name: str) -> Callable[[Wildcards], int | str]:
-        """Return the function for one of a job's needs, by the name of its field."""
+        """Return the function for one field of `JobResources`."""
         return lambda job: getattr(self.needs(job), name)
 
     def tuning_group(self, job: Wildcards) -> str | None:
-        """Return what jobs a cluster may run one after another in one submission (`--group-components`)."""
+        """Return the group of jobs that a cluster may run in one submission (`--group-components`)."""
         return f"tune_{self.target_of(job)}" if self._on_cluster else None
 
     def node(self) -> Mapping[str, Callable[[Wildcards], str | int | None]]:
-        """Return the resources of every job that needs a node which is its target."""
+        """Return the functions for the resources that choose a node for a job's target."""
         names = {name for target in self.pipeline.spec.targets for name in node_resources(self.pipeline, target)}
         return {name: self._on_node(name) for name in sorted(names)} | {"slurm_extra": self._slurm_extra}
 
@@ -232,24 +231,24 @@ class RuleInputs:
         return lambda job: node_resources(self.pipeline, self.target_of(job)).get(name)
 
     def _slurm_extra(self, job: Wildcards) -> str | None:
-        """What measures on a processor has its node for itself."""
+        """Jobs that measure on the CPU get a node exclusively."""
         given = str(node_resources(self.pipeline, self.target_of(job)).get("slurm_extra", ""))
-        whole = self._on_cluster and self.needs(job).device
-        return f"{given} --exclusive".strip() if whole else given or None
+        is_exclusive = self._on_cluster and self.needs(job).device
+        return f"{given} --exclusive".strip() if is_exclusive else given or None
 
     @property
     def _on_cluster(self) -> bool:
         return self._workflow.non_local_exec or self._workflow.remote_exec
 
     def _described(self, target: str) -> str:
-        """Wait for a node to say what a target is, if only nodes can, and returns the target's name."""
+        """Return a target's name after a node has described it, if only nodes can detect it."""
         if target in self.pipeline.undescribed:
             self._wait_for_target(target)
             self.pipeline = self._load()
         return target
 
     def _build_of_budget(self, job: Wildcards) -> BuildSpec:
-        """Return a build whose tasks share the budget of a job."""
+        """Return a build with the shared budget of a job."""
         weights = self.pipeline.read_manifest(job.model, job.target).weights
         for build in self.pipeline.spec.builds.values():
             if build.budget.shared and (build.model, build.target) == (job.model, job.target):
@@ -258,7 +257,7 @@ class RuleInputs:
         raise KeyError(job.key)
 
     def _receipts_of(self, build: BuildSpec) -> list[Path]:
-        """Receipts are known once the model is extracted; until then Snakemake asks again."""
+        """Return a build's receipts, which are known once its model is extracted; until then Snakemake retries."""
         if build.name not in self._receipts:
             self._described(build.target)
             self._wait_for_model(build.model, build.target)
@@ -269,9 +268,9 @@ class RuleInputs:
         return self._receipts[build.name]
 
     def _argument(self, plain: Mapping[str, Any]) -> str:
-        """Return an argument that is too long for a command line: the file of its content, which jobs find here.
+        """Write an argument that is too long for a command line to a file, and return ``@path``.
 
-        Objects keep their order, and an argument in another order is another argument.
+        The order of an object's keys matters: another order gives another file.
         """
         text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         path = layout.argument_path(content_key(text))

@@ -1,1 +1,1 @@
-"""Post-training quantization: any model as an ONNX file whose products are of 8 bits, and what it loses."""
+"""Post-training quantization: any model as an ONNX file with 8-bit products, and its loss."""

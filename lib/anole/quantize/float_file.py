@@ -1,4 +1,4 @@
-"""Reads a model as one ONNX file with fixed shapes, and folds its norms into the products before them."""
+"""Load a model as one ONNX file with fixed shapes, and fold its norms into the preceding products."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from anole.extract.onnx.importer import read_onnx
 from anole.extract.onnx.protos import upgraded_to
 
 _MIN_OPSET = 13
-"""The first one in which `DequantizeLinear` may have a scale for each filter."""
+"""The first opset in which `DequantizeLinear` supports a scale for each filter."""
 
-_BIASED = ("Conv", "ConvTranspose", "Gemm")
+_BIASED_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 
 
 def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]]:
@@ -35,7 +35,7 @@ def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]
 
 
 def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
-    """Write a file in which each operator has a name, and norms are part of the products before them.
+    """Write a file in which each operator has a name, and norms are folded into the preceding products.
 
     Raises:
         ExtractError: ONNX Runtime cannot read it.
@@ -50,27 +50,27 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     except Exception as error:
         raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     folded = onnx.load(path)
-    for place, node in enumerate(folded.graph.node):
-        node.name = node.name or f"{node.op_type}_{place}"
+    for number, node in enumerate(folded.graph.node):
+        node.name = node.name or f"{node.op_type}_{number}"
     _prepare_biases(folded)
     onnx.save(folded, path)
 
 
 def _prepare_biases(file: onnx.ModelProto) -> None:
-    """Give each product a bias of its own, with a number for each feature, as ONNX Runtime's quantizer expects.
+    """Give each product its own bias with one value for each feature, as ONNX Runtime's quantizer expects.
 
-    It would name its copies of a shared one by numbers behind the name, which may be names of other values.
+    The quantizer would name copies of a shared bias by appended numbers, which may clash with names of other values.
     """
-    held, taken = {tensor.name: tensor for tensor in file.graph.initializer}, set()
+    initializers, used = {tensor.name: tensor for tensor in file.graph.initializer}, set()
     for node in file.graph.node:
-        bias = held.get(node.input[2]) if node.op_type in _BIASED and len(node.input) > 2 else None
+        bias = initializers.get(node.input[2]) if node.op_type in _BIASED_OPERATORS and len(node.input) > 2 else None
         if bias is None:
             continue
-        if bias.name in taken:
+        if bias.name in used:
             shared, bias = bias, file.graph.initializer.add()
             bias.CopyFrom(shared)
             bias.name = node.input[2] = f"{node.name}_{shared.name}"
-        taken.add(bias.name)
+        used.add(bias.name)
         if node.op_type == "Gemm" and len(bias.dims) == 2 and bias.dims[0] == 1:
             del bias.dims[0]
 
@@ -91,7 +91,7 @@ def _exported(model: ModelSpec) -> onnx.ModelProto:
             reason = cause(error, line=0)
             raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error
         file = onnx.load(path)
-    # Builds have their inputs in the order of models.yaml, whatever order the network has.
+    # Builds have their inputs in the order of models.yaml, not of the network.
     ordered = sorted(file.graph.input, key=lambda value: binding.inputs.index(value.name))
     del file.graph.input[:]
     file.graph.input.extend(ordered)

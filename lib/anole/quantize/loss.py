@@ -1,4 +1,4 @@
-"""What quantizing loses: the signal-to-noise ratio of a network's results, and of the results of its products."""
+"""The loss from quantization: the signal-to-noise ratio (SQNR) of a network's results, and of each product."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Sample = dict[str, NDArray[Any]]
 """Inputs by name."""
 
 _MAX_DB = 200.0
-"""The ratio of results without any noise."""
+"""The ratio reported for results without noise."""
 
 
 @dataclass(frozen=True)
 class LayerLoss:
-    """What a product of 8 bits loses.
+    """The loss of an 8-bit product.
 
     Attributes:
-        name: the operator's, in the file of float32.
-        sqnr_db: signal to quantization noise of its result, in decibel, with all noise that reaches it.
-        lost_db: by how much that is less than the ratio of the data that it reads.
+        name: the operator's name in the float32 file.
+        sqnr_db: the signal-to-noise ratio of its result, including noise from earlier layers.
+        lost_db: the ratio of its input data minus the ratio of its result.
     """
 
     name: str
@@ -39,22 +39,22 @@ class LayerLoss:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a network: the least ratio of its results in decibel, and its products in order of execution."""
+    """The loss of a network: the minimum ratio of its results, and its products in order of execution."""
 
     sqnr_db: float
     layers: tuple[LayerLoss, ...]
 
 
 def measure_loss(exact: onnx.ModelProto, quantized: onnx.ModelProto, samples: Sequence[Sample]) -> Loss:
-    """Compare a quantized file with the one of float32 that it was made from, sample by sample."""
-    made = {name: node for node in quantized.graph.node for name in node.output}
+    """Compare a quantized file with its float32 original, sample by sample."""
+    nodes = {name: node for node in quantized.graph.node for name in node.output}
     known = {name for node in exact.graph.node for name in node.output} | set(samples[0])
     outputs = [value.name for value in exact.graph.output]
     pairs = {name: name for name in outputs}
     products: list[tuple[onnx.NodeProto, str | None, str]] = []
     for node in quantized.graph.node:
-        is_quantized = node.op_type in PRODUCTS and _is_weight(made, node.input[1])
-        source = _source(made, node.input[0]) if is_quantized else None
+        is_quantized = node.op_type in PRODUCTS and _is_weight(nodes, node.input[1])
+        source = _source(nodes, node.input[0]) if is_quantized else None
         result = node.output[0].removesuffix("_QuantizeLinear_Input")
         if source in known and result in known:
             pairs |= {source: node.input[0], result: _dequantized(quantized, node.output[0])}
@@ -68,22 +68,22 @@ def measure_loss(exact: onnx.ModelProto, quantized: onnx.ModelProto, samples: Se
     return Loss(min(ratios[name] for name in outputs), layers)
 
 
-def _is_weight(made: dict[str, onnx.NodeProto], name: str) -> bool:
-    """Whether a value is a constant that was dequantized."""
-    return name in made and made[name].op_type == "DequantizeLinear" and made[name].input[0] not in made
+def _is_weight(nodes: dict[str, onnx.NodeProto], name: str) -> bool:
+    """Whether a value is a dequantized constant."""
+    return name in nodes and nodes[name].op_type == "DequantizeLinear" and nodes[name].input[0] not in nodes
 
 
-def _source(made: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """Return what was quantized and dequantized to a value; None for all others."""
+def _source(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
+    """Return the value that was quantized and dequantized to a given one; None if there is none."""
     for operator in ("DequantizeLinear", "QuantizeLinear"):
-        if name not in made or made[name].op_type != operator:
+        if name not in nodes or nodes[name].op_type != operator:
             return None
-        name = made[name].input[0]
+        name = nodes[name].input[0]
     return name.removesuffix("_QuantizeLinear_Input")
 
 
 def _dequantized(model: onnx.ModelProto, name: str) -> str:
-    """Return the value that a value is after it was quantized, if it is."""
+    """Return a value after its quantization and dequantization, or the value itself if it has none."""
     for operator in ("QuantizeLinear", "DequantizeLinear"):
         reader = next((each for each in model.graph.node if each.op_type == operator and each.input[0] == name), None)
         if reader is None:
@@ -95,28 +95,28 @@ def _dequantized(model: onnx.ModelProto, name: str) -> str:
 def _ratios(
     exact: onnx.ModelProto, quantized: onnx.ModelProto, pairs: dict[str, str], samples: Sequence[Sample]
 ) -> dict[str, float]:
-    """Return the ratio in decibel of each value of the exact file beside its counterpart in the other one."""
+    """Return the ratio in decibel of each value of the exact file to the error of its counterpart."""
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
-    mine, others = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
+    wanted, found = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
     for sample in samples:
-        for place, (value, other) in enumerate(zip(mine.on(sample), others.on(sample), strict=True)):
-            signal[place] += np.square(value, dtype=np.float64).sum()
-            noise[place] += np.square(value - other, dtype=np.float64).sum()
+        for index, (value, other) in enumerate(zip(wanted.compute(sample), found.compute(sample), strict=True)):
+            signal[index] += np.square(value, dtype=np.float64).sum()
+            noise[index] += np.square(value - other, dtype=np.float64).sum()
     return {name: _db(*each) for name, *each in zip(pairs, signal, noise, strict=True)}
 
 
 class _Values:
-    """Values within a file, by their names; some may be inputs."""
+    """A session that computes values within a file by name; some may be inputs."""
 
     def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
         self._names, inputs = names, {value.name for value in model.graph.input}
         self._computed = [name for name in dict.fromkeys(names) if name not in inputs]
         self._session = onnxruntime_session(_with_outputs(model, self._computed), 0, joins=False)
 
-    def on(self, sample: Sample) -> list[NDArray[Any]]:
+    def compute(self, sample: Sample) -> list[NDArray[Any]]:
         """Return the values for a sample."""
-        found = sample | dict(zip(self._computed, self._session.run(self._computed, sample), strict=True))
-        return [found[name] for name in self._names]
+        values = sample | dict(zip(self._computed, self._session.run(self._computed, sample), strict=True))
+        return [values[name] for name in self._names]
 
 
 def _db(signal: float, noise: float) -> float:
@@ -124,9 +124,9 @@ def _db(signal: float, noise: float) -> float:
 
 
 def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> bytes:
-    """Return a file that also has values within it as outputs."""
-    wider = onnx.ModelProto()
-    wider.CopyFrom(model)
-    known = {value.name for value in wider.graph.output}
-    wider.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
-    return bytes(wider.SerializeToString())
+    """Add values within a file to its outputs."""
+    extended = onnx.ModelProto()
+    extended.CopyFrom(model)
+    known = {value.name for value in extended.graph.output}
+    extended.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    return bytes(extended.SerializeToString())

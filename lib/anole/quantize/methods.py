@@ -1,9 +1,9 @@
-"""What a user may choose of how a model is quantized; needs no library."""
+"""The options of quantization; imports no library."""
 
 from __future__ import annotations
 
 METHODS = {"min-max": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
-"""How the range of a value follows from what samples show of it, and ONNX Runtime's names for that."""
+"""Methods that choose a value's range from calibration samples, with their names in ONNX Runtime."""
 
 TARGET_SQNR_DB = 30.0
-"""The signal-to-noise ratio from which on no layer is left in float32."""
+"""The signal-to-noise ratio that needs no layers in float32."""

@@ -1,4 +1,4 @@
-"""The quantize stage: chooses how values are rounded to 8 bits, and which layers stay in float32, by measured loss."""
+"""The quantize stage: choose the calibration method, and the layers that stay in float32, by measured loss."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from anole.text_format import counted
 _log = logging.getLogger(__name__)
 
 _MAX_FLOAT_SHARE = 0.1
-"""The share of the layers that may be left in float32."""
+"""The maximum share of layers left in float32."""
 
 _MIN_GAIN_DB = 0.2
-"""What each layer in float32 must gain, in decibel."""
+"""The minimum gain from each layer in float32."""
 
 _MAX_KEPT_SAMPLES = 8
-"""Samples for methods that keep all values of all samples in memory."""
+"""The maximum number of samples for methods that keep all values of all samples in memory."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class FloatLayer:
     """A layer that stays in float32.
 
     Attributes:
-        before_db: the ratio in decibel while it did not; None if it was asked for.
+        before_db: the network's ratio before this layer was left in float32; None if the user requested it.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Quantized:
     """A quantized model.
 
     Attributes:
-        method: how ranges were chosen.
-        loss: what is lost, beside the model in float32 on the samples.
+        method: the calibration method, see `METHODS`.
+        loss: the loss compared with the float32 model on the samples.
     """
 
     method: str
@@ -69,26 +69,26 @@ def quantize_model(
     floats: Sequence[str] = (),
     target_db: float = TARGET_SQNR_DB,
 ) -> Quantized | None:
-    """Write a model as a quantized ONNX file in QDQ form; returns None, and copies, what is quantized already.
+    """Write a model as a quantized ONNX file in QDQ form; copy an already quantized one and return None.
 
-    Weights have a scale for each filter, and values one scale and zero point. Without a method, the one is taken that
-    loses least. While the ratio is below the least one, the layer that loses most is left in float32, up to a tenth of
-    the layers and as long as that helps.
+    Weights have a scale for each filter, and activations have one scale and zero point. Without a method, the one with
+    the smallest loss is chosen. While the ratio is below `target_db`, the layer with the largest loss is left in
+    float32, up to a tenth of the layers and as long as that helps.
 
     Args:
-        model: the model; its calibration samples, or random ones, decide.
-        output: where the file is written.
+        model: the model, which is calibrated on its own samples, or on random ones.
+        output: the file to write.
         method: one of `METHODS`, or None.
-        floats: names of layers that stay in float32 in any case.
-        target_db: the signal-to-noise ratio that is good enough, in decibel.
+        floats: names of layers that must stay in float32.
+        target_db: the sufficient signal-to-noise ratio, in decibel.
 
     Raises:
-        ExtractError: the model cannot be loaded, exported or quantized, or it has no such layers.
+        ExtractError: the model cannot be loaded, exported or quantized, or it has no layer with such a name.
         BuildError: its samples do not fit.
     """
     proto, inputs = read_file(model)
     if precision_of(node.op_type for node in proto.graph.node) != "float32":
-        _log.info("%s: is quantized already", model.name)
+        _log.info("%s: is already quantized", model.name)
         write_atomically(output, proto.SerializeToString())
         return None
     names = [info.name for info in inputs]
@@ -99,46 +99,46 @@ def quantize_model(
         layers = [node.name for node in onnx.load(exact).graph.node if node.op_type in PRODUCTS]
         if unknown := sorted(set(floats) - set(layers)):
             raise ExtractError(f"model {model.name}: has no layer {unknown[0]!r}; it has {', '.join(layers) or 'none'}")
-        most = len(floats) + math.ceil(_MAX_FLOAT_SHARE * len(layers))
+        limit = len(floats) + math.ceil(_MAX_FLOAT_SHARE * len(layers))
         try:
-            found, content = _search(exact, samples, [method] if method else list(METHODS), floats, target_db, most)
+            best, content = _search(exact, samples, [method] if method else list(METHODS), floats, target_db, limit)
         except Exception as error:
             raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     write_atomically(output, content)
-    floating = counted(len(found.floats), "layer")
-    _log.info("%s: %.1f dB by %s, %s in float32", model.name, found.loss.sqnr_db, found.method, floating)
-    return found
+    floating = counted(len(best.floats), "layer")
+    _log.info("%s: %.1f dB with %s, %s in float32", model.name, best.loss.sqnr_db, best.method, floating)
+    return best
 
 
 def _search(
-    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, most: int
+    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, cap: int
 ) -> tuple[Quantized, bytes]:
-    """Return the best quantized model with at most so many layers in float32, and its file's content."""
+    """Return the best quantized model with at most `cap` layers in float32, and its file's content."""
     kept = [FloatLayer(name) for name in floats]
-    tried: dict[str, tuple[Loss, bytes]] = {}
+    results: dict[str, tuple[Loss, bytes]] = {}
     for each in methods:
         try:
-            tried[each] = _try(exact, samples, each, floats)
+            results[each] = _try(exact, samples, each, floats)
         except ValueError as error:
-            # A mask of huge numbers, though it is not quantized, has no histogram.
-            if each == methods[-1] and not tried:
+            # Histograms fail on a mask with huge values, even though it is not quantized.
+            if each == methods[-1] and not results:
                 raise
-            _log.info("%s is left out: %s", each, cause(error))
-    method = max(tried, key=lambda each: tried[each][0].sqnr_db)
-    loss, content = tried[method]
+            _log.info("method %s is skipped: %s", each, cause(error))
+    method = max(results, key=lambda each: results[each][0].sqnr_db)
+    loss, content = results[method]
     best = Quantized(method, tuple(kept), loss), content
-    while loss.sqnr_db < target_db and len(kept) < most and loss.layers:
+    while loss.sqnr_db < target_db and len(kept) < cap and loss.layers:
         worst = max(loss.layers, key=lambda layer: layer.lost_db)
         kept.append(FloatLayer(worst.name, loss.sqnr_db))
         loss, content = _try(exact, samples, method, [each.name for each in kept])
-        gain_db, more = loss.sqnr_db - best[0].loss.sqnr_db, len(kept) - len(best[0].floats)
-        if gain_db > _MIN_GAIN_DB * more:
+        gain_db, n_added = loss.sqnr_db - best[0].loss.sqnr_db, len(kept) - len(best[0].floats)
+        if gain_db > _MIN_GAIN_DB * n_added:
             best = Quantized(method, tuple(kept), loss), content
     return best
 
 
 def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
-    """Quantize with ONNX Runtime, all layers but some, and measure what is lost."""
+    """Quantize all layers but some with ONNX Runtime, and measure the loss."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,
@@ -149,11 +149,11 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self._left = iter(samples if method == "min-max" else samples[:_MAX_KEPT_SAMPLES])
+            self._remaining = iter(samples if method == "min-max" else samples[:_MAX_KEPT_SAMPLES])
 
         def get_next(self) -> Sample | None:
             """Return the next sample."""
-            return next(self._left, None)
+            return next(self._remaining, None)
 
     file, written = onnx.load(exact), exact.with_name("quantized.onnx")
     with contextlib.redirect_stdout(io.StringIO()), _quiet():
@@ -173,7 +173,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out warnings of ONNX Runtime's quantizer, which advises what was done already."""
+    """Silence warnings of ONNX Runtime's quantizer, which recommend steps that are already done."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Compiles a network with different candidates of its tasks, round by round, and times them there."""
+"""Compile a network with different candidates of its tasks, round by round, and time them."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 class Compiler:
-    """Compiles a network with combinations of its tasks' candidates, each combination once, into a scratch folder.
+    """A compiler of a network with combinations of its tasks' candidates, each combination once, into a scratch folder.
 
-    Nothing is timed at its site meanwhile.
+    Nothing is timed on the device while it compiles.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class Compiler:
         self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
         self._manifest, self._path, self._receipts, self._candidates = manifest, network, receipts, candidates
         self._site, self._scratch = site, scratch
-        self._made: dict[tuple[int, ...], tuple[Path, Build]] = {}
+        self._builds: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
     def compile(self, positions: Positions) -> tuple[Path, Build]:
-        """Return the folder and the description of the build with the candidates at these positions.
+        """Return the folder and the description of the build with these candidates.
 
         Raises:
             BuildError: the network cannot be compiled.
         """
         identity = tuple(positions.values())
-        if identity not in self._made:
-            folder = self._scratch / str(len(self._made))
+        if identity not in self._builds:
+            folder = self._scratch / str(len(self._builds))
             receipts = with_candidates(self._receipts, self._candidates, positions)
             with self._site.building():
                 described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._network)
-            self._made[identity] = folder, described
-        return self._made[identity]
+            self._builds[identity] = folder, described
+        return self._builds[identity]
 
     @cached_property
     def _network(self) -> Imported:
@@ -76,24 +76,24 @@ def time_rounds(
 ) -> list[list[dict[str, float]]]:
     """Return the seconds of one call of each task, by round and turn; a round that fails has no turns.
 
-    The rounds take turns, each of at least some seconds, so that all of them see the same states of the machine.
+    The rounds take turns of at least `seconds`, which exposes all of them to the same states of the machine.
 
     Raises:
         BuildError: the first round, which has the candidates that are fastest alone, fails.
     """
     n_rounds = max(map(len, candidates.values()))
     turns: list[list[dict[str, float]]] = [[] for _ in range(n_rounds)]
-    left = list(range(n_rounds))
+    remaining = list(range(n_rounds))
     for _ in range(n_turns):
-        for number in tuple(left):
+        for number in tuple(remaining):
             try:
                 folder, described = compiler.compile(positions_of_round(candidates, number))
                 kernels_s = stopwatch.kernels_s(folder, seconds)
             except BuildError as error:
                 if number == 0:
                     raise
-                _log.warning("candidate %d of every task is left out: %s", number, error)
-                left.remove(number)
+                _log.warning("candidate %d of each task is skipped: %s", number, error)
+                remaining.remove(number)
                 turns[number] = []
             else:
                 turns[number].append(seconds_per_call(described, kernels_s))

@@ -1,4 +1,4 @@
-"""The refine stage: times the best candidates of a build's tasks within its network, where cache contents differ."""
+"""The refine stage: time the best candidates of a build's tasks within its network, where cache contents differ."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
+    """The measuring effort.
 
     Attributes:
-        turns: how often the kernels of each round are timed; the rounds take turns.
-        seconds: minimal duration of one round's turn.
+        turns: the number of times that each round is timed; the rounds take turns.
+        seconds: minimum duration of one round's turn.
         pace: the pace of the final comparison.
     """
 
@@ -47,12 +47,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class Refinement:
-    """The outcome of trying candidates within a network: their latencies there, and those that are chosen."""
+    """The outcome of trying candidates within a network: their latencies, and the chosen ones."""
 
     candidates: Candidates
     positions: Positions
     pair: TimedPair | None = None
-    """The chosen ones beside the fastest alone; None if they are the same or could not run."""
+    """The chosen candidates vs. the fastest alone; None if they are the same or could not run."""
 
 
 def refine_network(
@@ -64,11 +64,11 @@ def refine_network(
     output: Path,
     effort: Effort = Effort(),
 ) -> None:
-    """Time the best candidates of a build's tasks within its network, and write receipts of the fastest there.
+    """Time the best candidates of a build's tasks within its network, and write receipts of the fastest.
 
-    Each round changes the candidates of all tasks at once: a kernel's effect on its neighbours is small compared with
+    Each round changes the candidates of all tasks at once: a kernel's effect on its neighbors is small compared with
     its own time. The combination of the fastest candidates is kept unless it is slower than the candidates that are
-    fastest alone. If the CPU is absent, the receipts are unchanged copies.
+    fastest alone. Without the CPU, the receipts are copied unchanged.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
@@ -93,9 +93,9 @@ def refine_network(
         site, network = device_access(target), network_path(manifest_path)
         compiler = Compiler(build, order, manifest, network, receipts, candidates, site, Path(scratch))
         with Stopwatch(target, site) as stopwatch:
-            found = _refine(compiler, stopwatch, candidates, effort)
-    _report(build, found)
-    write_receipt(output, _receipts(build, found, receipts))
+            outcome = _refine(compiler, stopwatch, candidates, effort)
+    _report(build, outcome)
+    write_receipt(output, _receipts(build, outcome, receipts))
 
 
 def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
@@ -110,42 +110,42 @@ def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, ef
         (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(alone)
         pair = stopwatch.compare(refined, unrefined, effort.pace)
     except BuildError as error:
-        _log.warning("the fastest candidates do not work together: %s", error)
+        _log.warning("the combination of the fastest candidates fails: %s", error)
         return Refinement(within, alone)
     return Refinement(within, chosen if pair.ratio <= 1 else alone, pair)
 
 
-def _receipts(build: str, found: Refinement, receipts: Receipts) -> Refined:
-    """Return the receipts of the chosen candidates, together with how fast they are."""
-    pair = found.pair
+def _receipts(build: str, outcome: Refinement, receipts: Receipts) -> Refined:
+    """Return the receipts of the chosen candidates, with their measured latencies."""
+    pair = outcome.pair
     return Refined(
         build=build,
         created_at=utc_now(),
         latency_s=None if pair is None else pair.latency_s,
         unrefined_latency_s=None if pair is None else pair.rival_latency_s,
         ratio=None if pair is None else pair.ratio,
-        kept=any(found.positions.values()),
+        kept=any(outcome.positions.values()),
         receipts=tuple(
-            replace(receipt, refined=_tried(found, key))
-            for key, receipt in with_candidates(receipts, found.candidates, found.positions).items()
+            replace(receipt, refined=_tried(outcome, key))
+            for key, receipt in with_candidates(receipts, outcome.candidates, outcome.positions).items()
         ),
     )
 
 
-def _tried(found: Refinement, key: str) -> tuple[TriedConfig, ...]:
+def _tried(outcome: Refinement, key: str) -> tuple[TriedConfig, ...]:
     return tuple(
-        TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == found.positions[key])
-        for number, candidate in enumerate(found.candidates.get(key, ()))
+        TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == outcome.positions[key])
+        for number, candidate in enumerate(outcome.candidates.get(key, ()))
     )
 
 
-def _report(build: str, found: Refinement) -> None:
-    n_changed = sum(map(bool, found.positions.values()))
-    said = f"{n_changed} of {len(found.positions)} tasks have another config" if n_changed else "stays as it was"
-    if found.pair is None:
-        _log.info("%s: %s", build, said)
+def _report(build: str, outcome: Refinement) -> None:
+    n_changed = sum(map(bool, outcome.positions.values()))
+    summary = f"{n_changed} of {len(outcome.positions)} tasks have another config" if n_changed else "unchanged"
+    if outcome.pair is None:
+        _log.info("%s: %s", build, summary)
         return
     _log.info(
         "%s: %s: %.3f ms with the configs fastest within the network, %.3f ms with those fastest alone",
-        *(build, said, 1e3 * found.pair.latency_s, 1e3 * found.pair.rival_latency_s),
+        *(build, summary, 1e3 * outcome.pair.latency_s, 1e3 * outcome.pair.rival_latency_s),
     )

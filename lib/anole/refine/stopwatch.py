@@ -1,4 +1,4 @@
-"""Times builds of a network, in separate processes."""
+"""Time builds of a network in separate processes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from anole.measure.device_access import DeviceAccess
 from anole.targets.base import Device
 
 _MIN_RUNS = 5
-"""Runs in one of several turns: enough for a large network, whose runs are long compared with disturbances."""
+"""The minimum number of runs per turn: enough for a large network, whose runs are long compared with disturbances."""
 
-_LIMIT_S = 600.0
-"""Seconds after which a call has failed: time to load a network of one second and run it some dozens of times."""
+_TIMEOUT_S = 600.0
+"""The timeout of a call: enough to load a network that runs for one second, and to run it some dozens of times."""
 
 
 @dataclass(frozen=True)
 class TimedPair:
-    """The median times of one run of two builds that took turns, and the median ratio over the rounds."""
+    """The median latencies of two builds that took turns, and the median ratio over the rounds."""
 
     latency_s: float
     rival_latency_s: float
@@ -37,10 +37,10 @@ class TimedPair:
 
 
 class Stopwatch:
-    """Times builds for the CPU while holding its lock; a context manager that ends its process on exit.
+    """A timer of builds for the CPU that holds its lock; a context manager that ends its process on exit.
 
     It uses a separate process because TVM sets its number of threads when it starts, and because a candidate may
-    crash in a network where it was never run before.
+    crash in a network in which it never ran.
     """
 
     def __init__(self, target: Device, site: DeviceAccess) -> None:
@@ -56,7 +56,7 @@ class Stopwatch:
         self._worker.kill()
 
     def kernels_s(self, folder: Path, seconds: float) -> Mapping[str, float]:
-        """Return the total seconds of each kernel's calls in a build, by the kernel's name, timed for some seconds.
+        """Return the total seconds of each kernel's calls in a build, by the kernel's name, timed for `seconds`.
 
         Raises:
             BuildError: the build cannot be loaded, crashes or hangs.
@@ -72,14 +72,14 @@ class Stopwatch:
     def _call(self, folder: Path, *call: Any) -> Any:
         with self._site.timing():
             try:
-                return self._worker.call(*call, timeout_s=_LIMIT_S)
+                return self._worker.call(*call, timeout_s=_TIMEOUT_S)
             except CallError as error:
                 raise BuildError(f"{folder}: cannot be timed: {error}") from error
 
 
 def _start() -> Callable[..., Any]:
-    """Return the function that handles calls in the process: a call names the function to run."""
-    # BLAS threads that wait for more work would occupy a core for longer than most kernels take.
+    """Return the function that handles calls in the process: a call passes the function to run."""
+    # BLAS threads that wait for more work would occupy a core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
     return lambda function, *arguments: function(*arguments)
 
@@ -92,6 +92,6 @@ def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> TimedPair:
     inputs = draw_inputs(read_build(folder))
     engines = {str(each): build_engine(each, inputs, "cpu", threads) for each in (folder, rival)}
     times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
-    mine, theirs = times[str(folder)], times[str(rival)]
-    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (mine, theirs))
-    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(mine, theirs))))
+    own, rivals = times[str(folder)], times[str(rival)]
+    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (own, rivals))
+    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(own, rivals))))

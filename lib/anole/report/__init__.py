@@ -1,1 +1,1 @@
-"""Reports for people: profiles of builds, this machine's state, and outputs of a build."""
+"""Output for people: reports, profiles, comparisons and the outputs of builds."""

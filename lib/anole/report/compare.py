@@ -1,4 +1,4 @@
-"""Compares builds with each other: whether their outputs agree, and which one is faster, with the certainty of that."""
+"""Compare two builds: whether their outputs agree, and which one is faster, with a confidence interval."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rules:
-    """How builds are compared.
+    """The limits of a comparison of builds.
 
     Attributes:
-        threshold: the relative difference of latencies from which on it counts.
-        tolerance: how far outputs may be apart.
-        seconds: for each pair of builds, no round begins after so many.
-        rounds: most rounds for each pair of builds.
+        threshold: the relative difference of latencies that counts.
+        tolerance: the maximum relative distance of the outputs.
+        seconds: for each pair of builds, the time after which no round begins.
+        rounds: the maximum number of rounds for each pair of builds.
     """
 
     threshold: float
@@ -50,14 +50,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two builds to compare: their folders, and what is in them."""
+    """Two builds to compare: their folders and descriptions."""
 
     folders: tuple[Path, Path]
     builds: tuple[Build, Build]
 
     @property
     def precisions(self) -> tuple[str, str]:
-        """What they multiply."""
+        """The types that they multiply, as text."""
         return self.builds[0].precision, self.builds[1].precision
 
     def __str__(self) -> str:
@@ -66,16 +66,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class ComparedBuilds:
-    """What became of a pair of builds.
+    """The result of comparing two builds.
 
     Attributes:
-        ratio: the latency of B over that of A; without rounds, where it is computed and not measured.
-        latencies_s: the latencies of A and B when nothing disturbs them, the median over the rounds.
-        precisions: what A and B multiply.
-        error: how far their outputs are apart, relative to their norm.
-        undisturbed: the share of runs that nothing disturbed.
-        seconds: how long the comparison took.
-        alpha: the probability with which the verdict may be wrong.
+        ratio: the latency of B over the latency of A; it has no rounds if it is computed, not measured.
+        latencies_s: the undisturbed latencies of A and B, median over the rounds.
+        precisions: the types that A and B multiply.
+        error: the distance of their outputs, relative to their norm.
+        undisturbed: the share of undisturbed runs.
+        seconds: the duration of the comparison.
+        alpha: the maximum probability of a wrong verdict.
     """
 
     name: str
@@ -88,14 +88,14 @@ class ComparedBuilds:
     alpha: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form; an end of the interval that is not known is null."""
+        """Return the plain form; unknown ends of the interval are null."""
         plain = asdict(self)
         plain["ratio"] = {name: value if isfinite(value) else None for name, value in plain["ratio"].items()}
         return {**plain, "verdict": self.ratio.verdict.value}
 
 
 def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
-    """Return the pairs of builds to compare, by name: two builds, or those of the same name in two folders.
+    """Return the pairs of builds to compare, by name: two builds, or builds with the same name in two folders.
 
     Raises:
         BuildError: there is nothing to compare.
@@ -105,36 +105,36 @@ def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
     found = [{path.parent.name for path in folder.glob(f"*/{FILE}")} for folder in (first, second)]
     for folder, names in zip((first, second), found, strict=True):
         if not names and not (folder / FILE).exists():
-            raise BuildError(f"{folder}: holds neither a build nor folders of builds")
+            raise BuildError(f"{folder}: found neither a build nor folders of builds")
     common = sorted(found[0] & found[1])
     if not common:
-        raise BuildError(f"{first} and {second} hold no builds of the same name; give two builds, or two such folders")
+        raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or such folders")
     return {name: (first / name, second / name) for name in common}
 
 
 def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: float = ALPHA) -> ComparedBuilds:
-    """Compare two builds, A and B, on the same inputs; the verdict may be wrong with a probability of `alpha`.
+    """Compare two builds, A and B, on the same inputs; the verdict is wrong with a probability of at most `alpha`.
 
     Raises:
-        DocumentError: a folder does not hold a build, or other files than its description tells of.
+        DocumentError: a folder is not a build, or its files do not match its description.
         BuildError: the builds cannot be compared, or their outputs differ.
     """
     pair = Pair((first, second), (read_build(first), read_build(second)))
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         refuse_other_files(folder, build)
-    _check_unlike(pair)
+    _check_comparable(pair)
     if get_target(pair.builds[0].target_description).place is Place.SIMULATOR:
         return _compare_simulated(name, pair, rules)
     return _compare_timed(name, pair, rules, alpha)
 
 
 def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> ComparedBuilds:
-    """Compare builds for a device, which are timed."""
+    """Compare builds for a device by timing them."""
     began_s = time.monotonic()
     devices = [get_device(build.target_description) for build in pair.builds]
     starts = partial(start_deployed, pair.folders[0].resolve()), partial(start_deployed, pair.folders[1].resolve())
     with device_access(devices[0]) as site:
-        # What differs, such as the number of threads, each build knows by itself.
+        # Settings that differ, such as the number of threads, are stored in each build.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
         timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair))
         error = _check_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
@@ -147,7 +147,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
 
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
-    """Compare builds for a simulator, whose latencies are known."""
+    """Compare builds for a simulator by their computed latencies."""
     began_s, inputs = time.monotonic(), draw_samples(pair.builds[0])
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
@@ -162,13 +162,13 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, 1.0, time.monotonic() - began_s, 0.0)
 
 
-def _check_unlike(pair: Pair) -> None:
-    """Raise an error if builds take other inputs, give other outputs, or are for another kind of device, or none."""
+def _check_comparable(pair: Pair) -> None:
+    """Raise BuildError if the inputs, outputs or kinds of device differ, or if a device is absent."""
     one, other = pair.builds
     for what, mine, theirs in (("inputs", one.inputs, other.inputs), ("outputs", one.outputs, other.outputs)):
-        # The names may differ: a model that was imported in another way is still the same network.
+        # The names may differ: importing the same network in another way may rename them.
         if _described(mine) != _described(theirs):
-            raise BuildError(f"{pair}: have other {what}: {_described(mine)} and {_described(theirs)}")
+            raise BuildError(f"{pair}: have different {what}: {_described(mine)} and {_described(theirs)}")
     kinds = [build.target_description["kind"] for build in pair.builds]
     if kinds[0] != kinds[1]:
         raise BuildError(f"{pair}: one is for {kinds[0]}, the other for {kinds[1]}")
@@ -182,17 +182,17 @@ def _described(infos: Sequence[TensorInfo]) -> str:
 
 
 def _check_difference(pair: Pair, error: float, rules: Rules) -> float:
-    """Return how far the outputs of two builds are apart, if that is not too far."""
+    """Return the error; raise BuildError if it exceeds the tolerance."""
     if not error <= rules.tolerance:
         raise BuildError(
-            f"{pair}: their outputs, in {' and in '.join(pair.precisions)}, differ by {error:.2g}, relative to their "
-            f"norm; at most {rules.tolerance:g} is allowed, which --tolerance changes"
+            f"{pair}: their outputs ({' and '.join(pair.precisions)}) differ by {error:.2g}, relative to their norm; "
+            f"at most {rules.tolerance:g} is allowed (--tolerance)"
         )
     return error
 
 
 def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> RenderableType:
-    """Return the verdict on a pair of builds, and below it the evidence, for a terminal."""
+    """Render the verdict on a pair of builds, with the evidence below it, for a terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -212,11 +212,11 @@ _STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQU
 
 
 def ratio_words(ratio: Ratio) -> str:
-    """Return what a ratio of latencies, that of B over that of A, says of B."""
+    """Describe the ratio of B's latency to A's latency."""
     counts = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < inf:
-        return f"open: {counted(ratio.rounds, 'round')} cannot tell; give it more --seconds"
+        return f"open: {counted(ratio.rounds, 'round')} are too few; increase --seconds"
     match ratio.verdict:
         case Verdict.SLOWER:
             return f"B is {100 * ratio.value - 100:.1f} % slower {interval}".rstrip()
@@ -225,4 +225,4 @@ def ratio_words(ratio: Ratio) -> str:
         case Verdict.EQUAL:
             return f"no difference larger than {counts} {interval}".rstrip()
         case Verdict.OPEN:
-            return f"open: B differs by {interval}, which may be more than {counts} or less; give it more --seconds"
+            return f"open: B differs by {interval}, which may be more or less than {counts}; increase --seconds"

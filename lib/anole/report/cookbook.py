@@ -1,4 +1,4 @@
-"""The cookbook of the database: what db/README.md says of each table and view, and the questions beside it."""
+"""The cookbook of the database: descriptions of tables and views in db/README.md, and recipes in db/queries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any
 from anole import workflow
 
 Chart = Mapping[str, Any]
-"""A picture in Vega-Lite's language."""
+"""A chart as a Vega-Lite specification."""
 
 _CELL = re.compile(r"`([^`]+)`")
 _PARAMETER = re.compile(r"'[^']*'|--[^\n]*|(?<![:\w]):([a-z_]+)")
-"""A parameter's name, or a text or a comment, in which none is looked for."""
+"""A parameter's name; texts and comments match first and have no group, which excludes their content."""
 _LABEL = re.compile(r"^(Units|n|Measured|Table|Without rows|In short): ", re.MULTILINE)
-"""What begins the lines that the report says of a question's rows."""
+"""The labels of comment lines that the report uses."""
 _TABLES = "trial run task confirmation build evaluation load_latency space model_task model".split()
-"""The tables that views take columns from, those first that most do."""
+"""The tables that views take columns from, the most common ones first."""
 
 
 @dataclass(frozen=True)
 class TableDescription:
-    """What the cookbook says of a table or a view, and of its columns; a view only of those that no table has."""
+    """The cookbook's description of a table or view and its columns; a view describes only its own columns."""
 
     text: str
     columns: Mapping[str, str]
@@ -35,16 +35,16 @@ class TableDescription:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A question to the database, with all that its file says of it and the picture beside it.
+    """A question to the database: the SQL, labels and chart of a recipe in db/queries.
 
     Attributes:
-        remark: what else the first lines say.
-        parameters: names of its parameters; null stands for all.
-        chart: a picture of the rows, without them.
-        units: of what is shown, and which direction is better.
-        counts: what of the rows is counted, such as ``count build`` or ``sum runs as run``.
-        columns: those that a table shows.
-        remedy: what would fill it if there are no rows.
+        remark: the comment lines without a label.
+        parameters: names of its parameters; null means all.
+        chart: a chart without its data.
+        units: the units of the values, and which direction is better.
+        counts: how to count rows, such as ``count build`` or ``sum runs as run``.
+        columns: the columns of its table.
+        remedy: how to get rows if there are none.
         headline: a sentence with columns of the first row in braces.
     """
 
@@ -63,17 +63,17 @@ class Recipe:
 
 
 def cookbook() -> Path:
-    """Return the folder with README.md and queries/: the checkout's, or the one within the installed package."""
+    """Return the folder with README.md and queries/, in the checkout or in the installed package."""
     return workflow.HOME / "db"
 
 
 def read_recipes(folder: Path) -> dict[str, Recipe]:
-    """Return the questions of a cookbook's folder by their names."""
+    """Return the recipes in a cookbook's folder, by name."""
     return {path.stem: _recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
 
 
 def read_descriptions(text: str) -> dict[str, TableDescription]:
-    """Return what a cookbook's README says of each table and view."""
+    """Return the descriptions of tables and views in a cookbook's README."""
     found = {}
     for part, is_view in (("Tables", False), ("Views", True)):
         (body,) = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
@@ -83,7 +83,7 @@ def read_descriptions(text: str) -> dict[str, TableDescription]:
 
 
 def column_text(descriptions: Mapping[str, TableDescription], name: str, column: str) -> str | None:
-    """Return what a column of a table or a view is, by another one's where a view's own does not say; or None."""
+    """Return the description of a column, for a view possibly from another view or table; None without one."""
     views = [each for each, description in descriptions.items() if description.is_view]
     places = (name, *views, *_TABLES) if descriptions[name].is_view else (name,)
     texts = (descriptions[place].columns.get(column) for place in places if place in descriptions)
@@ -114,7 +114,7 @@ def _recipe(path: Path) -> Recipe:
     comments = list(takewhile(lambda line: line.startswith("--"), lines))
     question, *others = (line.removeprefix("--").strip() for line in comments)
     remark, *labeled = (" ".join(part.split()) for part in _LABEL.split("\n".join(others)))
-    told = dict(zip(labeled[::2], labeled[1::2], strict=True))
+    facts = dict(zip(labeled[::2], labeled[1::2], strict=True))
     sql = "\n".join(lines[len(comments) :]).strip()
     chart = path.with_suffix(".json")
     return Recipe(
@@ -124,21 +124,21 @@ def _recipe(path: Path) -> Recipe:
         sql,
         tuple(dict.fromkeys(filter(None, _PARAMETER.findall(sql)))),
         read_chart(chart) if chart.exists() else None,
-        units=told.get("Units", ""),
-        counts=tuple(filter(None, told.get("n", "").split(", "))),
-        measured=told.get("Measured", ""),
-        columns=tuple(filter(None, told.get("Table", "").split(", "))),
-        remedy=told.get("Without rows", ""),
-        headline=told.get("In short", ""),
+        units=facts.get("Units", ""),
+        counts=tuple(filter(None, facts.get("n", "").split(", "))),
+        measured=facts.get("Measured", ""),
+        columns=tuple(filter(None, facts.get("Table", "").split(", "))),
+        remedy=facts.get("Without rows", ""),
+        headline=facts.get("In short", ""),
     )
 
 
 def read_chart(path: Path) -> Chart:
-    """Return the picture in a file, in Vega-Lite's language."""
+    """Read a Vega-Lite specification from a file."""
     chart: Chart = json.loads(path.read_text(encoding="utf-8"))
     return chart
 
 
 def with_empty_as_null(recipe: Recipe) -> str:
-    """Return a recipe's statement for programs that give an empty text for a parameter that is not set."""
+    """Return a recipe's SQL for programs that pass an empty text for an unset parameter."""
     return _PARAMETER.sub(lambda found: f"nullif(:{found[1]}, '')" if found[1] else found[0], recipe.sql)

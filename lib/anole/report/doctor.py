@@ -22,7 +22,7 @@ _TIMEOUT_S = 60.0
 
 
 def render_machine() -> Iterator[RenderableType]:
-    """Yield a group of facts after another for a terminal; the peaks are measured meanwhile."""
+    """Yield groups of facts for a terminal, while the peaks are measured."""
     host = host_facts()
     machine = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
@@ -45,7 +45,7 @@ def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
 
 
 def tools() -> dict[str, str]:
-    """Return the paths of the tools that every build needs; of a missing one, what to do."""
+    """Return the paths of the tools that every build needs, or advice if one is missing."""
     from anole.targets.shared.kernel import find_compiler, find_linker
 
     def found(find: Callable[[], str]) -> str:

@@ -16,17 +16,17 @@ _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 
 
 def render_plan(plan: Plan) -> RenderableType:
-    """Return the plan for a terminal: the tasks, how many there are, and what would run next."""
+    """Render the plan for a terminal: the tasks, their number, and the next jobs."""
     parts: list[RenderableType] = []
     if plan.tasks:
         presets = {task.preset for task in plan.tasks}
         rows = [_row(task, len(presets) > 1) for task in plan.tasks]
         parts += [table_of(("task", "preset", "layers"), _TITLES, rows), Text(), Text(_totals(plan))]
-    parts += [Text(f"skips {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
+    parts += [Text(f"skipped: {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
     if plan.behind:
-        behind = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
-        how = "`anole lock --remove BUILD`, `snakemake` and `anole lock BUILD` bring a lock up to date."
-        parts += [Text("The lock file is behind:", style="bold"), facts_of(behind), Text(how, style="dim")]
+        drifts = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
+        how = "To update a lock, run `anole lock --remove BUILD`, `snakemake` and `anole lock BUILD`."
+        parts += [Text("The lock file is outdated:", style="bold"), facts_of(drifts), Text(how, style="dim")]
     if not plan.steps:
         return Group(*parts, Text("Nothing to do."))
     return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_of(_steps(plan)))
@@ -45,7 +45,7 @@ def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:
 
 
 def _totals(plan: Plan) -> str:
-    """Return how many tasks there are, and how many of each state."""
+    """Return the number of tasks, in total and by state."""
     states = Counter(_state(task) for task in plan.tasks)
     return f"{counted(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
 
@@ -57,7 +57,7 @@ def _state(task: PlannedTask) -> str:
 
 
 def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield a line for all steps of a stage with the same reason, in the order of the first ones."""
+    """Yield one line for all steps of a stage with the same reason, in order of first occurrence."""
     subjects: dict[tuple[str, str], list[str]] = {}
     for step in plan.steps:
         subjects.setdefault((step.stage, step.reason), []).append(step.subject)

@@ -1,4 +1,4 @@
-"""The profile of a compiled build: each kernel's time, and how it compares with the machine's roofline."""
+"""The profile of a build: each kernel's time, compared with the machine's roofline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Profile:
-    """The times of a build's kernels, in the order of the network, and of a run without instrumentation."""
+    """The times of a build's kernels, in execution order, and of a run without instrumentation."""
 
     build: str
     threads: int
@@ -39,19 +39,19 @@ class Profile:
 
 
 def profile_build(folder: Path, seconds: float) -> Profile:
-    """Time every kernel of a build while the network runs on random inputs, for so many seconds at least.
+    """Time every kernel of a build while the network runs on random inputs, for at least some seconds.
 
     Call it in a separate process: TVM sets its number of threads when it starts.
 
     Raises:
-        DocumentError: the folder does not hold a build, or other files than its description tells of.
+        DocumentError: the folder is not a build, or its files do not match its description.
         BuildError: the build cannot be profiled on this machine.
     """
     build = read_build(folder)
     refuse_other_files(folder, build)
     target = _observable(folder, build)
     if build.kernels is None:
-        raise BuildError(f"{folder}: build.json lacks kernels; compile it again")
+        raise BuildError(f"{folder}: build.json has no kernels; compile the build again")
     os.environ.update(target.environment())
     with device_access(target).timing():
         times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
@@ -62,7 +62,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
 
 
 def render_profile(profile: Profile) -> RenderableType:
-    """Return a profile as a table for a terminal; kernels that are slow for what they compute are yellow."""
+    """Render a profile as a table for a terminal; kernels far below the roofline are yellow."""
     from rich.console import Group
     from rich.text import Text
 
@@ -75,20 +75,20 @@ def render_profile(profile: Profile) -> RenderableType:
         for row in profile.rows
     ]
     calls = f"{sum(row.calls for row in profile.rows):,}"
-    whole = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
+    total = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
     threads, peak = counted(profile.threads, "thread"), profile.peak
-    narrow = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.narrow_flop_per_s.items())
-    arithmetic = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s{''.join(narrow)}"
-    roof = f"{arithmetic} and {significant(peak.bytes_per_s / 1e9)} GB/s"
+    low_precision = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.narrow_flop_per_s.items())
+    arithmetic = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s{''.join(low_precision)}"
+    peaks = f"{arithmetic} and {significant(peak.bytes_per_s / 1e9)} GB/s"
     return Group(
         Text(f"{profile.build}: {duration(profile.whole_s)} with {threads}", style="bold"),
-        Text(f"the roof: {roof}, measured beside it", style="dim"),
-        table_of(("layers",), ("calls", "time", "share", "rate", "of roof"), [*rows, whole]),
+        Text(f"roofline: {peaks}, measured afterwards", style="dim"),
+        table_of(("layers",), ("calls", "time", "share", "rate", "of roofline"), [*rows, total]),
     )
 
 
 def _observable(folder: Path, build: Build) -> ProfilableDevice:
-    """Return the target of a build whose kernels can be timed one by one here."""
+    """Return the target of a build; raise BuildError if its kernels cannot be timed one by one here."""
     target = get_target(build.target_description)
     if target.place is Place.SIMULATOR:
         kind = build.target_description["kind"]

@@ -1,4 +1,4 @@
-"""What a person sees while the workflow runs: each job that ends, the progress, and at last the latencies."""
+"""The terminal output of the workflow: finished jobs, the progress, and finally the latencies."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _NOTHING_TO_DO = "Nothing to be done"
 _KEY_DIGITS = 64
 
 _MAX_SHOWN = 3
-"""How many running jobs stand below the progress: on a cluster there may be hundreds."""
+"""The maximum number of running jobs below the progress: on a cluster there may be hundreds."""
 
-_WHOLE = 10_000
+_UNLIMITED_SIZE = 10_000
 """More columns and lines than any table has."""
 
 _LATENCIES = """
@@ -44,7 +44,7 @@ _NAMES = {"onnxruntime": "ONNX Runtime"}
 
 @dataclass(frozen=True)
 class Job:
-    """A job that runs; on a cluster, one that was submitted at `started_s` of `time.monotonic`."""
+    """A running job, or a job submitted to a cluster, since `started_s` of `time.monotonic`."""
 
     rule: str
     wildcards: Sequence[str]
@@ -58,15 +58,15 @@ class Job:
 
 
 class ProgressView:
-    """Writes to standard error what a run does.
+    """A display of a run's jobs and messages on standard error.
 
     Args:
-        no_color: whether colors are left out, as they are where ``NO_COLOR`` is set and where there is no terminal.
+        no_color: whether to omit colors, as is done if ``NO_COLOR`` is set or if there is no terminal.
     """
 
     def __init__(self, no_color: bool = False) -> None:
-        # Without a terminal, rich would fold at 80 columns; it forgets a width without a height where TERM is dumb.
-        size = None if sys.stderr.isatty() else _WHOLE
+        # Without a terminal, rich would wrap at 80 columns; it ignores a width without a height if TERM is dumb.
+        size = None if sys.stderr.isatty() else _UNLIMITED_SIZE
         self._console = Console(stderr=True, no_color=no_color or None, highlight=False, width=size, height=size)
         self._running: dict[int, Job] = {}
         self._began_at_s, self._has_run, self._has_nothing_to_do = time.time(), False, False
@@ -84,20 +84,20 @@ class ProgressView:
         logs: Sequence[str],
         adds_jobs: bool = False,
     ) -> None:
-        """Begin a job, which makes no outputs if its rule only asks for files.
+        """Show a started job, which has no outputs if its rule only requests files.
 
-        The time left is known from the first job on that does not add others when it ends.
+        The remaining time is estimated from the first job that does not add others when it finishes.
         """
         job = Job(rule, wildcards, outputs, [Path(log) for log in logs], time.monotonic())
         self._running[job_id] = job
         if not adds_jobs and self._pace is None:
             self._pace = job.started_s, self._done
-        # Standard error may be a file although colors are forced, as in many logs of continuous integration.
+        # Standard error may be a file even if colors are forced, as in many CI logs.
         if self._console.is_interactive and self._console.file.isatty():
             self._live.start()
 
     def finish(self, job_id: int) -> None:
-        """Show what came of a job, and the warnings in its log."""
+        """Show the result of a job, and the warnings in its log."""
         job = self._running.pop(job_id, None)
         if job is None:
             return
@@ -112,7 +112,7 @@ class ProgressView:
             self.tell(warning, logging.WARNING)
 
     def fail(self, job_id: int, message: str) -> None:
-        """Show why a job failed: what its log says, or else Snakemake's message."""
+        """Show why a job failed: its log, or else Snakemake's message."""
         job = self._running.pop(job_id, None)
         texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
         if job and explanations(job.logs):
@@ -120,7 +120,7 @@ class ProgressView:
         self.tell(message, logging.ERROR)
 
     def advance(self, done: int, total: int) -> None:
-        """Take note of how many jobs are done, of how many that are known by now."""
+        """Update the number of finished jobs and of known jobs."""
         self._done, self._total, now_s = done, total, time.monotonic()
         if self._pace is not None and done > self._pace[1]:
             began_s, before = self._pace
@@ -134,7 +134,7 @@ class ProgressView:
             self._print(Text(message, style))
 
     def close(self) -> None:
-        """End the progress, and show the latencies of all builds if they are merged."""
+        """Stop the progress display, and show the latencies of all builds if they are merged."""
         self._live.stop()
         is_new = layout.DATABASE.exists() and layout.DATABASE.stat().st_mtime >= self._began_at_s
         if not (self._has_run and is_new) and not (self._has_nothing_to_do and layout.DATABASE.exists()):
@@ -145,7 +145,7 @@ class ProgressView:
         except AnoleError as error:
             self.tell(str(error), logging.WARNING)
         else:
-            # What fills the lines of a table up is of no use to anybody, least of all in a file.
+            # Strip the trailing padding of lines.
             for line in captured.get().splitlines():
                 print(line.rstrip(), file=sys.stderr)
 
@@ -153,20 +153,20 @@ class ProgressView:
         self._console.print(text, soft_wrap=True)
 
     def progress(self) -> RenderableType:
-        """Return what stands at the bottom: how far the run is, the time left, and what the newest jobs say."""
-        said = f"{self._done}/{self._total} jobs" if self._total else ""
+        """Render the bottom lines: the progress, the time left, and the newest jobs."""
+        status = f"{self._done}/{self._total} jobs" if self._total else ""
         if self._left_s is not None:
             at_s, then_s = self._left_s
             left_s = int(then_s - (time.monotonic() - at_s))
-            said += f", about {timedelta(seconds=left_s)} left" if left_s > 0 else ""
+            status += f", about {timedelta(seconds=left_s)} left" if left_s > 0 else ""
         overall = Table.grid(padding=(0, 1))
-        overall.add_row(ProgressBar(total=self._total or None, completed=self._done, width=20), said)
+        overall.add_row(ProgressBar(total=self._total or None, completed=self._done, width=20), status)
         newest = list(self._running.values())[-_MAX_SHOWN:]
         return Group(overall, *(Text(str(job), "dim", no_wrap=True, overflow="ellipsis") for job in newest))
 
 
 def render_results(database: Path) -> RenderableType:
-    """Return the table of the builds that a database has latencies of, and the commands that may come next.
+    """Render the latencies of the builds in a database, and the commands to try next.
 
     Raises:
         StoreError: the database is missing or cannot be read.
@@ -179,24 +179,24 @@ def render_results(database: Path) -> RenderableType:
         return Group()
     of_builds = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
     titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
-    table = table_of(("build",), titles, (_row(beside, references) for beside in of_builds))
-    meaning = Text("ms of one run in a precision; in brackets, how many times as fast the build is", "dim")
+    table = table_of(("build",), titles, (_row(rows_of_build, references) for rows_of_build in of_builds))
+    meaning = Text("ms of one run, and its precision; in brackets, the speedup of the build", "dim")
     first = layout.build_path(next(iter(builds)))
-    steps = {"anole report": "a page about all of this", f"anole run {first} --random": "the network on random inputs"}
+    steps = {"anole report": "write an HTML report", f"anole run {first} --random": "run the network on random inputs"}
     return Group("", table, meaning, "", Text("Next:", "bold"), facts_of(steps.items()))
 
 
-def _row(beside: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
-    """Return the cells of a build, from its row beside each of its references."""
-    any_of = next(iter(beside.values()))
-    cells = [NONE if row is None else _beside(row) for row in map(beside.get, references)]
-    error = max(row["relative_error"] for row in beside.values())
+def _row(by_reference: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
+    """Return the cells of a build, from its row for each reference."""
+    any_row = next(iter(by_reference.values()))
+    cells = [NONE if row is None else _reference_cell(row) for row in map(by_reference.get, references)]
+    error = max(row["relative_error"] for row in by_reference.values())
     shown = f"{error:.1e}" if error else "0"
-    own = str(layout.build_path(any_of["build"])), any_of["precision"] or NONE, milliseconds(any_of["latency_s"])
+    own = str(layout.build_path(any_row["build"])), any_row["precision"] or NONE, milliseconds(any_row["latency_s"])
     return *own, *cells, shown
 
 
-def _beside(row: Mapping[str, Any]) -> str:
-    """Return a reference's latency, the speedup over it, and what it multiplies if that differs from the build's."""
+def _reference_cell(row: Mapping[str, Any]) -> str:
+    """Return a reference's latency, its precision if it differs from the build's, and the build's speedup."""
     other = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
     return f"{milliseconds(row['reference_latency_s'])}{other} ({times(row['speedup'])})"

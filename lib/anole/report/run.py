@@ -1,4 +1,4 @@
-"""Runs a build on given or random inputs, on its device or on the simulator, or says what inputs it takes."""
+"""Run a build on given or random inputs, on its device or on the simulator, or describe its inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def describe_build(folder: Path) -> str:
     """Return the names, types and shapes of a build's inputs and outputs as text.
 
     Raises:
-        DocumentError: the folder does not hold a build.
+        DocumentError: the folder is not a build.
     """
     build = read_build(folder)
     lines = []
@@ -41,14 +41,13 @@ def _shape(info: TensorInfo) -> str:
 def run_build(
     folder: Path, input_paths: Sequence[Path], output: Path | None = None, seed: int = 0
 ) -> dict[str, NDArray[Any]]:
-    """Run a build once and returns its outputs by name.
+    """Run a build once and return its outputs by name.
 
-    Inputs are a ``.npy`` for each, in order, or one ``.npz`` with all of them by name. Without any, they are random;
-    those of seed 0 are the ones on which the build is evaluated. The outputs are written as ``.npz`` by name, or as
-    ``.npy`` if there is a single one.
+    Inputs are one ``.npy`` each, in order, or one ``.npz`` with all inputs by name. Without files, they are random;
+    seed 0 gives the inputs of the evaluation. Outputs are written as ``.npz`` by name; a single one may be ``.npy``.
 
     Raises:
-        DocumentError: the folder does not hold a build, or other files than its description tells of.
+        DocumentError: the folder is not a build, or its files do not match its description.
         BuildError: the build cannot run on this machine, or the inputs do not match it.
     """
     build = read_build(folder)
@@ -91,7 +90,7 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
 
 
 def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
-    """Whether an array has an input's shape, and notes the sizes that it gives to ranges."""
+    """Whether an array has an input's shape; stores the sizes of its ranges in `sizes`."""
     if info.varying is None or found.ndim != len(info.shape):
         return found.shape == info.shape
     pairs = list(zip(info.varying, info.shape, found.shape, strict=True))
@@ -102,7 +101,9 @@ def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange]
 
 def _write(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
     if path.suffix not in (".npy", ".npz") or (path.suffix == ".npy" and len(outputs) > 1):
-        raise BuildError(f"{path}: {len(outputs)} outputs go into .npz{'' if len(outputs) > 1 else ' or .npy'}")
+        raise BuildError(
+            f"{path}: the file for {len(outputs)} outputs must be .npz{'' if len(outputs) > 1 else ' or .npy'}"
+        )
     try:
         if path.suffix == ".npy":
             np.save(path, next(iter(outputs.values())))

@@ -1,4 +1,4 @@
-"""Tables in one style for all commands: plain columns, of which a narrow terminal cuts only one."""
+"""Tables in a common style for all commands: plain columns, truncating only one on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rich.text import Text
 
 
 def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """Return a table with a header. A column without any value is left out.
+    """Return a table with a header, without empty columns.
 
     Args:
-        texts: the titles of the columns of text; a narrow terminal cuts the last one.
-        numbers: the titles of the columns of numbers, which come after them.
-        rows: the cells of each row. The style of a row's first cell is that of the row.
+        texts: the titles of the text columns; the last one is truncated on a narrow terminal.
+        numbers: the titles of the number columns, which follow.
+        rows: the cells of each row. The style of the first cell applies to the row.
     """
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     titles = (*texts, *numbers)
@@ -31,8 +31,8 @@ def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequen
 
 
 def facts_of(facts: Iterable[tuple[str, ...]]) -> Table:
-    """Return lines of names and what is said of them, which are broken where the terminal ends."""
+    """Return a grid of names and their texts, which wrap at the width of the terminal."""
     table = Table.grid(padding=(0, 2), pad_edge=False)
-    for name, *said in facts:
-        table.add_row(Text(f"  {name}", no_wrap=True), *map(Text, said))
+    for name, *texts in facts:
+        table.add_row(Text(f"  {name}", no_wrap=True), *map(Text, texts))
     return table

@@ -1,4 +1,4 @@
-"""Spends one budget on many tasks: the next trials go where they are expected to save the most time."""
+"""Budget allocation across tasks: the next trials go to the task with the greatest expected saving."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def spend(claimants: Sequence[Claimant], n_trials: int, step: int, seconds: floa
 
     This is the rule of Zheng et al., "Ansor" (OSDI 2020), section 6, with the saving per step as the gradient.
 
-    Recorded trials that an interrupted task replays count towards the budget of all. A step is that many trials, or
-    fewer where the budget is too small for one full step per task. The last step may end after the seconds.
+    Recorded trials that an interrupted task replays count towards the shared budget. If the budget is too small for
+    `step` trials per task, steps are shorter. The last step may exceed `seconds`.
     """
     step = max(1, min(step, n_trials // max(1, len(claimants))))
     while (left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:
         if sum(claimant.elapsed_s for claimant in claimants) >= seconds:
             return
-        able = [claimant for claimant in claimants if not claimant.done]
-        if not able:
+        unfinished = [claimant for claimant in claimants if not claimant.done]
+        if not unfinished:
             return
-        untried = [claimant for claimant in able if not claimant.n_trials]
-        claimant = max(untried or able, key=lambda claimant: claimant.expected_saving_s)
+        untried = [claimant for claimant in unfinished if not claimant.n_trials]
+        claimant = max(untried or unfinished, key=lambda claimant: claimant.expected_saving_s)
         claimant.advance(claimant.n_trials + min(step, left))

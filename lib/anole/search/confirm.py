@@ -1,4 +1,4 @@
-"""Confirmation at the end of a run: the fastest configs are measured again in turns, and ranked."""
+"""Confirmation at the end of a run: the fastest configs are measured again, interleaved, and ranked."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from anole.search.ties import Compared, Prefer
 from anole.search.watch import NOBODY, Watch
 
 Worth = Callable[[Config, float], float]
-"""The share of its speed that a config with a latency is worth, see `anole.space.Space.worth`."""
+"""The factor by which a config's speed counts, given its latency, see `anole.space.Space.worth`."""
 
 _Ranked = TypeVar("_Ranked", bound=Trial | Confirmation)
 
-_FAR = 2.0
-"""Rivals take at most this many times the latency of the best; no network makes up for more."""
+_MAX_SLOWDOWN = 2.0
+"""Max latency of a rival relative to the best; a slower config does not win in any network."""
 
 
 def settle(
@@ -33,21 +33,21 @@ def settle(
     default: Config | None = None,
     prefer: Prefer = lambda _: 0,
 ) -> list[Trial | Confirmation]:
-    """Confirm the fastest trials of a run, unless that is already done, and returns all that worked, best first.
+    """Confirm the fastest trials of a run, unless already done, and return all successful configs, best first.
 
-    A round of confirmations that an interruption cut off is measured again as a whole: rivals count only together.
+    An interrupted round of confirmations is repeated in full, since rivals are only comparable within one round.
 
     Args:
         trials: all trials of the run.
-        settings: the tuner's settings, which say how many configs are confirmed; with 0 nothing is.
-        confirmed: earlier confirmations of the run, the oldest first; the last round that was made after the same
-            number of trials is reused.
+        settings: set the number of configs to confirm; 0 disables confirmation.
+        confirmed: earlier confirmations of the run, oldest first; the last round made after the same number of trials
+            is reused.
         confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
         worth: see `Worth`.
         watch: receives new confirmations.
         default: the config that is built without tuning. It competes, because a search may have missed it and
             must not end with a slower one. None if it does not compete.
-        prefer: chooses among the confirmed configs that are as fast as the fastest, which are given the fastest first.
+        prefer: chooses among the confirmed configs that tie for the fastest; it gets them fastest first.
     """
     configs = rivals(trials, settings.n_confirm, default, worth)
     confirmations = last_round(confirmed, len(trials))
@@ -60,9 +60,9 @@ def settle(
 
 
 def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Confirmation]:
-    """Return the last of a run's rounds of confirmations after a number of trials; it may be incomplete.
+    """Return the last round of confirmations after the given number of trials; it may be incomplete.
 
-    Confirmations are given the oldest first, and those of a round are stored by their rank.
+    Confirmations must be sorted oldest first, and by rank within a round.
     """
     found: list[Confirmation] = []
     for confirmation in confirmed:
@@ -72,7 +72,7 @@ def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Con
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
-    """Return the successful trials, one per config, sorted by latency divided by worth, the lowest first."""
+    """Return the successful trials, one per config, sorted by latency divided by worth, lowest first."""
 
     def cost_s(trial: Trial) -> float:
         latency_s = _cost_s(trial.measurement)
@@ -83,13 +83,13 @@ def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
 
 
 def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial]:
-    """Return the fastest successful trial for each combination of values of `knobs`; nothing without knobs."""
+    """Return the fastest successful trial for each combination of values of `knobs`; none if `knobs` is empty."""
     ranking = fastest(trials, lambda *_: 1.0) if knobs else ()
     return _first_of_each(ranking, lambda trial: canonical_json([trial.config[name] for name in knobs]))
 
 
 def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
-    """Return the configs to confirm: the fastest n, and with them the default, which may never have been tried."""
+    """Return the configs to confirm: the fastest n, plus the default, which may never have been tried."""
     found = [trial.config for trial in fastest(trials, worth)[:n]]
     if found and default is not None and _identity(default) not in map(_identity, found):
         found.append(default)
@@ -99,7 +99,7 @@ def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth
 def confirm(
     configs: Sequence[Config], measure: Measure, after_trials: int, prefer: Prefer = lambda _: 0
 ) -> list[Confirmation]:
-    """Measure some configs again, against each other, and ranks them: the chosen one first, the others by latency.
+    """Measure configs again, against each other, and rank them: the chosen one first, the others by latency.
 
     See `settle`.
     """
@@ -116,7 +116,7 @@ def confirm(
 
 
 def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
-    """Return all that worked, best first: the confirmed configs, then the trials that were not measured again."""
+    """Return all successful configs, best first: the confirmed ones, then the trials that were not measured again."""
     confirmed = {_identity(confirmation.config) for confirmation in confirmations}
     standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
     others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
@@ -126,12 +126,12 @@ def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth
 def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
     """Return n entries of a ranking: first the best of each combination of values of `knobs`, then the rest in order.
 
-    A config may lack some of these knobs. What is far slower than the best is left out.
+    A config need not have all of these knobs. Configs far slower than the best are left out.
     """
-    near = [each for each in ranking if _cost_s(each.measurement) <= _FAR * _cost_s(ranking[0].measurement)]
+    near = [each for each in ranking if _cost_s(each.measurement) <= _MAX_SLOWDOWN * _cost_s(ranking[0].measurement)]
     leaders = _first_of_each(near, lambda each: canonical_json([each.config.get(name) for name in knobs]))
-    places = {id(leader) for leader in leaders}
-    return [*leaders, *(each for each in near if id(each) not in places)][:n]
+    leader_ids = {id(leader) for leader in leaders}
+    return [*leaders, *(each for each in near if id(each) not in leader_ids)][:n]
 
 
 def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -> list[_Ranked]:
@@ -143,12 +143,12 @@ def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -
 
 
 def _is_tied(measurement: Measurement) -> bool:
-    """Whether a config may be as fast as the fastest of its rivals."""
+    """Whether a config may be as fast as its fastest rival."""
     return isinstance(measurement, Compared) and measurement.min_ratio is not None and measurement.min_ratio <= 1.0
 
 
 def _plain(measurement: Measurement) -> Measurement:
-    """Return a measurement as it is recorded."""
+    """Strip a measurement of the fields that are not recorded."""
     return Measurement(**{each.name: getattr(measurement, each.name) for each in fields(Measurement)})
 
 

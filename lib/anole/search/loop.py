@@ -15,11 +15,11 @@ def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY)
 
     To raise the budget, call `tune` again with more trials: a batch that the smaller budget cut off is completed
     first. To resume an interrupted run, give the search its recorded trials: it proposes the same configs again, and
-    the recorded ones are not measured again. Both ways end with the trials of an uninterrupted run.
+    does not measure the recorded ones again. Both give the same trials as an uninterrupted run.
 
     Args:
         search: the state of the run: its history, its explorer, its sampler and its surrogate.
-        measure: measures configs; a candidate that fails also has a measurement.
+        measure: measures configs; a failed candidate also has a measurement.
         n_trials: total number of trials of the run, including recorded trials.
         watch: callbacks for the events of the search, such as one that stores every trial.
 

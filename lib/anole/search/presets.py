@@ -1,8 +1,8 @@
-"""The presets, which are the parts of each named tuner, and what models.yaml changes of them.
+"""The presets: the explorer, sampler, surrogate and evaluator of each named tuner, and overrides in models.yaml.
 
 A package adds its own parts through entry points in the groups ``anole.explorers``, ``anole.samplers``,
 ``anole.surrogates`` and ``anole.evaluators``, each under the part's name. They are looked up only for names that are
-not built in, so that an installed package cannot change the meaning of a built-in name.
+not built in, so an installed package cannot change the meaning of a built-in name.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from anole.search.surrogate.forest import Forest
 from anole.search.surrogate.merit_trees import MeritTrees
 from anole.search.surrogate.none import NoSurrogate
 
-_PLANNED = 64
+_N_PLANNED = 64
 """Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
 
 _AS_PUBLISHED = AdaptiveSampler(clustered="widest", n_random=3)
-"""Adaptive sampling as the authors' code has it, of the knobs with the most values."""
+"""Adaptive sampling as in the authors' code, which clusters the two knobs with the most values."""
 
 PRESETS = {
     settings.preset: settings
@@ -49,8 +49,8 @@ PRESETS = {
         TunerSettings("random", Random(), First(), NoSurrogate(), Fixed()),
         TunerSettings("exhaustive", Exhaustive(), First(), NoSurrogate(), Fixed(), batch=256),
         TunerSettings("autotvm", Annealing(), EpsilonGreedy(least_random=1), BoostedTrees(), Fixed()),
-        TunerSettings("release", PPO(n_candidates=_PLANNED, min_steps=129), _AS_PUBLISHED, BoostedTrees(), Fixed()),
-        TunerSettings("chameleon", PPO(n_candidates=_PLANNED), _AS_PUBLISHED, BoostedTrees(), Fixed()),
+        TunerSettings("release", PPO(n_candidates=_N_PLANNED, min_steps=129), _AS_PUBLISHED, BoostedTrees(), Fixed()),
+        TunerSettings("chameleon", PPO(n_candidates=_N_PLANNED), _AS_PUBLISHED, BoostedTrees(), Fixed()),
         TunerSettings(
             "adatune",
             ContextualAnnealing(n_candidates=64, patience_over=32),
@@ -59,7 +59,7 @@ PRESETS = {
             AdaptiveEvaluator(),
             batch=32,
         ),
-        TunerSettings("dcoc", MAPPO(n_candidates=_PLANNED), Confidence(), BoostedTrees(), Fixed()),
+        TunerSettings("dcoc", MAPPO(n_candidates=_N_PLANNED), Confidence(), BoostedTrees(), Fixed()),
         TunerSettings(
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),
@@ -92,8 +92,8 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     Args:
         plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
             its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain``,
-            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value, or have the default if the
-            part differs.
+            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value, or the default if the part
+            is not the preset's.
         path: the YAML path of `plain` in models.yaml.
 
     Raises:
@@ -115,7 +115,7 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
 
 def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
-    """Return the settings of one part, starting from those of the preset."""
+    """Return the settings of one part, starting from the preset's settings."""
     own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
     part = _find_part(role, own.pop("name", preset.name), name_path)
     start = preset if part.name == preset.name else part()
@@ -123,7 +123,7 @@ def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
 
 
 def _find_part(role: str, name: object, path: str) -> type[Any]:
-    """Return the settings class of a part, whose name is at a YAML path of models.yaml."""
+    """Return the settings class of a part; `path` is the YAML path of its name in models.yaml."""
     if isinstance(name, str) and name in BUILT_IN[role]:
         return BUILT_IN[role][name]
     outside = entry_points(group=f"anole.{role}s")
@@ -142,5 +142,5 @@ def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
     if not isinstance(part, type) or not is_dataclass(part):
         raise SpecError(path, f"{where}, is not a dataclass of settings")
     if (name := getattr(part, "name", None)) != found.name:
-        raise SpecError(path, f"{where}, calls itself {name!r}; its `name` must be that of the entry point")
+        raise SpecError(path, f"{where}, has the `name` {name!r}; it must equal the entry point's name")
     return part

@@ -1,4 +1,4 @@
-"""The roles of a tuner's parts, and the history that they share."""
+"""The interfaces of a tuner's parts (surrogate, explorer, sampler, evaluator), and the history that they share."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Examples:
 
 
 class History:
-    """The measurements of a run so far, as arrays; speeds are multiplied by what configs are worth.
+    """The measurements of a run so far, as arrays; speeds are multiplied by `Space.worths`.
 
-    The arguments are those of `anole.search.state.Subject`.
+    For the arguments see `anole.search.state.Subject`.
     """
 
     def __init__(self, space: Space, flop: int, prior: Examples | None = None, default: Config | None = None) -> None:
@@ -85,8 +85,8 @@ class Candidates:
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
         scores: the surrogate's scores, shape (n,); zeros before its first fit.
-        values: the values that the explorer's critic gives them, shape (n,); None without a critic.
-        epsilon: share of a batch that the explorer wants drawn at random; None leaves it to the sampler.
+        values: the values assigned by the explorer's critic, shape (n,); None without a critic.
+        epsilon: random share of a batch, set by the explorer; None leaves it to the sampler.
         log: statistics of the search, stored with the run (steps, queries, losses); samplers add theirs.
     """
 
@@ -98,7 +98,7 @@ class Candidates:
 
 
 class Surrogate(Protocol):
-    """Predicts the speed of configs without measuring them."""
+    """A model that predicts the speed of configs without measuring them."""
 
     @property
     def fitted(self) -> bool:
@@ -108,21 +108,21 @@ class Surrogate(Protocol):
         """Refit to the history's examples; without a success among them the surrogate stays unfitted."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs); the best known has about 1."""
+        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs); the best measured config scores ~1."""
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return the standard deviation of the predicted relative speed, shape (n,); 0 where unknown."""
 
 
 class Explorer(Protocol):
-    """Searches the space, guided by the surrogate; may carry state from one iteration to the next."""
+    """A search of the space that is guided by the surrogate; it may keep state between iterations."""
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return candidates; before the surrogate's first fit they are sampled uniformly."""
 
 
 class Sampler(Protocol):
-    """Chooses a few representative configs to measure."""
+    """A choice of a few representative candidates to measure."""
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Return at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""
@@ -143,10 +143,10 @@ class Timing:
 
 
 class Evaluator(Protocol):
-    """Decides how often a kernel is run to determine its latency."""
+    """A rule for how often a kernel is run to determine its latency."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Time one kernel; `best_s` is the time of one run of the fastest rival so far, if there is one."""
+        """Time one kernel; `best_s` is the latency of the fastest rival so far, if there is one."""
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]

@@ -18,7 +18,7 @@ class Settings(Protocol):
     """A frozen dataclass whose fields can be set in models.yaml.
 
     A field is an int, float, bool or str, or one of the values of a `Literal`; a number may have a `Range`;
-    any field may be ``| None``. ``added`` may name fields that did not always exist, whose defaults change nothing.
+    any field may be ``| None``. ``added`` may name fields of later versions, whose defaults keep the old behavior.
     """
 
     name: ClassVar[str]
@@ -37,7 +37,7 @@ class Part(Settings, Protocol[Role_co]):
 
 
 class Stateless:
-    """Settings of a part without state, which are the part itself."""
+    """Base class for settings of a stateless part, which are the part itself."""
 
     def start(self, space: Space) -> Self:
         """Return the part."""
@@ -45,7 +45,7 @@ class Stateless:
 
 
 class EvaluatorSettings(Settings, Evaluator, Protocol):
-    """The settings of an evaluator; since an evaluator has no state, they are the evaluator itself."""
+    """The settings of an evaluator, which is stateless: they are the evaluator itself."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class TunerSettings:
         batch: trials per iteration of the loop.
         n_confirm: number of the fastest configs that are measured again at the end.
         min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
-            null never stops before the budget is spent.
+            null spends the entire budget.
         warm_start: whether to learn first from the trials of similar tasks on the same target; see
             `learns_from_others`.
         max_iterations: the search stops after this many iterations (the papers' iteration_opt); null never does.
@@ -75,7 +75,7 @@ class TunerSettings:
     max_iterations: Annotated[int, Range(1)] | None = None
 
     def learns_from_others(self, space: Space) -> bool:
-        """Whether a search of a space begins with other tasks' trials: not if its surrogate knows the space."""
+        """Whether a search starts from the trials of other tasks: not if its surrogate is fitted from the start."""
         return self.warm_start and not self.surrogate.start(space).fitted
 
     def to_json(self) -> dict[str, Any]:
@@ -90,10 +90,7 @@ class TunerSettings:
 
 
 def _describe(part: Any) -> dict[str, Any]:
-    """Return the settings of a part; those that were added later, only where they are not the default.
-
-    So runs of before keep their keys.
-    """
+    """Return the settings of a part; fields in `added` only if they are not the default, which keeps old run keys."""
     added, defaults = getattr(part, "added", ()), {field.name: field.default for field in fields(part)}
     return {name: value for name, value in asdict(part).items() if name not in added or value != defaults[name]}
 

@@ -19,21 +19,21 @@ from anole.search.settings import TunerSettings
 from anole.search.surrogate.none import NoSurrogate
 from anole.space.space import Space, Vectors
 
-_LED_SHARE = 0.5
-"""Share of the first batch chosen with the prior of similar tasks; the explorer proposes the rest without it."""
+_GUIDED_SHARE = 0.5
+"""Share of the first batch chosen with the prior from similar tasks; the explorer proposes the rest without it."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The task that is searched.
+    """The task to search.
 
     Attributes:
         flop: floating-point operations of one run of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
-        prior: examples from similar tasks, which are learned before anything is measured.
-        default: the config that is built without tuning, with which some explorers begin.
+        prior: examples from similar tasks, which the surrogate is fitted to before the first measurement.
+        default: the config that is built without tuning; some explorers start with it.
     """
 
     space: Space
@@ -48,7 +48,7 @@ class Batch:
     """The configs that one iteration measures.
 
     Attributes:
-        vectors: index vectors of the measured configs and then of the pending ones, shape (n, n_knobs).
+        vectors: index vectors of the measured configs, then of the pending ones, shape (n, n_knobs).
     """
 
     vectors: Vectors
@@ -56,7 +56,7 @@ class Batch:
 
     @property
     def pending(self) -> Vectors:
-        """The index vectors of the configs that are still to be measured."""
+        """The index vectors of the configs that have yet to be measured."""
         return self.vectors[len(self.trials) :]
 
 
@@ -64,16 +64,16 @@ class Search:
     """The state of one search, which `anole.search.loop.tune` advances step by step.
 
     A search with recorded trials is resumed by replay: the explorer, the sampler and the surrogate propose and choose
-    again, so that their state is the same as before, and the recorded configs take the place of the chosen ones.
+    again, which restores their state, and the recorded configs replace the chosen ones.
 
     Attributes:
         trials: replayed and new trials, in the order of their iterations.
-        batch: the configs of the present iteration; None between two iterations.
+        batch: the configs of the current iteration; None between two iterations.
         iteration: the number of the latest iteration; -1 before the first.
-        log: figures of the latest iteration's search; ``rank_correlation`` is that of the batch before, see
+        log: statistics of the latest iteration's search; ``rank_correlation`` refers to the previous batch, see
             `anole.search.progress`.
         expected_gain: the share of the best latency that the next batch is expected to save; 1 before the first.
-        exhausted: whether the explorer had nothing more to propose.
+        exhausted: whether the explorer ran out of configs.
     """
 
     def __init__(self, subject: Subject, settings: TunerSettings, *, seed: int, recorded: Sequence[Trial] = ()) -> None:
@@ -102,16 +102,16 @@ class Search:
     @property
     def done(self) -> bool:
         """Whether no further trials are useful, or allowed."""
-        most = self.settings.max_iterations
-        is_last = most is not None and self.batch is None and self.iteration + 1 >= most
+        limit = self.settings.max_iterations
+        is_last = limit is not None and self.batch is None and self.iteration + 1 >= limit
         return self.exhausted or self.converged or is_last
 
     def start_clock(self) -> None:
-        """Continue the run's elapsed seconds from those of its last trial."""
+        """Continue the run's clock from the elapsed seconds of its last trial."""
         self._began_s = time.perf_counter() - (self.trials[-1].elapsed_s if self.trials else 0.0)
 
     def propose(self) -> Candidates:
-        """Start an iteration: fits the surrogate to the history, and let the explorer propose candidates."""
+        """Start an iteration: fit the surrogate to the history and let the explorer propose candidates."""
         self._iteration_began_s = time.perf_counter()
         self.iteration += 1
         self._rng = np.random.default_rng(derive_seed(self._seed, self.subject.task_key, self.iteration))
@@ -120,21 +120,21 @@ class Search:
         return self._explorer.propose(self._surrogate, self._history, self._rng)
 
     def choose(self, candidates: Candidates) -> Vectors:
-        """Return the sampler's choice: always a whole batch, so that raising the budget does not change it.
+        """Return the sampler's choice: always a full batch, to be independent of the budget.
 
         Examples from similar tasks may mislead, so they guide only a share of the first batch.
         """
         n = self.settings.batch
         if len(self._history) or self._history.prior is None:
             return self._sampler.choose(candidates, self._history, n, self._rng)
-        led = self._sampler.choose(candidates, self._history, math.ceil(_LED_SHARE * n), self._rng)
-        unled = self._explorer.propose(NoSurrogate().start(self.subject.space), self._history, self._rng).vectors
-        return np.concatenate([led, self._without(unled, led)[: n - len(led)]])
+        guided = self._sampler.choose(candidates, self._history, math.ceil(_GUIDED_SHARE * n), self._rng)
+        unguided = self._explorer.propose(NoSurrogate().start(self.subject.space), self._history, self._rng).vectors
+        return np.concatenate([guided, self._without(unguided, guided)[: n - len(guided)]])
 
     def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
         """Make the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
 
-        Without any of both, the space is exhausted.
+        If there are neither, the space is exhausted.
         """
         known = [trial for trial in self._recorded if trial.iteration == self.iteration]
         vectors = self.subject.space.vectors_of(trial.config for trial in known)
@@ -159,7 +159,7 @@ class Search:
         return [self.subject.space.config(vector) for vector in self.batch.pending[:n_left]]
 
     def append(self, config: Config, measurement: Measurement) -> Trial:
-        """Make the measurement of the next pending config a trial, and return it."""
+        """Append the measurement of the next pending config as a trial, and return the trial."""
         assert self.batch is not None
         gflops = self.subject.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
         elapsed_s = time.perf_counter() - self._began_s
@@ -169,9 +169,9 @@ class Search:
         return trial
 
     def learn(self) -> None:
-        """End the iteration when its batch is complete: adds it to the history and updates the expected gain.
+        """End the iteration if its batch is complete: add it to the history and update the expected gain.
 
-        The surrogate is fitted when the next iteration begins, so that it is not fitted after the last one.
+        The surrogate is fitted when the next iteration begins, which saves a fit after the last one.
         """
         if self.batch is None or len(self.batch.pending):
             return
@@ -184,7 +184,7 @@ class Search:
             logger.info("converged after %d trials: the next %d may save %.2f %%", n, self.settings.batch, 100 * gain)
 
     def _agreement_on(self, batch: Batch) -> dict[str, float]:
-        """Return how well the surrogate, as it was when the batch was chosen, ranked what was measured since."""
+        """Return the rank correlation of a batch's speeds with the scores of the surrogate that chose the batch."""
         if not self._surrogate.fitted:
             return {}
         measured = np.array([trial.gflops or 0.0 for trial in batch.trials])
@@ -192,6 +192,6 @@ class Search:
         return {} if found is None else {"rank_correlation": found}
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
-        """Return the index vectors whose programs are not among those of `others`."""
+        """Return the index vectors whose programs differ from all programs of `others`."""
         space = self.subject.space
         return vectors[~np.isin(space.identities(vectors), space.identities(others))]

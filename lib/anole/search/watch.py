@@ -18,7 +18,7 @@ class Watch:
     """One callback for each kind of event; by default they do nothing.
 
     Attributes:
-        iteration: receives the number of every iteration that measures something, and the figures of its search.
+        iteration: receives the number of every iteration that measures configs, and the statistics of its search.
         trial: receives every new trial before the next config is measured.
         confirmation: receives every new confirmation, the fastest first.
     """
@@ -28,7 +28,7 @@ class Watch:
     confirmation: Callable[[Confirmation], None] = _ignore
 
     def then(self, other: Watch) -> Watch:
-        """Return a watch that calls this one first, and then the other."""
+        """Return a watch that calls this one first, then the other."""
 
         def both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
             def call(*event: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the configs of a space are encoded: as index vectors, as single indices, and as columns of values."""
+"""The encodings of a space's configs: index vectors, single indices, and columns of values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Columns = Mapping[str, NDArray[Any]]
 class Encoding:
     """The knobs of a task, and the conversions between their configs, index vectors, indices and columns.
 
-    Where a knob `ALGORITHM` chooses between programs, indices enumerate the configs of one algorithm after those of
-    another. A knob that has no effect for an algorithm may have any value in an index vector: it counts as its first
-    value, and is left out of the config.
+    If a knob `ALGORITHM` chooses between programs, indices enumerate all configs of the first algorithm, then of the
+    second, and so on. A knob that has no effect for an algorithm may have any value in an index vector: it counts as
+    its first value, and is left out of the config.
 
     Attributes:
         knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
@@ -42,12 +42,12 @@ class Encoding:
         self._balanced_at = [at for at, knob in enumerate(self.knobs) if knob.balanced]
         # Rows are algorithms (one row if there is no knob for them); columns are knobs.
         self._matters = np.array([[knob.matters_for(name) for knob in self.knobs] for name in self.algorithms])
-        counted = np.where(self._matters, self.cardinalities, 1)
+        lengths = np.where(self._matters, self.cardinalities, 1)
         if self._algorithm_at is not None:
-            counted[:, self._algorithm_at] = 1
-        self._counted, self._strides = counted, np.cumprod(np.insert(counted[:, :-1], 0, 1, axis=1), axis=1)
-        sizes = [prod(map(int, row)) for row in counted]
-        self._begins = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+            lengths[:, self._algorithm_at] = 1
+        self._lengths, self._strides = lengths, np.cumprod(np.insert(lengths[:, :-1], 0, 1, axis=1), axis=1)
+        sizes = [prod(map(int, row)) for row in lengths]
+        self._starts = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
         self.size = sum(sizes)
 
     def __len__(self) -> int:
@@ -60,26 +60,26 @@ class Encoding:
 
     @property
     def agents(self) -> dict[str, list[int]]:
-        """The positions of the knobs that each agent moves."""
+        """The indices of the knobs that each agent moves."""
         agents: dict[str, list[int]] = {}
         for position, knob in enumerate(self.knobs):
             agents.setdefault(knob.agent, []).append(position)
         return agents
 
     def names_of(self, agent: str) -> list[str]:
-        """Return the names of an agent's knobs that have more than one value."""
+        """Return the names of an agent's knobs with more than one value."""
         return [knob.name for knob in self.knobs if knob.agent == agent and len(knob) > 1]
 
     @property
     def kinds(self) -> list[str]:
-        """The names of the balanced knobs; configs with other values of these are of another kind."""
+        """The names of the balanced knobs, whose values together define the kind of a config."""
         return [self.knobs[at].name for at in self._balanced_at]
 
     def vectors(self, indices: NDArray[np.int64] | Sequence[int]) -> Vectors:
         """Return the index vectors of n indices, shape (n, n_knobs)."""
-        whole = np.asarray(indices, dtype=np.int64)
-        rows = np.searchsorted(self._begins, whole, side="right") - 1
-        vectors = ((whole - self._begins[rows])[:, None] // self._strides[rows]) % self._counted[rows]
+        flat = np.asarray(indices, dtype=np.int64)
+        rows = np.searchsorted(self._starts, flat, side="right") - 1
+        vectors = ((flat - self._starts[rows])[:, None] // self._strides[rows]) % self._lengths[rows]
         if self._algorithm_at is not None:
             vectors[:, self._algorithm_at] = rows
         return vectors
@@ -90,10 +90,10 @@ class Encoding:
             return np.asarray(vectors @ self._strides[0], dtype=np.int64)
         rows, plain = vectors[..., self._algorithm_at], self.canonical(vectors).copy()
         plain[..., self._algorithm_at] = 0
-        return np.asarray(self._begins[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
+        return np.asarray(self._starts[rows] + (plain * self._strides[rows]).sum(axis=-1), dtype=np.int64)
 
     def canonical(self, vectors: Vectors) -> Vectors:
-        """Return the index vectors with knobs that have no effect set to their first value, shape (n, n_knobs)."""
+        """Set knobs without an effect to their first value in index vectors of shape (n, n_knobs)."""
         if self._algorithm_at is None:
             return vectors
         return np.asarray(vectors * self._matters[vectors[..., self._algorithm_at]])
@@ -126,7 +126,7 @@ class Encoding:
         return np.array(vectors, dtype=np.int64).reshape(-1, len(self.knobs))
 
     def columns(self, vectors: Vectors) -> dict[str, NDArray[Any]]:
-        """Return the values of n configs, by knob."""
+        """Return the columns of n index vectors."""
         plain = self.canonical(vectors)
         return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
 
@@ -140,5 +140,5 @@ class Encoding:
 
 
 def rows_of(columns: Columns, rows: NDArray[Any]) -> Columns:
-    """Return the columns of those configs that a mask or an array of positions selects."""
+    """Select configs from columns by a mask or an array of indices."""
     return {name: values[rows] for name, values in columns.items()}

@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from anole.errors import ConfigError
 
 ALGORITHM = "algorithm"
-"""Name of the knob that chooses between programs, each of which has knobs of its own."""
+"""Name of the knob that chooses between programs with separate knobs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Knob:
-    """One tunable choice.
+    """A tunable choice.
 
     Attributes:
         name: as in the papers, such as ``tile_f``.
         values: all values, in the order of their indices; a tuple of factors for a split, a plain value for an option.
         features: the surrogate's features of each value, shape (n_values, n_features).
         feature_names: names of the columns of `features`; equal names mean the same in the spaces of other tasks.
-        agent: the agent that moves the knob, where several agents search a space together.
+        agent: the agent that moves the knob, if several agents search a space together.
         algorithms: the values of the knob `ALGORITHM` for which this knob has an effect; None for all.
-        balanced: whether a random sample holds about equally many configs of each value, whatever their true shares.
+        balanced: whether random samples contain about the same number of configs with each value (stratified sampling).
     """
 
     name: str
@@ -57,18 +57,18 @@ class Knob:
         return self.algorithms is None or algorithm in self.algorithms
 
     def index(self, value: Any) -> int:
-        """Return the index of a value; a list is taken for a tuple.
+        """Return the index of a value; a list counts as a tuple.
 
         Raises:
             ConfigError: the knob has no such value.
         """
         index = self._index_of.get(tuple(value) if isinstance(value, list) else value)
         if index is None:
-            raise ConfigError(f"knob {self.name} has no value {value}; one of its {len(self)} is {self.values[0]}")
+            raise ConfigError(f"knob {self.name} has no value {value}; its {len(self)} values include {self.values[0]}")
         return index
 
     def restricted(self, allowed: Sequence[Any]) -> Knob:
-        """Return the knob with only the allowed values, in their present order.
+        """Return the knob with only the allowed values, in their current order.
 
         Raises:
             ConfigError: the knob has no such value.
@@ -86,7 +86,7 @@ def split_knob(
     *,
     agent: str = "",
 ) -> Knob:
-    """Return a knob whose values are all ordered factorizations of an extent into n parts, the outermost first.
+    """Return a knob whose values are all ordered factorizations of an extent into n parts, outermost first.
 
     `allow` selects the splits to keep; if it is None, or selects none, all are kept.
     """
@@ -97,10 +97,10 @@ def split_knob(
 def covering_knob(
     name: str, extent: int, n_parts: int, also: Sequence[tuple[int, ...]] = (), *, agent: str = ""
 ) -> Knob:
-    """Return a knob whose values are splits that cover an extent, and may extend beyond it: with tails.
+    """Return a knob whose values are splits that cover an extent, possibly with a tail beyond it.
 
     Every part but the outermost is a divisor of the extent or a power of two, as in AutoTVM's policy "verbose", and
-    their product is at most the extent. The outermost part is as long as the extent then needs. Others may be added.
+    their product is at most the extent. The outermost part is the quotient, rounded up. `also` adds other splits.
     """
     lengths = sorted({*divisors(extent), *(1 << power for power in range(extent.bit_length()))})
     inner = [parts for parts in itertools.product(lengths, repeat=n_parts - 1) if prod(parts) <= extent]
@@ -114,7 +114,7 @@ def _split_knob(name: str, splits: Sequence[tuple[int, ...]], agent: str) -> Kno
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
-    """Return a knob with a few plain values: a number is its own feature, words are encoded one-hot."""
+    """Return a knob with a few plain values: a number is its own feature, strings are encoded one-hot."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
@@ -128,5 +128,5 @@ def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
 
 
 def divisors(extent: int) -> tuple[int, ...]:
-    """Return all divisors of a number, the least first."""
+    """Return all divisors of a number in ascending order."""
     return tuple(divisor for divisor in range(1, extent + 1) if extent % divisor == 0)

@@ -1,7 +1,7 @@
-"""Loop features of loop nests, computed in closed form: AutoTVM's "itervar" features without lowering.
+"""Features of loop nests in closed form: AutoTVM's "itervar" features without lowering.
 
 Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.1. A template describes the nests
-of n configs at once, and a few array operations compute the features of all of them.
+of n configs at once, and the features of all of them are computed by a few array operations.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = int | NDArray[np.int64]
-"""One number for all n configs, or an array with one number for each, shape (n,)."""
+"""One integer for all n configs, or an array with one integer for each, shape (n,)."""
 
 
 class Annotation(IntEnum):
-    """How a loop runs, in the order of AutoTVM's one-hot code."""
+    """The kinds of loops, in the order of AutoTVM's one-hot encoding."""
 
     BLOCK_X = 0
     BLOCK_Y = 1
@@ -37,15 +37,15 @@ class Annotation(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """One loop over an axis or over a part of one.
+    """A loop over an axis or over a part of one.
 
     Attributes:
-        name: its name within the nest; it determines the loop's columns, whatever the loop's level.
+        name: its name within the nest; it determines the loop's columns, independently of the loop's level.
         axis: the axis that it iterates over; the parts of a split axis are listed, and nested, outermost first.
         extent: number of iterations.
-        level: position in the nest; a loop with a smaller level is further out. Any distinct numbers are valid.
-        annotation: an `Annotation`, or its number for each config. A fused loop is described by the loops
-            that were fused, each with its annotation.
+        level: position in the nest; a loop with a lower level is further out. Any distinct integers are valid.
+        annotation: an `Annotation`, or its number for each config. A fused loop is described by the original loops,
+            each with its annotation.
     """
 
     name: str
@@ -60,7 +60,6 @@ class Buffer:
     """A buffer that the innermost body accesses once.
 
     Attributes:
-        name: its name within the nest.
         shape: extents of its dimensions, outermost first.
         index: for every dimension, the axes whose sum is its index, with their coefficients:
             ``{"y": stride, "ry": dilation}``. An axis occurs in one dimension only.
@@ -93,15 +92,13 @@ class LoopNest:
         """Return the loop features, shape (n, n_features), in the order of `feature_names`.
 
         The features of each loop are: its length; its nest level, 1 for the outermost; the iterations of all
-        loops down to it (topdown) and from it to the innermost (bottomup); for every buffer, the elements that
-        one step of the loop moves by (stride), the distinct elements accessed from the loop inwards (count)
-        and how often each of them is accessed (reuse); and its annotation, one-hot. All except the nest level
-        and the annotation are given as log2(x + 1).
+        loops down to it (topdown) and from it to the innermost (bottomup); for every buffer, the stride in elements,
+        the distinct elements accessed from the loop inwards (count) and how often each of them is accessed (reuse);
+        and its annotation, one-hot. All except the nest level and the annotation are given as log2(x + 1).
 
         AutoTVM multiplies the lengths of all loops that move a buffer's index, which counts the overlap of
-        neighbouring windows of a convolution several times; here an element counts once. AutoTVM's columns
-        that no schedule changes (numbers of additions, multiplications, divisions), and those that follow from
-        others, are left out.
+        neighboring windows of a convolution several times; here an element counts once. AutoTVM's columns that do not
+        depend on the schedule (numbers of additions, multiplications, divisions) and redundant ones are left out.
         """
         extents, levels = self._extents, self._levels
         inside = levels[None] >= levels[:, None]
@@ -110,24 +107,24 @@ class LoopNest:
         columns: list[NDArray[Any]] = [extents, inside.sum(axis=0), topdown, bottomup]
         for buffer, count in zip(self.buffers, self._counts(inside), strict=True):
             columns += [self._strides(buffer, extents), count, bottomup / count]
-        numbers = np.stack(np.broadcast_arrays(*columns)).astype(np.float32)
-        nest_level = numbers[1].copy()
-        np.log2(numbers + 1, out=numbers)
-        numbers[1] = nest_level
+        numeric = np.stack(np.broadcast_arrays(*columns)).astype(np.float32)
+        nest_level = numeric[1].copy()
+        np.log2(numeric + 1, out=numeric)
+        numeric[1] = nest_level
         one_hot = np.eye(len(Annotation), dtype=np.float32)
         annotations = one_hot[_stack([loop.annotation for loop in self.loops])]
-        n_configs = max(numbers.shape[2], annotations.shape[1])
+        n_configs = max(numeric.shape[2], annotations.shape[1])
         features = np.empty((n_configs, len(self.loops), len(columns) + len(Annotation)), dtype=np.float32)
-        features[:, :, : len(columns)] = numbers.transpose(2, 1, 0)
+        features[:, :, : len(columns)] = numeric.transpose(2, 1, 0)
         features[:, :, len(columns) :] = annotations.transpose(1, 0, 2)
         return features.reshape(n_configs, -1)
 
     def loads(self, capacity: int) -> dict[str, NDArray[np.int64]]:
-        """Return the total number of elements of each buffer that a cache loads, by name, shape (n,) or (1,).
+        """Return the total number of elements that a cache loads, by buffer name, shape (n,) or (1,).
 
-        If all elements that one step of a loop accesses fit the cache, they are still there in the next step.
-        From the outermost such loop inwards, every element is loaded once each time that loop begins. The capacity is
-        that of at least one element of each buffer.
+        If all elements that one step of a loop accesses fit into the cache, they are still there in the next step.
+        From the outermost such loop inwards, every element is loaded once each time that loop begins. The capacity must
+        suffice for one element of each buffer.
         """
         extents, levels = self._extents, self._levels
         inside, within = levels[None] >= levels[:, None], levels[None] > levels[:, None]
@@ -150,9 +147,9 @@ class LoopNest:
         return _stack([loop.level for loop in self.loops])
 
     def _counts(self, inside: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-        """Return for every buffer how many distinct elements the loops inside each loop access, shape (n_loops, n).
+        """Return for every buffer the number of distinct elements accessed inside each loop, shape (n_loops, n).
 
-        Whether a loop (second axis) counts as inside another (first axis) is given.
+        `inside` is the mask of the loops (second axis) that count as inside another (first axis).
         """
         extents, steps = self._extents, _products(self._extents, inside)
         ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
@@ -160,12 +157,12 @@ class LoopNest:
 
     @cached_property
     def _parts(self) -> dict[str, list[int]]:
-        """The positions of each axis's parts in `loops`, outermost first."""
+        """The indices of each axis's parts in `loops`, outermost first."""
         axes = {loop.axis: None for loop in self.loops}
         return {axis: [at for at, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
 
     def _strides(self, buffer: Buffer, extents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the elements of a buffer that one step of each loop moves by, shape (n_loops, n)."""
+        """Return the stride of each loop in elements of a buffer, shape (n_loops, n)."""
         strides: list[Ints] = [0] * len(self.loops)
         row: Ints = 1
         for length, terms in zip(reversed(buffer.shape), reversed(buffer.index), strict=True):
@@ -179,7 +176,7 @@ class LoopNest:
 
 
 def _stack(rows: Sequence[Ints]) -> NDArray[np.int64]:
-    """Return one row for each loop, shape (n_loops, n), or (n_loops, 1) if no row is an array."""
+    """Stack one row for each loop, shape (n_loops, n), or (n_loops, 1) if no row is an array."""
     n_configs = max((row.size for row in rows if isinstance(row, np.ndarray)), default=1)
     stacked = np.empty((len(rows), n_configs), dtype=np.int64)
     for position, row in enumerate(rows):
@@ -193,7 +190,7 @@ def _products(extents: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[
 
 
 def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Return how many distinct elements are accessed from each loop inwards, shape (n_loops, n)."""
+    """Return the number of distinct elements accessed from each loop inwards, shape (n_loops, n)."""
     dimensions = [
         _distinct_sums([(coefficient, ranges[axis]) for axis, coefficient in terms.items()]) for terms in buffer.index
     ]
@@ -201,7 +198,7 @@ def _distinct(buffer: Buffer, ranges: Mapping[str, NDArray[np.int64]]) -> NDArra
 
 
 def _distinct_sums(terms: list[tuple[Ints, NDArray[np.int64]]]) -> NDArray[np.int64]:
-    """Return how many values a sum of coefficient * i takes, where each i runs over its own range.
+    """Return the number of distinct values of a sum of coefficient * i, where each i runs over its own range.
 
     The count is exact for up to two terms: with coprime coefficients p and q, only the pairs (i, j) and
     (i + q, j - p) have the same sum, so there are as many sums as pairs without such a predecessor. For more

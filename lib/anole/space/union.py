@@ -1,4 +1,4 @@
-"""The union of several algorithms' spaces: one tuner chooses the algorithm and its knobs with one budget."""
+"""The union of several algorithms' spaces: one tuner chooses the algorithm and its knobs within one budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anole.space.space import Description, Figures, Space
 
 
 def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
-    """Return a space with a knob `ALGORITHM` and the knobs of every algorithm's own space, without a core.
+    """Return a space with a knob `ALGORITHM` and the knobs of every algorithm's space, without a core.
 
     Raises:
         ConfigError: two algorithms have knobs of the same name with different values.
@@ -27,7 +27,7 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
         for knob in space.knobs:
             known = knobs.get(knob.name, replace(knob, algorithms=()))
             if known.values != knob.values:
-                raise ConfigError(f"knob {knob.name} of {algorithm} has other values than in another algorithm")
+                raise ConfigError(f"knob {knob.name} of {algorithm} has different values in another algorithm")
             knobs[knob.name] = replace(known, algorithms=(*(known.algorithms or ()), algorithm))
     constraints = [
         replace(constraint, algorithm=algorithm)
@@ -43,15 +43,15 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
         [option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True), *knobs.values()],
         constraints,
         partial(_Descriptions, describes, list(at), positions) if describes else None,
-        discount=_each_its_own({algorithm: space.discount for algorithm, space in spaces.items()}, default=1.0),
-        merit=_each_its_own({algorithm: space.merit for algorithm, space in spaces.items()}) if has_merit else None,
-        toll=_each_its_own({algorithm: space.toll for algorithm, space in spaces.items()}),
+        discount=_by_algorithm({algorithm: space.discount for algorithm, space in spaces.items()}, default=1.0),
+        merit=_by_algorithm({algorithm: space.merit for algorithm, space in spaces.items()}) if has_merit else None,
+        toll=_by_algorithm({algorithm: space.toll for algorithm, space in spaces.items()}),
         merit_is_speed=all(space.merit_is_speed for space in spaces.values()),
     )
 
 
-def _each_its_own(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
-    """Return the figures of each config by its own algorithm, or the default; None if no algorithm has any."""
+def _by_algorithm(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
+    """Evaluate each config with its algorithm's function, or with the default; None if no algorithm has a function."""
     known = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
 
     def figure_of(columns: Columns) -> NDArray[np.float64]:
@@ -66,13 +66,13 @@ def _each_its_own(figures: Mapping[str, Figures | None], default: float = 0.0) -
 
 @dataclass(frozen=True)
 class _Descriptions:
-    """The descriptions of n configs: each by its own algorithm's features, with 0 for all others."""
+    """The descriptions of n configs: the features of a config's algorithm, with 0 for all other algorithms."""
 
     describes: Mapping[str, Callable[[Columns], Description]]
     feature_names: Sequence[str]
-    """The names of all algorithms' features, each once."""
+    """The names of all algorithms' features, without repeats."""
     positions: Mapping[str, NDArray[np.int64]]
-    """Where these have each algorithm's features."""
+    """The columns of each algorithm's features."""
     columns: Columns
 
     def features(self) -> NDArray[np.float32]:

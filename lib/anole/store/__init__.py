@@ -1,1 +1,1 @@
-"""Shards: the append-only files that hold every measurement, one file per run."""
+"""Shards: append-only files that hold all measurements, one file per run."""

@@ -1,4 +1,4 @@
-"""What records must satisfy beyond their types: only a success has a latency, and no figure is impossible."""
+"""Validation of records beyond their types: only successes have a latency, and all values are plausible."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 
 from anole.record import Confirmation, Measurement, Remeasurement, SpaceFacts, Status, Trial
 
-_MIN_S, _MAX_S = 1e-10, 1e6
-"""No kernel runs for less time than a tenth of a nanosecond, or for more than ten days."""
+_MIN_LATENCY_S, _MAX_LATENCY_S = 1e-10, 1e6
+"""Range of plausible latencies: 0.1 ns to about 12 days."""
 
-_FIGURES = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
+_NON_NEGATIVE = ("latency_std_s", "cv", "build_s", "run_s", "relative_error")
 
 _OK = Status.OK
-"""Python 3.11 looks a member of an enum up slowly, and this is asked of every record."""
+"""A constant because looking up an enum member is slow in Python 3.11, and every record is checked."""
 
-_TOLERANCE = 1e-9
-"""Relative difference by which rounding may change a speed."""
+_MAX_SPEED_ERROR = 1e-9
+"""Maximum relative rounding error of a speed."""
 
 
 def problem_of(record: object, flop: int) -> str | None:
-    """Say what is impossible about a record of a task that takes `flop` operations, or returns None."""
+    """Return the first problem of a record of a task with `flop` operations, or None."""
     match record:
         case Trial():
             if record.iteration < 0:
@@ -34,9 +34,9 @@ def problem_of(record: object, flop: int) -> str | None:
             return _measurement_problem(record.measurement)
         case SpaceFacts(size, sampled, rejections):
             if size < 0 or sampled <= 0:
-                return f"a space of {size} configs, of which {sampled} were sampled"
+                return f"a space has {size} configs and {sampled} samples"
             bad = {reason: n for reason, n in rejections.items() if type(n) is not int or not 0 <= n <= sampled}
-            return f"rejections of {sampled} samples are {bad}" if bad else None
+            return f"the rejections of {sampled} samples are {bad}" if bad else None
     return None
 
 
@@ -47,8 +47,8 @@ def _timed_problem(record: Trial | Remeasurement, flop: int) -> str | None:
     latency_s, gflops = record.measurement.latency_s, record.gflops
     expected = None if latency_s is None else flop / latency_s / 1e9
     if expected is None or gflops is None:
-        return None if gflops is expected else f"gflops is {gflops} where the latency is {latency_s}"
-    if not math.isclose(gflops, expected, rel_tol=_TOLERANCE):
+        return None if gflops is expected else f"gflops is {gflops} and latency_s is {latency_s}"
+    if not math.isclose(gflops, expected, rel_tol=_MAX_SPEED_ERROR):
         return f"gflops is {gflops}; {flop} operations in {latency_s} s are {expected}"
     return None
 
@@ -57,11 +57,11 @@ def _measurement_problem(measurement: Measurement) -> str | None:
     latency_s = measurement.latency_s
     if (measurement.status is _OK) != (latency_s is not None):
         return f"the status is {measurement.status} and latency_s is {latency_s}; only ok has a latency"
-    if latency_s is not None and not _MIN_S <= latency_s <= _MAX_S:
-        return f"latency_s is {latency_s}; {_MIN_S:g} to {_MAX_S:g} are possible"
+    if latency_s is not None and not _MIN_LATENCY_S <= latency_s <= _MAX_LATENCY_S:
+        return f"latency_s is {latency_s}; it must be from {_MIN_LATENCY_S:g} to {_MAX_LATENCY_S:g}"
     if measurement.repeats < 0:
         return f"repeats is {measurement.repeats}"
-    for name in _FIGURES:
+    for name in _NON_NEGATIVE:
         problem = _negative(name, getattr(measurement, name))
         if problem is not None:
             return problem
@@ -69,5 +69,5 @@ def _measurement_problem(measurement: Measurement) -> str | None:
 
 
 def _negative(name: str, value: float | None) -> str | None:
-    """Says that a figure is negative or not finite, or returns None."""
+    """Return a problem if a value is negative or not finite, otherwise None."""
     return None if value is None or 0.0 <= value < math.inf else f"{name} is {value}"

@@ -1,4 +1,4 @@
-"""The content of a shard: the records of its lines, read strictly; what is corrupt is a StoreError with its line."""
+"""The content of a shard: strict parsing and encoding of lines; a corrupt line is a StoreError with its number."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from anole.task import Task
 T = TypeVar("T")
 
 SCHEMA = 2
-"""Schema version of the lines; a reader rejects newer versions. Every line has a checksum since version 2."""
+"""Schema version of the lines; newer versions are rejected. Since version 2, every line has a checksum."""
 
 SearchLog = Mapping[str, float | None]
-"""Figures of one iteration's search (steps, queries, losses); None stands for a figure that is not finite."""
+"""Metrics of one iteration's search (steps, queries, losses); None replaces values that are not finite."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a shard: its run, whose fields must have the given key, and its task in plain JSON values."""
+    """The first line of a shard: its run, whose fields must match the key, and its task as plain JSON values."""
 
     schema: int
     started_at: Time
@@ -43,7 +43,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Iteration:
-    """The figures of one iteration's search."""
+    """The metrics of one iteration's search."""
 
     number: int
     log: SearchLog = field(hash=False)
@@ -65,12 +65,12 @@ LINES: Mapping[str, type] = {
     "space": SpaceFacts,
     "warm_start": WarmStart,
 }
-"""The class of a shard line's record, by the line's ``kind``."""
+"""Record classes by the ``kind`` of a line."""
 
 _KINDS = {cls: kind for kind, cls in LINES.items()}
 
-_LONGEST_LINE = 1 << 24
-"""Number of bytes within which a shard's first line ends."""
+_MAX_LINE_BYTES = 1 << 24
+"""Maximum length of a shard's first line."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class ShardContent:
     """The content of one run's shard.
 
     Attributes:
-        trials: the trials, ordered by their numbers 0, 1, 2 and so on, each with its latest measurement.
-        configs: the canonical JSON of each trial's config, all different.
-        confirmations: the confirmations, oldest first.
+        trials: ordered by number from 0, each with its latest measurement.
+        configs: the canonical JSON of each trial's config, without duplicates.
+        confirmations: oldest first.
         sources: the runs of similar tasks that the run learned from; None if it did not look for any.
         space: facts about the task's space; None if they were not computed.
-        sealed: whether every line has a checksum, as all have that this version writes.
+        sealed: whether every line has a checksum; lines of older versions have none.
     """
 
     run: Run
@@ -99,10 +99,9 @@ class ShardContent:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over what was recorded, in hexadecimal; the same however it is stored.
+        """SHA-256 of the recorded content in hexadecimal, independent of how it is stored.
 
-        It leaves out the facts of the space, which belong to the task, and what trials that were measured again were
-        before.
+        It does not cover the facts of the space, which belong to the task, nor measurements that were replaced later.
         """
         digest = sha256()
         for record in self.records():
@@ -111,7 +110,7 @@ class ShardContent:
         return digest.hexdigest()
 
     def records(self) -> Iterator[Any]:
-        """Yield the records of a shard with this content, in the order of its lines."""
+        """Yield the records of a shard with this content, in the order of the lines."""
         yield Head(SCHEMA, self.started_at, self.run.key, self.run, self.task.to_json())
         if self.space is not None:
             yield self.space
@@ -123,7 +122,7 @@ class ShardContent:
         yield from self.confirmations
 
     def continues(self, other: ShardContent) -> bool:
-        """Whether this is a later state of the same run: it holds all that the other one holds."""
+        """Whether this is the same or a later state of the same run: it contains the trials of the other one."""
         n_trials, n_confirmations = len(other.trials), len(other.confirmations)
         return (
             self.run.key == other.run.key
@@ -134,11 +133,11 @@ class ShardContent:
 
 @dataclass
 class Recorded:
-    """What a run has recorded so far, while its shard is read or appended to.
+    """The mutable content of a shard while it is read or appended to.
 
     Attributes:
         chain: the checksum of all lines so far.
-        configs: where each config was measured: the number of a line or of a trial, by the config's canonical JSON.
+        configs: the number of the line or trial that measured each config, by the config's canonical JSON.
         sealed, sources, space: as in `ShardContent`.
     """
 
@@ -155,7 +154,7 @@ class Recorded:
     space: SpaceFacts | None = None
 
     def add(self, record: object) -> None:
-        """Add a record that follows those before it; the config of a trial is already among the configs."""
+        """Add the next record; the caller adds the config of a trial to `configs`."""
         match record:
             case Trial():
                 self.trials.append(record)
@@ -173,32 +172,32 @@ class Recorded:
                 self.sources = sources
 
     def content(self) -> ShardContent:
-        """Return it as the content of a shard."""
+        """Return the immutable content."""
         lists = tuple(self.trials), tuple(self.configs), tuple(self.confirmations)
         others = self.sources, self.space, self.sealed
         return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *others)
 
 
 def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
-    """Return a shard's content and its whole lines, or None if a crash left it without any."""
+    """Return a shard's content and its complete lines; None if a crash left no complete line."""
     data = complete_lines(read_bytes(path))
     content = parse_shard(path, data)
     return None if content is None else (content, data)
 
 
 def read_shard(path: Path) -> ShardContent:
-    """Read one shard, which must hold a run; a last line that a crash truncated is ignored."""
+    """Read a shard, which must contain a run; a last line that a crash has truncated is ignored."""
     stored = read_stored(path)
     if stored is None:
-        raise StoreError(f"{path}: holds no run: the tuner was stopped before it wrote the first line")
+        raise StoreError(f"{path}: holds no run, because the tuner stopped before it wrote the first line")
     return stored[0]
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
-    """Return only the run and the task of a shard; None if its first line is not written yet."""
+    """Return the run and the task of a shard, without reading the rest; None if it has no complete line yet."""
     try:
         with path.open("rb") as file:
-            first = file.readline(_LONGEST_LINE)
+            first = file.readline(_MAX_LINE_BYTES)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
     content = parse_shard(path, complete_lines(first))
@@ -206,7 +205,7 @@ def read_head(path: Path) -> tuple[Run, Task] | None:
 
 
 def parse_shard(path: Path, data: bytes) -> ShardContent | None:
-    """Parse the complete lines of a shard, as `complete_lines` returns them; returns None if there are none.
+    """Parse the lines of a shard that `complete_lines` returns; return None if there are none.
 
     Raises:
         StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
@@ -216,7 +215,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
 
 
 def parse_recorded(path: Path, data: bytes) -> Recorded | None:
-    """Parse the complete lines of a shard as `parse_shard` does, to append further ones."""
+    """Parse the lines of a shard as `parse_shard` does, into an object that can be appended to."""
     lines = _lines(path, data)
     if not lines:
         return None
@@ -232,10 +231,10 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
                 if first != line.number:
                     line.fail(f"the config of line {first} is measured again")
                 if record.number != len(trials):
-                    line.fail(f"trial {record.number} stands where trial {len(trials)} is expected")
+                    line.fail(f"found trial {record.number}; expected trial {len(trials)}")
             case Remeasurement(number):
                 if not 0 <= number < len(trials):
-                    line.fail(f"trial {number} is measured again; there are {len(trials)}")
+                    line.fail(f"trial {number} is measured again; there are only {len(trials)} trials")
             case Confirmation(config=mapping) | Iteration(log=mapping):
                 line.canonical(mapping)
         if (problem := problem_of(record, flop)) is not None:
@@ -245,9 +244,9 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
 
 
 def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
-    """Return the line of a record, with its checksum and its newline; the chain then includes this line.
+    """Return a record as a line with checksum and newline; the chain then includes the line.
 
-    A record with a value that could not be read back raises a StoreError, and leaves the chain as it is.
+    A record with a value that could not be read back raises a StoreError and does not change the chain.
     """
     try:
         plain = {"kind": _KINDS[type(record)], **encode(record)}
@@ -265,7 +264,7 @@ def encode_shard(content: ShardContent, path: Path) -> bytes:
 
 
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
-    """Return a shard's whole lines with checksums, where lines of an older version have none."""
+    """Add checksums to a shard's complete lines, which were written by a version without them."""
     chain = Chain.of(content.run.key)
     head, *others = [without_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()
@@ -280,13 +279,13 @@ class _Line:
     n_after: int
 
     def read(self, *classes: type[T]) -> T:
-        """Return the line's record, which must be of one of the classes."""
+        """Decode the line's record, which must be an instance of one of the classes."""
         plain = self.plain()
         kind = plain.get("kind") if isinstance(plain, dict) else None
         cls = LINES.get(kind) if isinstance(kind, str) else None
         if cls not in classes:
             kinds = [name for name, each in LINES.items() if each in classes]
-            self.fail(f"{shown(plain)} is not of the kind {' or '.join(kinds)}")
+            self.fail(f"{shown(plain)} is not a record of kind {', '.join(kinds)}")
         if cls is Head and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
             found = plain["schema"]
             raise StoreError(f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})")
@@ -296,30 +295,30 @@ class _Line:
             self.fail(f"{kind}: {error}")
 
     def plain(self) -> Any:
-        """Return the line's JSON value."""
+        """Parse the line's JSON."""
         try:
             return parse_json(self.text) if self.number == 1 else parse_record(self.text)
         except ValueError as error:
             self.fail(f"{shown(self.text.decode(errors='replace'))} cannot be read: {error}")
 
     def canonical(self, mapping: Mapping[str, Any]) -> str:
-        """Return the canonical JSON of a config or a log, which must hold finite numbers only."""
+        """Return the canonical JSON of a config or log, whose numbers must be finite."""
         try:
             return canonical_json(mapping)
         except ValueError as error:
             self.fail(str(error))
 
     def fail(self, problem: str) -> NoReturn:
-        """Raise the error of this line, which says how to repair the file."""
+        """Raise an error for this line that says how to repair the file."""
         if self.number == 1:
-            cure = "move the file away, and the task is tuned again"
+            remedy = "move the file away; then the task is tuned again"
         else:
             command = f"sed -i.damaged '{self.number},$d' {shlex.quote(str(self.path))}"
-            cure = (
-                f"cut it there ({command}), which keeps a copy of the whole; what this line and the {self.n_after} "
-                "after it held is measured again"
+            remedy = (
+                f"truncate it there ({command}), which keeps a copy; the trials of this line and the {self.n_after} "
+                "lines after it are then measured again"
             )
-        raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To mend it, {cure}.")
+        raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To repair the file, {remedy}.")
 
 
 def _lines(path: Path, data: bytes) -> list[_Line]:
@@ -328,16 +327,16 @@ def _lines(path: Path, data: bytes) -> list[_Line]:
 
 
 def _verify(lines: Sequence[_Line], head: Head) -> tuple[Chain, bool]:
-    """Compare all checksums; return the last one, and whether every line has one.
+    """Verify all checksums; return the chain, and whether every line has a checksum.
 
-    The first lines of a shard of the first schema may have none.
+    In a shard of schema 1, the first lines may have none.
     """
     chain, required, is_all = Chain.of(head.key), head.schema > 1, True
     for line in lines:
         has_one = checksum_of(line.text) is not None
         problem = "has no checksum" if required and not has_one else None
         if not chain.follow(line.text):
-            problem = "has a wrong checksum: it was changed, or it belongs to another place or another run"
+            problem = "has a wrong checksum: it was changed, moved, or copied from another run"
         if problem is not None:
             line.fail(f"{shown(line.plain())} {problem}")
         required, is_all = required or has_one, is_all and has_one
@@ -352,7 +351,7 @@ def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:
     except ValueError as error:
         line.fail(f"the task cannot be read ({error})")
     if run.key != head.key:
-        line.fail(f"the run's key is {head.key}, its settings have the key {run.key}")
+        line.fail(f"the run's key is {head.key}, but its settings have the key {run.key}")
     if task.key != run.task_key:
         line.fail(f"the run is of the task {run.task_key}, but the task {label} has the key {task.key}")
     return run, task

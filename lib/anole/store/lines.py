@@ -1,4 +1,4 @@
-"""The lines of a shard as bytes; each ends with a checksum over the run's key and all lines up to it."""
+"""The lines of a shard as bytes; each ends with a checksum of the run's key and all lines up to and including it."""
 
 from __future__ import annotations
 
@@ -7,73 +7,69 @@ from json import JSONDecoder
 from typing import Self
 from zlib import crc32
 
-_BEFORE, _AFTER = b',"crc":"', b'"}'
+_PREFIX, _SUFFIX = b',"crc":"', b'"}'
 _DIGITS = 8
-_SIZE = len(_BEFORE) + _DIGITS + len(_AFTER)
+_CHECKSUM_BYTES = len(_PREFIX) + _DIGITS + len(_SUFFIX)
 
 
 @dataclass
 class Chain:
-    """The checksum of a shard up to a line: CRC-32 over the run's key and the text of each line.
+    """The running checksum of a shard: CRC-32 of the run's key and the text of each line so far.
 
-    A line of another run or of another place in the file therefore has a wrong checksum.
+    A line that was copied from another run or moved within the file therefore has a wrong checksum.
     """
 
     value: int
 
     @classmethod
     def of(cls, run_key: str) -> Self:
-        """Return the checksum before a run's first line."""
+        """Return the chain before a run's first line."""
         return cls(crc32(run_key.encode(errors="replace")))
 
     def seal(self, text: bytes) -> bytes:
-        """Return the text of a JSON object with its checksum as the last member; the chain now ends with it."""
+        """Append the checksum to the text of a JSON object, as its last member; the chain then includes the line."""
         body = text.removesuffix(b"}")
         self.value = crc32(body, self.value)
-        return body + _BEFORE + b"%08x" % self.value + _AFTER
+        return body + _PREFIX + b"%08x" % self.value + _SUFFIX
 
     def follow(self, text: bytes) -> bool:
-        """Add a line that was read.
-
-        Returns:
-            Whether the line has the right checksum. A line without a checksum has none to compare.
-        """
+        """Add a line that was read; return whether its checksum is correct. A line without a checksum passes."""
         found = checksum_of(text)
-        self.value = crc32(text if found is None else text[:-_SIZE], self.value)
+        self.value = crc32(text if found is None else text[:-_CHECKSUM_BYTES], self.value)
         return found is None or found == b"%08x" % self.value
 
 
 def checksum_of(text: bytes) -> bytes | None:
-    """Return the checksum that a line holds; None for a line without one."""
-    end = text[-_SIZE:]
-    return end[len(_BEFORE) : -len(_AFTER)] if end.startswith(_BEFORE) and end.endswith(_AFTER) else None
+    """Return the checksum of a line; None for a line without one."""
+    end = text[-_CHECKSUM_BYTES:]
+    return end[len(_PREFIX) : -len(_SUFFIX)] if end.startswith(_PREFIX) and end.endswith(_SUFFIX) else None
 
 
 def without_checksum(text: bytes) -> bytes:
     """Return the text of a line without its checksum, if it has one."""
-    return text if checksum_of(text) is None else text[:-_SIZE] + b"}"
+    return text if checksum_of(text) is None else text[:-_CHECKSUM_BYTES] + b"}"
 
 
 def complete_lines(data: bytes) -> bytes:
-    """Return a shard's bytes without a last line that a crash cut short; the result ends with a newline.
+    """Return a shard's bytes without a last line that a crash has truncated; the result ends with a newline.
 
-    Only one line is written at a time, so only the last one can be cut short. It then lacks its end, or parts of it
-    were never written and read as zeros. A last line that is complete, followed by anything else than its newline,
-    was not cut short; it stays, so that its damage is found.
+    Only one line is written at a time, so only the last one can be truncated: its end is missing, or parts that were
+    never written read as zeros. A complete last line followed by anything but its newline was damaged otherwise; it
+    stays, to be detected.
     """
     end = data.rfind(b"\n") + 1
     tail = data[end:].rstrip(b"\0")
-    if _begins_with_an_object(tail):
+    if _starts_with_json_object(tail):
         return data[:end] + tail + b"\n"
     if tail:
         return data[:end]
     last = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
-    # A single zero may be the flipped bit of a space, unless it stands for the first byte.
+    # A single zero byte may be a flipped bit of a space, unless it replaces the line's first byte.
     return data[:last] if data.startswith(b'\0"', last) or b"\0\0" in data[last:end] else data[:end]
 
 
-def _begins_with_an_object(text: bytes) -> bool:
-    """Whether a text begins with a whole JSON object; no proper prefix of one is itself one."""
+def _starts_with_json_object(text: bytes) -> bool:
+    """Whether a text starts with a complete JSON object; no proper prefix of an object is an object."""
     if not text.startswith(b"{"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""The shard: one run's append-only file of JSON lines; a trial is on the disk before it counts as measured."""
+"""The shard: a run's append-only file of JSON lines; a trial is on disk before it counts as measured."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ __all__ = [
 
 _DIGEST_DIGITS = 12
 _NAME = re.compile(rf"([0-9a-f]{{64}})(\.[0-9a-f]{{{_DIGEST_DIGITS}}})?\.jsonl")
-"""The names of `shard_path` and `copy_path`: the run's key and, of a copy, digits of its digest."""
+"""File names of `shard_path` and `copy_path`: the run's key and, in a copy, the first digits of its digest."""
 
 
 def shard_path(directory: Path, run: Run) -> Path:
-    """Return the path of a run's shard, which consists of the task's key and the run's key."""
+    """Return the path of a run's shard: a folder named by the task's key, a file named by the run's key."""
     return directory / run.task_key / f"{run.key}.jsonl"
 
 
 def copy_path(directory: Path, content: ShardContent) -> Path:
-    """Return the path of another state of a run, which is kept beside the shard of this project."""
+    """Return the path for another state of a run, next to the run's shard."""
     return directory / content.run.task_key / f"{content.run.key}.{content.digest[:_DIGEST_DIGITS]}.jsonl"
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a file is not a run's own shard by its name, but holds another state of a run."""
+    """Whether a file's name differs from the name of a run's own shard, so it contains another state of a run."""
     named = _NAME.fullmatch(path.name)
     return named is None or named[2] is not None
 
 
 def named_run(path: Path) -> str | None:
-    """Return the key of the run in the name of a shard or of a copy; None if somebody named the file."""
+    """Return the run's key in the name of a shard or copy; None for a name that a user has chosen."""
     named = _NAME.fullmatch(path.name)
     return None if named is None else named[1]
 
 
 def shard_paths(directory: Path) -> Iterator[Path]:
-    """Yield the paths of all shards in a folder, and of other states of their runs, in order."""
+    """Yield the sorted paths of all shards in a folder, including copies."""
     for folder in _names(directory):
         own = directory / folder
         for name in _names(own):
@@ -84,7 +84,7 @@ def shard_paths(directory: Path) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the names in a folder, in order; none of what is no folder or must not be read."""
+    """Return the sorted names in a folder; none if it does not exist or must not be read."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -94,12 +94,12 @@ def _names(folder: Path) -> list[str]:
 
 
 class Shard:
-    """One run's file, open for appending; a context manager, created by `open`.
+    """A run's file, open for appending; a context manager, created by `open`.
 
-    Appended data is on the disk when the call returns. The file is locked as long as this process, or a child
-    that it forked, holds it open; the lock ends with these processes, even if they are killed.
+    Appended data is on disk when the call returns. The file is locked while this process, or a child that it forked,
+    has it open; the lock ends with these processes, even if they are killed.
 
-    Every method that appends raises a StoreError if the file cannot be written or the record would be corrupt.
+    Every method that appends raises StoreError if the file cannot be written or the record is invalid.
     """
 
     def __init__(self, path: Path, descriptor: int, recorded: Recorded, end: int) -> None:
@@ -108,10 +108,10 @@ class Shard:
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
-        """Open the run's shard, or create it; a last line that a crash truncated is removed.
+        """Open the run's shard, or create it; a last line that a crash has truncated is removed.
 
-        A resumed run keeps its stored host and versions. If another process has the file open, this is an error, or is
-        waited for.
+        A resumed run keeps its stored host and versions. If another process has the file open, wait for it if `wait`,
+        and raise an error otherwise.
 
         Raises:
             StoreError: the file is in use, cannot be written, is corrupt or belongs to another run.
@@ -128,7 +128,7 @@ class Shard:
 
     @property
     def content(self) -> ShardContent:
-        """Everything that the run has recorded."""
+        """The content of the file."""
         return self._recorded.content()
 
     @property
@@ -138,17 +138,17 @@ class Shard:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All trials of the run, ordered by number."""
+        """The trials, ordered by number."""
         return tuple(self._recorded.trials)
 
     @property
     def confirmations(self) -> tuple[Confirmation, ...]:
-        """All confirmations of the run, the oldest first."""
+        """The confirmations, oldest first."""
         return tuple(self._recorded.confirmations)
 
     @property
     def sources(self) -> tuple[Source, ...] | None:
-        """The runs of similar tasks that the run learns from; None until they are looked for."""
+        """The runs of similar tasks that the run learns from; None until it has looked for them."""
         return self._recorded.sources
 
     @property
@@ -161,9 +161,9 @@ class Shard:
         try:
             config = canonical_json(trial.config)
         except (TypeError, ValueError) as error:
-            raise StoreError(f"{self.path}: a trial cannot be stored: {error}") from error
+            raise StoreError(f"{self.path}: cannot store a trial: {error}") from error
         if trial.number != len(self._recorded.trials):
-            raise StoreError(f"{self.path}: trial {trial.number} comes where {len(self._recorded.trials)} is the next")
+            raise StoreError(f"{self.path}: found trial {trial.number}; expected trial {len(self._recorded.trials)}")
         if config in self._recorded.configs:
             raise StoreError(f"{self.path}: trial {trial.number} measures a config again: {config}")
         self._append(trial)
@@ -173,7 +173,7 @@ class Shard:
         """Store a new measurement of a recorded trial; the earlier one stays in the file."""
         number, n_trials = remeasurement.number, len(self._recorded.trials)
         if not 0 <= number < n_trials:
-            raise StoreError(f"{self.path}: trial {number} is measured again; there are {n_trials}")
+            raise StoreError(f"{self.path}: trial {number} is measured again; there are only {n_trials} trials")
         self._append(remeasurement)
 
     def append_confirmation(self, confirmation: Confirmation) -> None:
@@ -181,9 +181,9 @@ class Shard:
         self._append(confirmation)
 
     def append_iteration(self, number: int, log: Mapping[str, float]) -> None:
-        """Store the figures of one iteration's search; a figure that is not finite becomes None.
+        """Store the metrics of one iteration's search; values that are not finite become None.
 
-        If an interrupted iteration is searched again, the new figures replace the earlier ones.
+        If an interrupted iteration is searched again, the new metrics replace the earlier ones.
         """
         self._append(Iteration(number, {name: value if math.isfinite(value) else None for name, value in log.items()}))
 
@@ -196,9 +196,9 @@ class Shard:
         self._append(facts)
 
     def replace(self, data: bytes) -> None:
-        """Replace the file by a later state of the run, at once and durably, and closes it.
+        """Replace the file by a later state of the run, atomically and durably, and close it.
 
-        Whoever waits for the lock then finds another file under the name, and opens that.
+        A process that waits for the lock then notices the new file and opens it instead.
 
         Raises:
             StoreError: the file cannot be written; the old one is unchanged.
@@ -211,7 +211,7 @@ class Shard:
             self.close()
 
     def close(self) -> None:
-        """Close the file and releases its lock; closing twice is harmless."""
+        """Close the file and release its lock; closing twice is harmless."""
         if self._descriptor is not None:
             close(self._descriptor)
             self._descriptor = None
@@ -227,7 +227,7 @@ class Shard:
     def _append(self, record: Any) -> None:
         problem = problem_of(record, self._recorded.task.workload.flop)
         if problem is not None:
-            raise StoreError(f"{self.path}: cannot be stored: {problem}")
+            raise StoreError(f"{self.path}: cannot store a record: {problem}")
         if self._descriptor is None:
             raise StoreError(f"{self.path}: is closed")
         self._check_change()
@@ -245,17 +245,17 @@ class Shard:
         self._recorded.add(record)
 
     def _check_change(self) -> None:
-        """Raise StoreError if another program has touched the file, which the lock does not prevent."""
+        """Raise StoreError if another program has changed the file, which the lock cannot prevent."""
         assert self._descriptor is not None
         found = os.fstat(self._descriptor)
         if not found.st_nlink or found.st_size != self._end:
             self.close()
             change = "changed" if found.st_nlink else "removed or replaced"
-            raise StoreError(f"{self.path}: another program has {change} it while it was tuned; running again goes on")
+            raise StoreError(f"{self.path}: another program has {change} it during tuning; run again to continue")
 
 
 def _locked(path: Path, wait: bool) -> int:
-    """Open a shard for writing, or create it, and locks it."""
+    """Open a shard for writing, or create it, and lock it."""
     while True:
         try:
             make_folder(path.parent)
@@ -266,13 +266,13 @@ def _locked(path: Path, wait: bool) -> int:
             _lock(descriptor, path, wait)
             if _is_named(descriptor, path):
                 return descriptor
-        # While this process waited, another one replaced the file.
+        # While this process waited, another one has replaced the file.
         close(descriptor)
 
 
 @contextmanager
 def _closed_on_error(descriptor: int, path: Path) -> Iterator[None]:
-    """Close a shard if an error ends the context; one of the disk becomes a StoreError."""
+    """Close a shard if an error ends the context, and convert OSError to StoreError."""
     try:
         yield
     except OSError as error:
@@ -287,20 +287,20 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        problem = "is in use: another process is tuning this task with these settings"
+        problem = "is in use: another process is tuning this task with the same settings"
         if not wait:
             raise ShardInUseError(f"{path}: {problem}") from error
-        logger.warning("%s: %s; waiting for it to end", path, problem)
+        logger.warning("%s: %s; waiting until it ends", path, problem)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         raise StoreError(
-            f"{path}: its file system locks no files ({error.strerror}), so that two processes could write the same "
-            "shard; mount it so that flock works, as NFS 4 does and Lustre with `-o flock`"
+            f"{path}: its file system cannot lock files ({error.strerror}), but two processes must not write the same "
+            "shard; use a file system with flock, such as NFS 4 or Lustre mounted with `-o flock`"
         ) from error
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Whether an open file still has its name."""
+    """Whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -308,22 +308,22 @@ def _is_named(descriptor: int, path: Path) -> bool:
 
 
 def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, int]:
-    """Return what the file holds and its end, after cutting off a torn last line or writing the head."""
+    """Return the file's content and length, after removing a truncated last line or writing the head."""
     data = _read_all(descriptor)
-    whole = complete_lines(data)
-    recorded = parse_recorded(path, whole)
+    complete = complete_lines(data)
+    recorded = parse_recorded(path, complete)
     if recorded is None:
         recorded = Recorded(run, task, utc_now(), Chain.of(run.key))
-        whole = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), recorded.chain, path)
+        complete = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), recorded.chain, path)
         os.ftruncate(descriptor, 0)
-        _write_durably(descriptor, whole, 0)
+        _write_durably(descriptor, complete, 0)
         sync(path.parent)
         sync(path.parent.parent)
-    elif whole != data:
-        kept = min(len(data), len(whole))
+    elif complete != data:
+        kept = min(len(data), len(complete))
         os.ftruncate(descriptor, kept)
-        _write_durably(descriptor, whole[kept:], kept)
-    return recorded, len(whole)
+        _write_durably(descriptor, complete[kept:], kept)
+    return recorded, len(complete)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -334,7 +334,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all data or, as far as the disk allows, nothing."""
+    """Write and sync all data; after an error, truncate the file to its former length."""
     try:
         written = 0
         while written < len(data):

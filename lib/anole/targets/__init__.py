@@ -1,4 +1,4 @@
-"""The registry of target kinds: the processor, and those that packages add, Anole's own among them."""
+"""The registry of target kinds: the processor, and kinds that installed packages (Anole's own included) add."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.targets.base import Device, Place, ProfilableDevice, Simulator, named
 from anole.targets.kind import Kind
 
 HOST = "cpu"
-"""The kind of this machine's processor, which every other kind needs."""
+"""The kind of this machine's processor; every other kind needs it, too."""
 
 GROUP = "anole.targets"
 """The group of entry points through which installed packages add kinds, each under the kind's name."""
@@ -24,23 +24,21 @@ def all_kinds() -> list[str]:
 
 
 def get_kind(name: str) -> Kind:
-    """Return a kind of target; raises TargetError if it is unknown, or its package cannot be imported."""
+    """Return a kind of target; raise TargetError if it is unknown, or its package cannot be imported."""
     if name == HOST:
         return cast("Kind", named_object("anole.targets.cpu.settings:KIND"))
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
-        raise TargetError(f"found target kind {name!r}; allowed are {', '.join(all_kinds())}")
+        raise TargetError(f"unknown target kind {name!r}; use one of {', '.join(all_kinds())}")
     try:
         kind: Kind = found.load()
     except Exception as error:
-        raise TargetError(
-            f"target kind {name!r}, which is {found.value}, cannot be imported: {cause(error)}"
-        ) from error
+        raise TargetError(f"target kind {name!r} ({found.value}) cannot be imported: {cause(error)}") from error
     return kind
 
 
 def usable_kinds() -> dict[str, Kind]:
-    """Return all kinds by name but those of broken packages, which add nothing to Anole while the rest works."""
+    """Return all kinds by name, except kinds whose package cannot be imported."""
     found = {}
     for name in all_kinds():
         with suppress(TargetError):
@@ -49,23 +47,23 @@ def usable_kinds() -> dict[str, Kind]:
 
 
 def kind_of(description: Mapping[str, Any]) -> Kind:
-    """Return the kind of a described target; raises TargetError if it is unknown."""
+    """Return the kind of a described target; raise TargetError if it is unknown."""
     return get_kind(str(description.get("kind")))
 
 
 def get_target(description: Mapping[str, Any]) -> Device | Simulator:
-    """Return a described target; raises TargetError if its kind is unknown."""
+    """Return a described target; raise TargetError if its kind is unknown."""
     return kind_of(description).target(description)
 
 
 def get_profilable(description: Mapping[str, Any]) -> ProfilableDevice | None:
-    """Return the target that a description names, or None if kernels cannot be timed one by one on its kind."""
+    """Return a described target, or None if kernels cannot be timed one by one on its kind."""
     kind = kind_of(description)
     return cast("ProfilableDevice", kind.target(description)) if kind.observable else None
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
-    """Return the target that a description names, as a device to measure on; raises TargetError if it is simulated."""
+    """Return a described target as a device to measure on; raise TargetError if it is simulated."""
     target = get_target(description)
     if target.place is Place.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")

@@ -1,4 +1,4 @@
-"""The roles of a target: its spaces, its templates, its builder, its runner, and what else it can do."""
+"""The interfaces of a target: spaces, templates, builder, runner, and optional capabilities."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ DIRECT, WINOGRAD, TILES = "direct", "winograd", "tiles"
 """The names of algorithms, as configs and features spell them on every target."""
 
 MAX_RELATIVE_ERROR = 1e-4
-"""The default for how far a kernel's answer may be from the right one, as the relative L2 distance."""
+"""The default for a kernel's maximum error, as its relative L2 distance from the reference."""
 
 
 class Template(Protocol):
     """Code that turns a workload and a config into a program, in steps that the compiler of a network calls one by one.
 
-    The compiler packs constant weights once, and fuses epilogues (bias, residual add, relu) behind `compute` before it
-    calls `schedule`. Where the second operand is computed too, nothing can be packed ahead: the packed weight is that
-    operand, unchanged.
+    The compiler packs constant weights once, and fuses epilogues (bias, residual add, relu) after `compute` before it
+    calls `schedule`. If the second operand is an activation, nothing can be packed ahead of time: the packed weight is
+    that operand, unchanged.
     """
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
         """Return the shape of the packed weight; configs with equal shapes pack the weight in the same way."""
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return the weight in the layout that the config reads, from HWIO for conv2d and (in, out) for dense."""
+        """Pack a weight, HWIO for conv2d and (in, out) for dense, into the layout that the config reads."""
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Schedule a function that holds the anchor's definition, and maybe an epilogue, by the config."""
+        """Schedule a function that has the anchor's definition, and maybe an epilogue, as the config says."""
 
 
 class Timeable(Protocol):
     """A loaded candidate, ready to be checked and timed."""
 
     def relative_error(self) -> float:
-        """Run the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and return the relative L2 distance from the reference."""
 
     def __call__(self, number: int) -> float:
         """Run the candidate `number` times back to back and return the mean seconds of one run."""
 
 
 class Runner(Protocol):
-    """Runs candidates of one task in this process, which should do nothing else."""
+    """A runner of candidates of one task in this process, which should do nothing else."""
 
     def load(self, artifact: Path, config: Config) -> Timeable:
-        """Load what the builder wrote."""
+        """Load a candidate that the builder wrote."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class LocalDevice:
 
 
 class Place(StrEnum):
-    """Where candidates run, which decides what may run beside them.
+    """Where candidates run, which determines what may run at the same time.
 
-    Nothing disturbs a simulator. The processor must do nothing else while it is timed. A GPU of this machine runs one
+    Nothing disturbs a simulator. The processor must do nothing else while candidates are timed. A local GPU runs one
     job at a time. A device of another machine serves one client at a time.
     """
 
@@ -94,7 +94,7 @@ class NetworkEntryPoints:
     """The code that compiles and runs whole networks for a target, named as ``module:object``.
 
     The compiler is a function like `anole.compile.network_compiler.NetworkCompiler`, the runner a class like
-    `anole.evaluate.network_runner.NetworkRunner`. Both stand above the targets in the order of imports.
+    `anole.evaluate.network_runner.NetworkRunner`. They are names because targets must not import these layers.
     """
 
     compiler: str
@@ -102,12 +102,12 @@ class NetworkEntryPoints:
 
 
 DEVICE_NETWORKS = NetworkEntryPoints("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
-"""Networks are compiled by TVM for a device and timed on the device."""
+"""Entry points for networks that TVM compiles for a device."""
 
 
 @dataclass(frozen=True)
 class CppRuntime:
-    """What a C++ program needs to load a build: DLPack's name of the device (``kDLCPU``), and libraries of TVM."""
+    """Requirements of a C++ program that loads a build: DLPack's device name (``kDLCPU``), and TVM libraries."""
 
     device: str
     libraries: tuple[str, ...]
@@ -120,7 +120,7 @@ class Target(Protocol):
         networks: the code that compiles and runs whole networks for the target.
         description: everything that identifies the target, in plain JSON values.
         operators: the names of the operators that the target has templates for.
-        template_versions: the versions of all templates, by their names.
+        template_versions: the versions of all templates, by name.
     """
 
     networks: NetworkEntryPoints
@@ -133,7 +133,7 @@ class Target(Protocol):
         """Where the target's candidates run when they run on this machine."""
 
     def absence(self) -> str | None:
-        """Return why this machine cannot run or measure anything on the target, or None when it can."""
+        """Return why this machine cannot run or measure anything on the target, or None if it can."""
 
     def template_version(self, workload: Workload) -> int:
         """Return the version of a workload's template, a part of a task's key; raise TargetError if there is none."""
@@ -142,16 +142,16 @@ class Target(Protocol):
         """Whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Return a workload of float32 in the type in which the target computes it.
+        """Return a float32 workload in the precision in which the target computes it.
 
-        A dense layer has its weights stored as a file says, as the target would rather have them, or plainly.
+        A dense layer keeps the weight scheme of its model file, else gets the one that the target prefers, if any.
         """
 
     def space(self, workload: Workload) -> Space:
-        """Return the space of a workload; needs no compiler."""
+        """Return the space of a workload, without importing a compiler."""
 
     def default_config(self, workload: Workload) -> Config:
-        """Return a valid config that is fast enough to be used without tuning; needs no compiler."""
+        """Return a valid config that is fast enough to be used without tuning, without importing a compiler."""
 
 
 class Device(Target, Protocol):
@@ -159,12 +159,11 @@ class Device(Target, Protocol):
 
     Attributes:
         preload: the modules that worker processes import once, before they fork.
-        runs_on: the name of the kind of device in TVM's runtime, such as ``cpu``.
-        threads: how many threads of the processor run kernels, or launch them.
-        dtypes: the types of numbers that the hardware has multiply-adds of, float32 first.
-        compiler_options: TVM's options for compiling whole networks.
-        max_relative_error: the relative L2 distance from the reference above which a kernel's answer is wrong.
-        cpp_runtime: what a C++ program needs to load a build.
+        runs_on: the device type in TVM's runtime, such as ``cpu``.
+        threads: number of CPU threads that run kernels, or launch them.
+        dtypes: the types for which the hardware has multiply-adds, float32 first.
+        compiler_options: TVM's options for compiling networks.
+        max_relative_error: the relative L2 distance from the reference above which a kernel's result is wrong.
     """
 
     preload: tuple[str, ...]
@@ -183,16 +182,16 @@ class Device(Target, Protocol):
         """Return the template of a workload's operator."""
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Schedule a function without an anchor by default rules; never fails."""
+        """Schedule a function without an anchor by default rules; this never fails."""
 
     def compiler_target(self) -> tvm.target.Target:
-        """Return the target as TVM describes it."""
+        """Return TVM's description of the target."""
 
     def compiler_pipeline(self) -> str:
         """Return the name of the TVM pipeline that lowers the target's kernels."""
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Write into a folder the objects that every library for the device is linked with, and returns them.
+        """Compile into a folder the objects that every library for the device is linked with; return their paths.
 
         It raises MachineError if they cannot be compiled.
         """
@@ -204,7 +203,7 @@ class Device(Target, Protocol):
         """Build a candidate with the canonical epilogue (`anole.targets.shared.kernel.define`) into a file."""
 
     def units(self) -> Sequence[LocalDevice]:
-        """Return the devices of this machine that match the target; raises TargetError if there is none."""
+        """Return the devices of this machine that match the target; raise TargetError if there is none."""
 
     def runner(self, workload: Workload) -> Runner:
         """Return a runner for candidates of a workload in this process."""
@@ -213,34 +212,34 @@ class Device(Target, Protocol):
         """Return a runner for candidates on the device of a server; raise TargetError if it has no such device."""
 
     def peak_gflops(self, dtype: str = "float32") -> float:
-        """Measures in this process the speed that no kernel that multiplies numbers of one of `dtypes` can exceed."""
+        """Measure, in this process, the peak speed of multiply-adds of one of `dtypes`."""
 
 
 class DynamicShapeDevice(Device, Protocol):
     """Hardware for which one build may serve a range of sizes."""
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Return a config with the same packed weights that suits other sizes than the workload's, too."""
+        """Adapt a config to a range of sizes, without changing the layout of the packed weights."""
 
 
 class ProfilableDevice(Device, Protocol):
     """A device on which each kernel can be timed while a whole network runs."""
 
     def copy_bytes_per_s(self) -> float:
-        """Measures, in this process, how fast the device copies its memory."""
+        """Measure, in this process, the device's memory copy bandwidth."""
 
 
 class Simulator(Target, Protocol):
-    """Simulated hardware: a candidate's latency is computed exactly, on any machine and beside any other work."""
+    """Simulated hardware: a candidate's latency is computed exactly, on any machine and under any load."""
 
     @property
     def place(self) -> Literal[Place.SIMULATOR]:
         """Where its candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Return the seconds of one run with the canonical epilogue (bias, shift, clip).
+        """Return the simulated seconds of one run with the canonical epilogue (bias, shift, clip).
 
-        It raises ConfigError if the config cannot be run; the message is the reason.
+        It raises ConfigError, with the reason, if the config cannot be run.
         """
 
 

@@ -1,6 +1,6 @@
 """A kind of target: the settings that models.yaml allows, and how they become a description and a target.
 
-Everything here is read before any compiler is imported.
+This module is used before any compiler is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONSTRAINED, OPEN = "constrained", "open"
 class Inventory:
     """The hardware of one kind on this machine, as ``anole doctor`` lists it: short facts by their names.
 
-    `devices` holds descriptions of targets whose peak can be measured here, by the device's name.
+    `devices` holds descriptions of targets whose peak can be measured here, by device name.
     """
 
     facts: Mapping[str, str]
@@ -37,9 +37,9 @@ class Exploration:
     """How one accelerator is explored for several networks: the entries of ``accelerators`` in models.yaml.
 
     Attributes:
-        keys: the settings of an entry beside its models and targets.
-        read: checks an entry's settings and returns them as plain values. Its arguments are the settings that the entry
-            has, and those of its targets by their names. It raises SpecError, or TargetError for a target.
+        keys: the settings of an entry besides its models and targets.
+        read: checks an entry's settings and returns them as plain values. Its arguments are the entry's settings, and
+            the settings of its targets by name. It raises SpecError, or TargetError for a target.
         stage: the function that writes an accelerator's folder, as ``module:object``.
     """
 
@@ -50,11 +50,11 @@ class Exploration:
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a low-precision target rounds numbers that a network has in float32.
+    """How a low-precision target rounds a network's float32 values.
 
     Attributes:
         dtype: the type of the operands of products; None for float32.
-        stores_weights: whether dense layers store weights in fewer bits, of which `Target.narrowed` decides.
+        stores_weights: whether dense layers store weights in fewer bits, as `Target.narrowed` decides for each layer.
     """
 
     dtype: str | None = None
@@ -63,35 +63,34 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Kind:
-    """Everything that the rest of Anole knows about a kind of target; the `settings` module of its folder makes one.
+    """Everything that the rest of Anole knows about a kind of target, defined in the `settings` module of its folder.
 
     Attributes:
-        keys: the settings that an entry of ``targets`` may have, beside ``kind``, ``required``, ``nodes`` and
+        keys: the settings that an entry of ``targets`` may have, besides ``kind``, ``required``, ``nodes`` and
             ``measure``.
         read: checks an entry's settings and returns them as plain values. Its arguments are the entry, whose keys are
-            checked already, and the other machine that measures candidates, or None for this one. It raises SpecError.
-        describe: takes the settings as keyword arguments, detects the rest, and returns the target's whole description
-            in plain JSON values. It raises TargetError where there can be no such target.
-        target: makes the target of a description.
-        detected: the settings that `describe` detects on this machine where they are left out.
-        place: where candidates run; asked only of a kind with detected settings, before there is a description.
+            already checked, and the other machine that measures candidates, or None for this one. It raises SpecError.
+        describe: takes the settings as keyword arguments, detects the rest, and returns the target's full description
+            in plain JSON values. It raises TargetError if there can be no such target.
+        target: returns the target of a description.
+        detected: the settings that `describe` detects on this machine unless they are given.
+        place: where candidates run; used only for kinds with detected settings, before there is a description.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
         observable: whether its targets are `ProfilableDevice`, which profiling and refining (``refine``) need.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
-        commands: the click commands that it adds to `anole`, as ``module:object`` by their names.
+        commands: the click commands that it adds to `anole`, as ``module:object``, by name.
         sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
             ``module:object``.
-        exploration: how its hardware is explored, if that can be searched.
-        remedy: what a user can set if outputs of a build with some configs differ by rounding, as the end of a message;
-            empty if nothing.
+        exploration: how designs of its hardware are explored, if they can be.
+        remedy: returns advice against rounding errors of a build with some configs, as the end of a message, or "".
         finer: a function like `anole.targets.shared.output_tiles.finer_tiles`, as ``module:object``, if some configs
-            round more than the definition of an operator.
+            have larger rounding errors than the operator's definition.
         rounding: how a described target rounds; None for float32.
         exporter: a function like `anole.export.stage.export_build`, as ``module:object``, if builds can be exported.
-        rules: the file of rules that it adds to the workflow, which sees everything in ``rules/common.smk``.
-        multiplies: what people call the types that its kernels multiply, by TVM's names; others keep these.
-        quantizes_models: whether targets with some settings are for models in 8 bits, to which others are quantized.
-        serves_ranges: whether one build serves ranges of sizes (``{batch: 1..16}``).
+        rules: the Snakemake file that it adds to the workflow; it can use everything in ``rules/common.smk``.
+        multiplies: common names of the types that its kernels multiply, by TVM's names, where they differ.
+        quantizes_models: whether a target with the given settings runs models in 8 bits, so float models are quantized.
+        serves_ranges: whether one build can serve a range of sizes (``{batch: 1..16}``).
     """
 
     keys: tuple[str, ...]
@@ -117,16 +116,16 @@ class Kind:
 
 
 def read_space(entry: Mapping[str, Node]) -> None:
-    """Check the setting ``space`` of an entry of ``targets``, if it has it; raises SpecError.
+    """Check an entry's optional setting ``space``; raise SpecError if it is invalid.
 
-    It says whether tuners search what experts left of a space, or all of it.
+    It selects between the space that experts constrained and the full, open space.
     """
     if "space" in entry:
         entry["space"].choice((CONSTRAINED, OPEN), "a kind of space")
 
 
 def described_space(space: str) -> dict[str, str]:
-    """Return what a description says of the setting: nothing of the default, so that it changes no task's key."""
+    """Return the setting's entry in a description; the default has none, which keeps the keys of existing tasks."""
     return {} if space == CONSTRAINED else {"space": space}
 
 
@@ -136,5 +135,5 @@ def is_open(description: Mapping[str, Any]) -> bool:
 
 
 def plain_values(node: Node, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Return the values of an entry that are among the keys, in the entry's order, without checking them."""
+    """Return an entry's values with the given keys, in the entry's order, unchecked."""
     return {key: setting.value for key, setting in node.mapping().items() if key in keys}

@@ -1,4 +1,4 @@
-"""The contract of evaluators, as tests to subclass; needs pytest."""
+"""The contract of evaluators as a test class to subclass; needs pytest."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ class EvaluatorContract:
         """The evaluator, which is its own settings."""
         raise NotImplementedError
 
-    def test_a_steady_kernel_has_its_latency_and_no_spread(self, evaluator: Evaluator) -> None:
+    def test_a_steady_kernel_has_an_exact_latency_and_no_spread(self, evaluator: Evaluator) -> None:
         """Constant times give the exact latency."""
         timing = evaluator.evaluate(_Kernel(3e-3))
         assert timing.latency_s == pytest.approx(3e-3)
         assert timing.latency_std_s == pytest.approx(0, abs=1e-12) and timing.cv == pytest.approx(0, abs=1e-9)
         assert timing.repeats >= 1
 
-    def test_a_noisy_kernel_stays_within_what_was_seen(self, evaluator: Evaluator) -> None:
-        """The latency lies within the observed times, and the spread is that of the repeats."""
+    def test_a_noisy_kernel_stays_within_the_observed_times(self, evaluator: Evaluator) -> None:
+        """The latency lies within the observed times, and the spread is the repeats' standard deviation."""
         kernel = _Kernel(1e-3, noise=0.05)
         timing = evaluator.evaluate(kernel)
         assert min(kernel.costs_s) <= timing.latency_s <= max(kernel.costs_s)
         assert timing.latency_std_s > 0 and timing.cv == pytest.approx(timing.latency_std_s / 1e-3, rel=0.2)
 
-    def test_the_kernel_is_run_a_whole_number_of_times_and_first_untimed(self, evaluator: Evaluator) -> None:
+    def test_the_first_run_is_untimed_and_run_counts_are_positive_integers(self, evaluator: Evaluator) -> None:
         """The first run has cold caches and does not count."""
         cold = _Kernel(1e-3)
 
@@ -51,7 +51,7 @@ class EvaluatorContract:
         assert all(isinstance(number, int) and number > 0 for number in cold.calls)
         assert len(cold.calls) > timing.repeats
 
-    def test_a_kernel_that_breaks_is_not_hidden(self, evaluator: Evaluator) -> None:
+    def test_an_exception_of_the_kernel_propagates(self, evaluator: Evaluator) -> None:
         """The caller gets the exception."""
 
         def timer(number: int) -> float:

@@ -1,4 +1,4 @@
-"""The contract of explorers with any surrogate, as tests to subclass; needs pytest."""
+"""The contract of explorers, with any surrogate, as a test class to subclass; needs pytest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from anole.search.surrogate import SURROGATES
 from anole.space import Space, option_knob
 from anole.testing.formulas import bowl, handful
 
-_MANY = 64
-"""Least number of candidates in a space of many configs: the default batch."""
+_MIN_CANDIDATES = 64
+"""Min number of candidates in a large space: the default batch."""
 
 
 class ExplorerContract:
@@ -35,23 +35,23 @@ class ExplorerContract:
 
     @pytest.fixture(params=SURROGATES)
     def surrogate(self, request: pytest.FixtureRequest) -> Part[Surrogate]:
-        """The settings of the surrogate: each built-in one in turn."""
+        """The settings of each built-in surrogate in turn."""
         return SURROGATES[request.param]()
 
     def test_candidates_are_valid_distinct_and_new(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
-        """This holds in every iteration, not only in the first."""
+        """This holds in every iteration."""
         history = _measured()
         started, fitted = explorer.start(history.space), _fitted(surrogate)
         for iteration in range(3):
             candidates = started.propose(fitted, history, np.random.default_rng(iteration))
             indices = history.space.indices(candidates.vectors)
-            assert len(indices) >= _MANY
+            assert len(indices) >= _MIN_CANDIDATES
             assert candidates.vectors.dtype == np.int64
             assert history.space.valid(candidates.vectors).all()
             assert len(np.unique(indices)) == len(indices)
             assert not np.isin(indices, history.visited).any()
 
-    def test_candidates_carry_the_surrogates_word_best_first(
+    def test_candidates_have_the_surrogates_scores_best_first(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
         """Scores are zeros if the explorer does not use the surrogate."""
@@ -63,7 +63,7 @@ class ExplorerContract:
             np.testing.assert_allclose(candidates.scores, fitted.score(candidates.vectors), rtol=1e-6)
         assert all(isinstance(value, (int, float)) for value in candidates.log.values())
 
-    def test_same_randomness_same_candidates_over_iterations(
+    def test_the_same_seeds_give_the_same_candidates_in_every_iteration(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
         """Resuming a run by replay depends on this."""
@@ -83,13 +83,13 @@ class ExplorerContract:
         space = _measured().space
         started = explorer.start(space)
         candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
-        assert len(candidates.vectors) >= _MANY and not candidates.scores.any()
+        assert len(candidates.vectors) >= _MIN_CANDIDATES and not candidates.scores.any()
         assert len(np.unique(candidates.vectors[:, 0])) > 30
 
-    def test_a_small_space_is_exhausted_and_then_there_is_nothing(
+    def test_a_small_space_is_exhausted_without_repeats(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
-        """Every config is reached, and none is proposed twice."""
+        """Every config is proposed once; then there are no candidates."""
         small = handful()
         assert small.space.valid_indices is not None
         started, learner = explorer.start(small.space), surrogate.start(small.space)
@@ -115,12 +115,12 @@ class ExplorerContract:
 
 @cache
 def _measured() -> History:
-    """Return a history that all tests share and none changes."""
+    """Return the history that all tests share and none changes."""
     return bowl().history(80)
 
 
 def _fitted(settings: Part[Surrogate]) -> Surrogate:
-    """Return a surrogate that has learned the shared history."""
+    """Return a surrogate that is fitted to the shared history."""
     surrogate = settings.start(_measured().space)
     surrogate.fit(_measured())
     return surrogate

@@ -1,4 +1,4 @@
-"""Formulas in place of hardware: spaces with known latencies, for tests of searches."""
+"""Synthetic tuning problems: spaces whose latencies are formulas, for tests of searches without hardware."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class Formula:
     """A space and the latencies of its configs.
 
     Attributes:
-        space: the space of the configs.
         cost_s: maps columns to latencies in seconds, shape (n,); NaN is a config that fails.
         flop: floating-point operations of one run.
         asked: all measured configs, in order.
@@ -55,8 +54,8 @@ class Formula:
 
     @property
     def optimum_s(self) -> float:
-        """The least latency of the space in seconds, computed from all of its configs."""
-        assert self.space.valid_indices is not None, "the space is too large to ask for all of its configs"
+        """The lowest latency of the space in seconds, computed from all of its configs."""
+        assert self.space.valid_indices is not None, "the space is too large to enumerate"
         vectors = self.space.vectors(self.space.valid_indices)
         return float(np.nanmin(self.cost_s(self.space.columns(vectors))))
 
@@ -95,7 +94,7 @@ def handful() -> Formula:
 
 
 def rivals() -> Formula:
-    """Return a formula with a choice of two algorithms; the second is faster at its best, and slower elsewhere."""
+    """Return a formula with a choice of two algorithms; the second is faster at its optimum, and slower elsewhere."""
     direct = bowl()
     space = union(
         {
@@ -113,13 +112,13 @@ def rivals() -> Formula:
 
 
 def islands(n: int, extent: int = 64) -> Formula:
-    """Return a formula over two knobs whose fast configs lie on n islands, far apart, with all the rest slower.
+    """Return a formula over two knobs whose fast configs lie on n distant islands; all others are slower.
 
-    The fastest 64 configs are shared about equally by the islands. The fastest one of all takes 1 ms.
+    The fastest 64 configs are distributed about equally over the islands. The fastest config takes 1 ms.
     """
     rows = int(np.ceil(np.sqrt(n)))
-    places = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
-    center = np.floor(places)
+    exact = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
+    center = np.floor(exact)
 
     def cost_s(columns: Columns) -> NDArray[np.float64]:
         points = np.stack([columns["a"], columns["b"]], axis=1)
@@ -133,7 +132,7 @@ def ridge(n_pairs: int = 3, n_values: int = 32) -> Formula:
     """Return a formula in which two knobs of each agent must move together, in a space too large to enumerate.
 
     A step off a pair's diagonal loses two thirds of the pair's speed, and the best config, which takes 1 ms, is at the
-    far end of all diagonals. So walks find it that have learned to follow a ridge, and random ones do not.
+    far end of all diagonals: only an explorer that has learned to follow a ridge finds it.
     """
     knobs = [
         option_knob(f"{side}{pair}", list(range(n_values)), agent=f"agent {pair}")

@@ -1,4 +1,4 @@
-"""A whole tuning run in memory, on a substitute for hardware such as a formula or a table."""
+"""An entire tuning run in memory, on a substitute for hardware such as a formula or a table."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def tune_in_memory(
     """Tune one task as `anole tune` does, without a shard, a target or a worker process.
 
     Args:
-        subject: the task that is searched.
+        subject: the task to search.
         settings: the parts of the tuner.
         measure: measures a batch.
-        n_trials: the budget, recorded trials included.
-        seed: of all randomness.
+        n_trials: the budget, including recorded trials.
+        seed: the seed of all randomness.
         recorded: trials of the same run.
         confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
         confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.

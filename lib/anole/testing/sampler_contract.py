@@ -1,4 +1,4 @@
-"""The contract of samplers, as tests to subclass; needs pytest and hypothesis."""
+"""The contract of samplers as a test class to subclass; needs pytest and hypothesis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SamplerContract:
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
     )
     @given(n_measured=st.integers(0, 8), n_candidates=st.integers(0, 8), n=st.integers(1, 12), seed=st.integers(0, 99))
-    def test_the_choice_is_valid_distinct_new_and_no_more_than_asked(
+    def test_the_choice_is_valid_distinct_new_and_not_too_large(
         self, sampler: Part[Sampler], n_measured: int, n_candidates: int, n: int, seed: int
     ) -> None:
         """This holds for any number of candidates, including none."""
@@ -62,8 +62,8 @@ class SamplerContract:
         )
         np.testing.assert_array_equal(first, second)
 
-    def test_the_choice_is_faster_than_chance_where_the_candidates_are(self, sampler: Part[Sampler]) -> None:
-        """A sampler may choose other configs than the candidates, but these must also be faster than chance."""
+    def test_fast_candidates_give_a_choice_faster_than_random(self, sampler: Part[Sampler]) -> None:
+        """A sampler may choose configs that are not candidates, but these must also be faster than random ones."""
         formula = _bowl()
         history, pool = formula.history(50), formula.history(4000, seed=1)
         unseen = ~np.isin(pool.visited, history.visited)
@@ -74,16 +74,16 @@ class SamplerContract:
         measured.add(chosen, formula.measurements(chosen))
         assert measured.gflops.mean() > pool.gflops.mean()
 
-    def test_nothing_to_choose_from(self, sampler: Part[Sampler]) -> None:
-        """Nothing is chosen once the whole space is measured."""
+    def test_no_candidates_give_no_choice(self, sampler: Part[Sampler]) -> None:
+        """Nothing is chosen once the entire space is measured."""
         small = _handful()
         history = small.history(8)
         assert small.space.valid_indices is not None and len(history) == len(small.space.valid_indices)
-        nothing = Candidates(small.space.vectors([]), np.zeros(0))
-        chosen = sampler.start(small.space).choose(nothing, history, 4, np.random.default_rng(0))
+        empty = Candidates(small.space.vectors([]), np.zeros(0))
+        chosen = sampler.start(small.space).choose(empty, history, 4, np.random.default_rng(0))
         assert chosen.shape == (0, len(small.space.knobs))
 
-    def test_the_history_is_left_alone(self, sampler: Part[Sampler]) -> None:
+    def test_the_history_is_not_changed(self, sampler: Part[Sampler]) -> None:
         """Only the loop changes the history."""
         history, before = _bowl().history(20), _bowl().history(20)
         sampler.start(history.space).choose(_candidates(history, 40, 1), history, 16, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The contract of surrogates, as tests to subclass; needs pytest."""
+"""The contract of surrogates as a test class to subclass; needs pytest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SurrogateContract:
         """The settings of the surrogate."""
         raise NotImplementedError
 
-    def test_knows_nothing_before_the_first_fit(self, surrogate: Part[Surrogate]) -> None:
+    def test_scores_are_zero_before_the_first_fit(self, surrogate: Part[Surrogate]) -> None:
         """All scores are zero, and fitting to an empty history changes nothing."""
         space = handful().space
         started = surrogate.start(space)
@@ -43,7 +43,7 @@ class SurrogateContract:
         started.fit(History(space, 1))
         assert not started.fitted
 
-    def test_learns_nothing_from_failures_alone(self, surrogate: Part[Surrogate]) -> None:
+    def test_is_not_fitted_to_failures_alone(self, surrogate: Part[Surrogate]) -> None:
         """Failures carry no information about speed."""
         history = History(_measured().space, 1)
         vectors = history.space.sample(10, np.random.default_rng(0))
@@ -53,8 +53,8 @@ class SurrogateContract:
         assert not started.fitted
         assert started.score(vectors).shape == (10,)
 
-    def test_once_fitted_it_ranks_configs_it_has_not_seen(self, surrogate: Part[Surrogate]) -> None:
-        """The configs with the highest scores are fast; the best known scores about 1."""
+    def test_a_fitted_surrogate_ranks_unseen_configs(self, surrogate: Part[Surrogate]) -> None:
+        """The configs with the highest scores are fast; the best known config scores about 1."""
         history, unseen = _measured(), _unseen()
         started = surrogate.start(history.space)
         started.fit(history)
@@ -63,11 +63,11 @@ class SurrogateContract:
         if started.fitted:
             favorites = np.argsort(scores)[-40:]
             # A surrogate with a spread may prefer uncertain configs; chance level is 0.5.
-            least = 0.65 if started.spread(unseen.vectors).any() else 0.85
-            assert _ranks(unseen.scores)[favorites].mean() > least * 400
+            min_rank = 0.65 if started.spread(unseen.vectors).any() else 0.85
+            assert _ranks(unseen.scores)[favorites].mean() > min_rank * 400
             assert 0.3 < scores.max() < 1.5
 
-    def test_same_history_same_scores_one_by_one_or_together(self, surrogate: Part[Surrogate]) -> None:
+    def test_scores_depend_on_neither_the_instance_nor_the_batch(self, surrogate: Part[Surrogate]) -> None:
         """Resuming a run by replay depends on this."""
         history = bowl().history(100)
         first, second = surrogate.start(history.space), surrogate.start(history.space)
@@ -79,17 +79,17 @@ class SurrogateContract:
         np.testing.assert_array_equal(together[:5], one_by_one)
         assert first.score(history.vectors[:0]).shape == (0,)
 
-    def test_a_single_trial_is_enough_to_go_on(self, surrogate: Part[Surrogate]) -> None:
+    def test_a_single_trial_gives_finite_scores(self, surrogate: Part[Surrogate]) -> None:
         """All scores are finite."""
         history = handful().history(1)
         started = surrogate.start(history.space)
         started.fit(history)
         assert np.isfinite(started.score(history.vectors)).all()
 
-    @pytest.mark.parametrize("number", [np.inf, "raise"])
-    def test_broken_features_cost_the_guidance_not_the_run(self, surrogate: Part[Surrogate], number: Any) -> None:
-        """A template's description may be wrong; the search goes on without a surrogate."""
-        space = Space([option_knob("a", list(range(20)))], describe=lambda columns: _Mistaken(columns, number))
+    @pytest.mark.parametrize("value", [np.inf, "raise"])
+    def test_broken_features_leave_the_surrogate_unfitted(self, surrogate: Part[Surrogate], value: Any) -> None:
+        """A template's description may be wrong; the search continues without a surrogate."""
+        space = Space([option_knob("a", list(range(20)))], describe=lambda columns: _BrokenDescription(columns, value))
         history = History(space, 1)
         vectors = space.vectors(range(10))
         history.add(vectors, [Measurement(Status.OK, latency_s=1.0 + index) for index in range(10)])
@@ -99,18 +99,18 @@ class SurrogateContract:
         np.testing.assert_array_equal(started.score(vectors), np.zeros(10))
 
 
-class _Mistaken:
-    """A description whose features are all one number, or raise."""
+class _BrokenDescription:
+    """A description whose features all have one value, or raise."""
 
     feature_names: Sequence[str] = ("first", "second")
 
-    def __init__(self, columns: Columns, number: Any) -> None:
-        self.n_configs, self.number = len(columns["a"]), number
+    def __init__(self, columns: Columns, value: Any) -> None:
+        self.n_configs, self.value = len(columns["a"]), value
 
     def features(self) -> NDArray[np.float32]:
-        if self.number == "raise":
-            raise ZeroDivisionError("a template's mistake")
-        return np.full((self.n_configs, 2), self.number, dtype=np.float32)
+        if self.value == "raise":
+            raise ZeroDivisionError("a bug in a template")
+        return np.full((self.n_configs, 2), self.value, dtype=np.float32)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -119,7 +119,7 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 @cache
 def _measured() -> History:
-    """Return a history that all tests share and none changes."""
+    """Return the history that all tests share and none changes."""
     return bowl().history(400)
 
 

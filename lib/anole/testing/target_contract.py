@@ -1,4 +1,4 @@
-"""The contract of targets, for every operator with a template, as tests to subclass; needs pytest."""
+"""The contract of targets, for every operator with a template, as a test class to subclass; needs pytest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WORKLOADS = (
 class TargetContract:
     """Tests of a target, whose description a subclass provides as a fixture.
 
-    Tests that need absent hardware or do not apply to the kind of target are skipped.
+    Tests are skipped if their hardware is absent or if they do not apply to the kind of target.
 
     ```
     class TestMine(TargetContract):
@@ -65,7 +65,7 @@ class TargetContract:
 
     @pytest.fixture
     def present(self, device: Device) -> Device:
-        """The target; skips the test if this machine lacks it."""
+        """The target; skips the test if this machine does not have it."""
         absence = device.absence()
         if absence is not None:
             pytest.skip(absence)
@@ -84,12 +84,12 @@ class TargetContract:
         with pytest.raises(TargetError, match="no template for 'sort'"):
             target.template_version(cast(Workload, SimpleNamespace(operator="sort")))
 
-    def test_what_has_no_template_is_not_taken(self, target: Target, any_workload: Workload) -> None:
+    def test_an_operator_without_a_template_is_rejected(self, target: Target, any_workload: Workload) -> None:
         """The host runs it."""
         assert target.takes(any_workload, 1) == (any_workload.operator in target.operators)
 
-    def test_the_default_config_is_one_of_the_space(self, target: Target, workload: Workload) -> None:
-        """The default config is valid and obeys the constraints."""
+    def test_the_default_config_is_in_the_space(self, target: Target, workload: Workload) -> None:
+        """The default config is valid and satisfies the constraints."""
         assert target.space(workload).rejection(target.default_config(workload)) is None
 
     def test_a_space_is_the_same_every_time(self, target: Target, workload: Workload) -> None:
@@ -97,15 +97,15 @@ class TargetContract:
         first, again = target.space(workload), get_target(target.description).space(workload)
         assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
 
-    def test_packing_gives_the_shape_it_says(self, device: Device, workload: Workload) -> None:
+    def test_packed_weights_have_the_packed_shape(self, device: Device, workload: Workload) -> None:
         """Packing neither loses nor repeats a weight."""
         template, config = device.template(workload), device.default_config(workload)
         packed = template.pack_weight(workload, config, np.ones(weight_shape(workload), dtype=np.float32))
         assert packed.shape == template.packed_shape(workload, config)
         assert packed.sum() == math.prod(weight_shape(workload))
 
-    def test_configs_of_one_packed_shape_pack_alike(self, device: Device, workload: Workload) -> None:
-        """A network's weights are packed once for all configs of a shape."""
+    def test_configs_with_the_same_packed_shape_pack_the_same_way(self, device: Device, workload: Workload) -> None:
+        """A network's weights are packed once for all configs with the same packed shape."""
         template, space = device.template(workload), device.space(workload)
         weight = np.random.default_rng(0).standard_normal(weight_shape(workload), dtype=np.float32)
         first: dict[tuple[int, ...], NDArray[Any]] = {}
@@ -120,8 +120,8 @@ class TargetContract:
         device.build(workload, device.default_config(workload), tmp_path / "kernel.so")
         assert (tmp_path / "kernel.so").stat().st_size > 0
 
-    def test_builds_what_its_runner_runs_right(self, present: Device, workload: Workload, tmp_path: Path) -> None:
-        """The result matches the reference that every candidate is compared with."""
+    def test_a_kernel_computes_the_reference(self, present: Device, workload: Workload, tmp_path: Path) -> None:
+        """Every candidate is compared with this reference."""
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
         kernel = present.runner(workload).load(tmp_path / "kernel.so", config)
@@ -129,7 +129,7 @@ class TargetContract:
         assert 0 < Fixed(number=1, repeats=3).evaluate(kernel).latency_s < 1
 
     def test_the_peak_is_above_every_kernel(self, present: Device, tmp_path: Path) -> None:
-        """No kernel exceeds the peak."""
+        """The peak is an upper bound of the speed, for every type."""
         workload = next(workload for workload in WORKLOADS if workload.operator in present.operators)
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
@@ -137,8 +137,8 @@ class TargetContract:
         assert all(present.peak_gflops(dtype) > workload.flop / latency_s / 1e9 for dtype in present.dtypes)
         assert present.dtypes[0] == "float32"
 
-    def test_what_is_simulated_is_exact(self, target: Target, workload: Workload) -> None:
-        """A simulated time is the same every time and needs no device."""
+    def test_simulated_latencies_are_exact(self, target: Target, workload: Workload) -> None:
+        """A simulated latency is reproducible and needs no device."""
         if target.place is not Place.SIMULATOR:
             pytest.skip("is measured")
         config = target.default_config(workload)
@@ -147,26 +147,26 @@ class TargetContract:
         with pytest.raises(TargetError, match="is simulated; there is no device"):
             get_device(target.description)
 
-    def test_what_is_observable_measures_how_fast_it_copies(self, target: Target) -> None:
-        """The times of a network's kernels are compared with a roofline."""
-        observable = get_profilable(target.description)
-        if observable is None or observable.absence() is not None:
-            pytest.skip("cannot be observed here")
-        assert observable.copy_bytes_per_s() > 0
+    def test_a_profilable_target_measures_its_copy_bandwidth(self, target: Target) -> None:
+        """The latencies of a network's kernels are compared with a roofline."""
+        profilable = get_profilable(target.description)
+        if profilable is None or profilable.absence() is not None:
+            pytest.skip("cannot be profiled here")
+        assert profilable.copy_bytes_per_s() > 0
 
-    def test_something_compiles_and_runs_its_networks(self, target: Target) -> None:
-        """The target names the compiler and the runner."""
+    def test_the_compiler_and_the_runner_of_networks_exist(self, target: Target) -> None:
+        """The target names both."""
         assert callable(named_object(target.networks.compiler))
         runner = named_object(target.networks.runner)(target)
         assert runner.threads >= 1 and isinstance(runner.is_exact, bool)
 
-    def test_what_its_kind_adds_is_there(self, target: Target) -> None:
-        """Commands and sections are named, and imported when they are needed."""
+    def test_the_extensions_of_its_kind_can_be_imported(self, target: Target) -> None:
+        """Commands and sections are given by name, and imported on demand."""
         kind = get_kind(target.description["kind"])
         assert all(named_object(place).name == name for name, place in kind.commands.items())
         assert all(callable(named_object(place).make) for place in kind.sections)
         assert all(callable(named_object(place)) for place in (kind.finer, kind.exporter) if place is not None)
 
-    def test_what_is_described_again_is_the_same(self, target: Target) -> None:
+    def test_a_description_survives_a_round_trip_through_json(self, target: Target) -> None:
         """A description is stored as JSON, in a task and in a build."""
         assert get_target(json.loads(json.dumps(target.description))).description == target.description

@@ -1,1 +1,1 @@
-"""The tune stage: searches the best configs of tasks and records every trial."""
+"""The tune stage: search for the best configs of tasks, and record every trial."""

@@ -1,4 +1,4 @@
-"""Calibration: trials on common layers of a target, with which its searches of other layers begin."""
+"""Calibration of a target: trials on common layers, from which searches of other layers get a warm start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.tune.options import TuneOptions
 from anole.tune.stage import record_trials
 
 TRIALS = 40
-"""Trials of a layer: a third are the configs of most merit, which a search meets, and the others cover the space."""
+"""Trials per layer: a third are configs of high merit, where searches look, and the others cover the space."""
 
 _TUNER = {
     "preset": "random",
@@ -30,20 +30,20 @@ _TUNER = {
 def calibrate(
     description: Mapping[str, Any], shards_dir: Path, remote: Remote | None = None, seconds: float = math.inf
 ) -> tuple[int, int]:
-    """Records trials on common layers of a target, from which warm starts learn as from all others.
+    """Record trials on common layers of a target; warm starts learn from them as from any other trials.
 
-    Recorded trials are not measured again, and no layer is begun after so many seconds. Errors of measuring are raised
-    as in `tune_task`.
+    Recorded trials are not measured again, and no layer begins after `seconds`. Raises errors of measuring as
+    `tune_task` does.
 
     Returns:
-        The number of layers that have their trials, and that of all.
+        The number of layers that have all their trials, and the number of layers.
 
     Raises:
         TargetError: the target is simulated, or not present on this machine.
     """
     target = get_target(description)
     if target.place is Place.SIMULATOR:
-        raise TargetError("a simulator needs no calibration: its searches begin with a model of it")
+        raise TargetError("a simulator needs no calibration: its searches begin with an analytical model")
     layers = (target.narrowed(each) for each in common_layers() if each.operator in target.operators)
     tasks = [Task(each, target.description, target.template_version(each)) for each in dict.fromkeys(layers)]
     options = TuneOptions(read_tuner(_TUNER), 0, TRIALS, shards_dir, remote)

@@ -1,4 +1,4 @@
-"""Layers as many networks have them, on which a machine is calibrated."""
+"""Layers that are common in networks, for calibrating a machine."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from itertools import product
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 _MAX_FLOP = 1_300_000_000
-"""Larger layers take longer to measure, and no other choices."""
+"""Larger layers take longer to measure and prefer the same configs."""
 
 _GOLDEN = 0.6180339887498949
-"""Steps of this share of a list visit it evenly, wherever they end."""
+"""The inverse golden ratio: multiples of it modulo 1 are a low-discrepancy sequence."""
 
 _SIZES = (7, 14, 28, 56)
 _CHANNELS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
 
 
 def common_layers() -> list[Workload]:
-    """Return some 200 layers in an order in which any first part has a share of each kind."""
+    """Return about 200 layers, ordered so every prefix has a share of each kind."""
     kinds: list[list[Workload]] = [
         _convolutions(64, _SIZES, 1, 1),
         _convolutions(8, _SIZES[1:], 1, 2),
@@ -30,8 +30,8 @@ def common_layers() -> list[Workload]:
         [Dense(n, k, m) for n, k, m in _spread(24, (1, 4, 16, 64, 128, 197), _CHANNELS[10:], (256, 384, 1000, 3072))],
         [BatchMatmul(b, n, k, m) for b, n, k, m in _spread(10, (4, 8, 12), (64, 128, 197), (32, 64, 197), (64, 128))],
     ]
-    places = [((at + 0.5) / len(kind), layer) for kind in kinds for at, layer in enumerate(kind)]
-    ordered = (layer for _, layer in sorted(places, key=lambda place: place[0]))
+    ranked = [((at + 0.5) / len(kind), layer) for kind in kinds for at, layer in enumerate(kind)]
+    ordered = (layer for _, layer in sorted(ranked, key=lambda pair: pair[0]))
     return [layer for layer in dict.fromkeys(ordered) if layer.flop <= _MAX_FLOP]
 
 
@@ -46,6 +46,6 @@ def _convolution(size: int, inputs: int, outputs: int, kernel: int, stride: int,
 
 
 def _spread(n: int, *axes: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return n combinations of values, spread over all of them."""
-    every = list(product(*axes))
-    return [every[int((at + 0.5) * _GOLDEN % 1 * len(every))] for at in range(n)]
+    """Return n combinations of values, evenly spread over all combinations."""
+    combinations = list(product(*axes))
+    return [combinations[int((at + 0.5) * _GOLDEN % 1 * len(combinations))] for at in range(n)]

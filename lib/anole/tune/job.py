@@ -1,4 +1,4 @@
-"""The tuning of one task: its search, its measurer, and the shard that records its trials."""
+"""Tuning of one task: the search, the measurer, and the shard that records the trials."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ from anole.tune.transfer import find_sources, read_prior
 logger = logging.getLogger(__name__)
 
 _N_RIVALS = 8
-"""Number of configs in a receipt, one of each kind first: kinds suit the caches of a network differently."""
+"""Number of configs in a receipt; first one of each kind, because kinds differ in cache behavior within a network."""
 
 SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
-"""How candidates fail where the machine is at fault. A rejection is exact, and only what was built and ran is wrong."""
+"""Statuses that a faulty machine can cause; a rejection is exact, and a wrong answer was built and ran."""
 
-_SAMPLED = 4096
-"""Number of sampled configs that estimate which share of a space is invalid."""
+_N_SAMPLED = 4096
+"""Number of sampled configs for estimating the invalid share of a space."""
 
 
 class TaskTuning:
-    """A search that runs the trials that it is granted, step by step, and records them.
+    """A search that runs and records granted trials step by step.
 
-    A context manager; entering it opens the shard, and waits while another process has it open. A machine that is not
-    the target measures nothing: it only reads the shard, and a trial that the shard lacks is a TargetError.
+    A context manager; entering it opens the shard, and waits while another process has it open. On a machine that is
+    not the target, it only reads the shard, and raises TargetError if it needs more trials.
 
     Args:
         measurers: the open measurers of all tasks that are tuned together.
-        limit: number of trials of the shard that count at most; all of them when None.
-        site: where candidates run; None where they are simulated.
-        watch: is told of events after they are recorded.
+        limit: maximum number of trials of the shard that count; by default all.
+        site: where candidates run; None for simulated targets.
+        watch: called for each event after it is recorded.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class TaskTuning:
     ) -> None:
         self.task = task
         self._options, self._settings, self._limit = options, options.settings, limit
-        self._target, self._site, self._remote = get_target(task.target), site, site.remote if site else None
-        self._measurers, self._describe = measurers, watch
+        self._target, self._access, self._remote = get_target(task.target), site, site.remote if site else None
+        self._measurers, self._caller_watch = measurers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
 
@@ -89,7 +89,7 @@ class TaskTuning:
             self._check_absence()  # before the new shard's first line says that this machine measured it
         self._shard = self._stack.enter_context(Shard.open(self._options.shards_dir, run, self.task, wait=True))
         recording = Watch(self._shard.append_iteration, self._shard.append_trial, self._shard.append_confirmation)
-        self._watch = recording.then(self._describe)
+        self._watch = recording.then(self._caller_watch)
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
         if not self._is_complete and self._target.place is not Place.SIMULATOR:
@@ -101,29 +101,29 @@ class TaskTuning:
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """The trials that count so far: replayed and new ones, or the recorded ones if these reach the limit."""
+        """The trials so far: replayed and new ones, or the recorded ones if these reach the limit."""
         if self._search is not None:
             return self._search.trials
         return self._recorded if self._is_complete else ()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds that searching and measuring took until the last of these trials."""
+        """Time spent on searching and measuring until the last of these trials."""
         return self.trials[-1].elapsed_s if self.trials else 0.0
 
     @property
     def done(self) -> bool:
-        """Whether no further trials are useful."""
+        """Whether further trials are useless."""
         return self._is_complete or (self._search is not None and self._search.done)
 
     @property
     def n_programs(self) -> float:
-        """Number of programs of a space whose search has listed them all; infinity for others."""
+        """Number of distinct programs in the space if the search has enumerated them; otherwise infinity."""
         return math.inf if self._search is None else self._search.subject.space.n_programs
 
     @property
     def expected_gain(self) -> float:
-        """Share of the best latency that the next iteration is expected to save; 1 before the first."""
+        """Expected saving of the next iteration as a share of the best latency; 1 before the first iteration."""
         return 1.0 if self._search is None else self._search.expected_gain
 
     def advance(self, n_trials: int) -> None:
@@ -134,20 +134,20 @@ class TaskTuning:
             self._check_absence()
         if self._search is None:
             self._search = Search(self._subject(), self._settings, seed=self._options.seed, recorded=self._recorded)
-        with self._telling_what_is_kept():
+        with self._resume_hint():
             tune(self._search, self._measure, n_trials, self._watch)
 
     def measure_failures_again(self) -> None:
-        """Measure the recorded trials again that the machine may have made fail; call it before `advance`.
+        """Measure trials again whose failures the machine may have caused; call it before `advance`.
 
-        Each new measurement is stored at once, and takes the place of the earlier one.
+        Each new measurement is stored at once and replaces the earlier one.
         """
         suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
         if not suspects:
-            logger.info("%s: no trial failed in a way that may be the machine's fault", self.task.label)
+            logger.info("%s: no trial has failed in a way that the machine may have caused", self.task.label)
             return
         n_working = 0
-        with self._telling_what_is_kept():
+        with self._resume_hint():
             for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
                 gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
                 self._shard.append_again(Remeasurement(trial.number, measurement, gflops, utc_now()))
@@ -156,13 +156,13 @@ class TaskTuning:
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Confirm the fastest trials, unless the shard has more than the budget allows, and returns the receipt."""
+        """Confirm the fastest trials, unless the shard has more trials than the budget, and return the receipt."""
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
         able = self._target.place is not Place.SIMULATOR and self._absence is None
         confirm = self._confirm if is_all and able else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
-        with self._telling_what_is_kept():
+        with self._resume_hint():
             ranking = settle(
                 trials,
                 self._settings,
@@ -195,8 +195,8 @@ class TaskTuning:
         )
 
     @contextmanager
-    def _telling_what_is_kept(self) -> Iterator[None]:
-        """Add to an error of measuring where the next run continues."""
+    def _resume_hint(self) -> Iterator[None]:
+        """Extend the message of a MeasureError with the number of trials after which the next run continues."""
         try:
             yield
         except MeasureError as error:
@@ -210,20 +210,20 @@ class TaskTuning:
     def _check_absence(self) -> None:
         """Raise TargetError unless candidates can be measured."""
         if (absence := self._absence) is not None:
-            raise TargetError(f"{self.task.label}: is not measured here: {absence}")
+            raise TargetError(f"{self.task.label}: cannot be measured here: {absence}")
 
     def _subject(self) -> Subject:
         workload = self.task.workload
         space = self._target.space(workload)
         if self._shard.space is None:
-            drawn = space.vectors(space.draw(_SAMPLED, np.random.default_rng(0)))
-            self._shard.append_space(SpaceFacts(space.size, _SAMPLED, space.rejections(drawn)))
+            vectors = space.vectors(space.draw(_N_SAMPLED, np.random.default_rng(0)))
+            self._shard.append_space(SpaceFacts(space.size, _N_SAMPLED, space.rejections(vectors)))
         is_new = self._shard.sources is None and not self._shard.trials
         if is_new and self._settings.learns_from_others(space):
             self._shard.append_sources(find_sources(self._options.shards_dir, self.task))
         prior = read_prior(self._options.shards_dir, self._shard.sources or (), space)
         if prior is not None:
-            logger.info("%s: learns from %d trials of similar tasks", self.task.label, len(prior))
+            logger.info("%s: learning from %d trials of similar tasks", self.task.label, len(prior))
         return Subject(space, workload.flop, self.task.key, prior, self._target.default_config(workload))
 
     def _measure(self, configs: Sequence[Config]) -> Iterable[Measurement]:
@@ -232,18 +232,18 @@ class TaskTuning:
 
     def _confirm(self, configs: Sequence[Config]) -> Iterable[Measurement]:
         measurer = self._measurer()
-        assert not isinstance(measurer, SimulatedMeasurer), "what is simulated is not confirmed"
+        assert not isinstance(measurer, SimulatedMeasurer), "simulated trials need no confirmation"
         return measurer.confirm(configs)
 
     def _measurer(self) -> AnyMeasurer:
         def start() -> AnyMeasurer:
             best = next(iter(fastest(self.trials or self._recorded, lambda *_: 1.0)), None)
-            return measurer_of(self.task, self._options.measuring, self._site, best)
+            return measurer_of(self.task, self._options.measuring, self._access, best)
 
         return self._measurers.of(self.task.key, start)
 
 
 def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
-    """Return the configs that worked, with their latencies."""
+    """Return the configs that have a latency, with it."""
     latencies = ((each.config, each.measurement.latency_s) for each in ranking)
     return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

@@ -1,4 +1,4 @@
-"""The measurers of tasks that are tuned together; only a few tasks' processes are alive at a time."""
+"""A pool of measurers for tasks that are tuned together, which limits the number of open ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MAX_OPEN_MEASURERS = 8
 
 
 class Measurers:
-    """Keeps the most recently used measurers open, and closes the others until they are needed again.
+    """An LRU cache of open measurers.
 
-    A context manager; leaving it closes all of them, even where one cannot be closed.
+    A context manager; leaving it closes all of them, even if closing one raises an error.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Measurers:
                 stack.push(opened)
 
     def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
-        """Return the open measurer of a task; if it has none, enters one that `start` makes."""
+        """Return the open measurer of a task; if there is none, enter the one that `start` returns."""
         opened = self._open.pop(task_key, None)
         if opened is None:
             if len(self._open) == _MAX_OPEN_MEASURERS:

@@ -1,4 +1,4 @@
-"""How a task, or all tasks of a model together, are tuned."""
+"""Options for tuning a task, or all tasks of a model with a shared budget."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from anole.targets.rpc.address import Remote
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """How a task, or all tasks of a model together, are tuned.
+    """Options for tuning a task, or all tasks of a model with a shared budget.
 
-    The budget of trials includes those that are recorded already. Candidates run on this machine or on a remote one.
+    `n_trials` includes recorded trials. Candidates run on this machine unless `remote` is given.
     """
 
     settings: TunerSettings
@@ -26,5 +26,5 @@ class TuneOptions:
 
     @property
     def measuring(self) -> MeasureOptions:
-        """How candidates are measured."""
+        """The options for measuring candidates."""
         return MeasureOptions(self.settings.evaluator, self.n_builders)

@@ -1,4 +1,4 @@
-"""The progress of a long stage: a bar on a terminal, otherwise log lines, ever fewer, and one at the end."""
+"""Progress of a long stage: a bar on a terminal, otherwise log lines at growing intervals, and one at the end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 1.0
 _LOG_EVERY_SHARE = 0.05
-"""The part of the time so far that passes between two lines, so that the log of a long job stays short."""
+"""Interval between two lines as a share of the elapsed time, which keeps the log of a long job short."""
 
 
 class Progress:
-    """Shows the number of trials, the best speed, the failures and the time left on standard error.
+    """A display of trials, best speed, failures and remaining time on standard error.
 
-    Trials of an interrupted run count among those that are done, and among all.
+    Both `done` and `total` include the trials of an interrupted run.
     """
 
     def __init__(self, label: str, total: int) -> None:
@@ -41,15 +41,15 @@ class Progress:
             disable=not self._on_terminal,
         )
         self._task = self._bar.add_task(label, total=total, best=0.0, failures=0)
-        self._is_known = False
+        self._has_state = False
         self._logged_done: int | None = None
         self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
     def update(self, done: int, best_gflops: float, failures: int, most: float = inf) -> None:
-        """Show the current state, of which at most so many trials can come."""
+        """Show the current state; `most` lowers the total if the space has fewer programs."""
         self.total = int(min(self.total, most))
         self._bar.update(self._task, total=self.total, completed=done, best=best_gflops, failures=failures)
-        self._is_known = True
+        self._has_state = True
         now_s = time.monotonic()
         due_s = self._logged_at_s + max(_LOG_EVERY_S, _LOG_EVERY_SHARE * (now_s - self._began_at_s))
         if not self._on_terminal and done < self.total and done != self._logged_done and now_s >= due_s:
@@ -61,7 +61,7 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-        if not self._on_terminal and self._is_known and self._logged_done != self._done:
+        if not self._on_terminal and self._has_state and self._logged_done != self._done:
             self._log()
 
     @property
@@ -70,12 +70,12 @@ class Progress:
 
     def _log(self) -> None:
         task = self._bar.tasks[0]
-        said = [f"{self._done}/{self.total}"]
+        parts = [f"{self._done}/{self.total}"]
         if task.fields["best"] > 0:
-            said.append(f"best {task.fields['best']:.1f} GFLOP/s")
+            parts.append(f"best {task.fields['best']:.1f} GFLOP/s")
         if self._done > 0:
-            said.append(f"{task.fields['failures']} failed")
+            parts.append(f"{task.fields['failures']} failed")
         if task.time_remaining:
-            said.append(f"{timedelta(seconds=int(task.time_remaining))} left")
-        logger.info("%s: %s", self.label, ", ".join(said))
+            parts.append(f"{timedelta(seconds=int(task.time_remaining))} left")
+        logger.info("%s: %s", self.label, ", ".join(parts))
         self._logged_done, self._logged_at_s = self._done, time.monotonic()

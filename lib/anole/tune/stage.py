@@ -1,4 +1,4 @@
-"""The stage that tunes: one task with its own budget, or all tasks of a model with one shared budget."""
+"""The tune stage: tune one task with its own budget, or all tasks of a model with a shared budget."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def tune_task(
     The run's shard is resumed: a larger budget measures only the difference, and a smaller one measures nothing and
     writes a receipt of the first trials. If another process tunes the same run, this one waits for it.
 
-    The receipt goes to its usual place when no other is given, even when all candidates failed. With `failures_again`,
-    recorded trials that the machine may have made fail are measured again first.
+    The receipt goes to its default path unless another is given, even if all candidates failed. With `failures_again`,
+    recorded trials whose failures the machine may have caused are measured again first.
 
     Raises:
         DocumentError: the task's file is missing or broken.
         TargetError: the target is not present on this machine.
-        MeasureError: measuring is not possible at all.
+        MeasureError: the machine cannot measure.
         StoreError: the shard cannot be used.
     """
     task, n_trials = read_task(task_path), options.n_trials
@@ -53,7 +53,7 @@ def tune_task(
             tuning.measure_failures_again()
         tuning.advance(n_trials)
         receipt = tuning.receipt(n_trials)
-    _tell(receipt, task_path)
+    _log_receipt(receipt, task_path)
     write_receipt(receipt_path or layout.receipt_path(task.key, receipt.run_key, n_trials), receipt)
 
 
@@ -62,9 +62,9 @@ def tune_model(
 ) -> None:
     """Tune all tasks of a model with one shared budget and write their receipts.
 
-    Trials go to the tasks with the greatest expected saving: slow and frequent tasks that still gained in their
-    last iterations. After so many seconds of searching and measuring, in which an earlier run's count, no further ones
-    begin. An interrupted run is resumed, and errors are raised, as in `tune_task`.
+    Trials go to the tasks with the greatest expected saving: slow and frequent tasks that improved in their last
+    iterations. No trial begins after `seconds` of searching and measuring, including the time of earlier runs. An
+    interrupted run is resumed, and errors are raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
@@ -72,17 +72,17 @@ def tune_model(
         spend(claims, options.n_trials, options.settings.batch, seconds)
         receipts = tuple(claim.tuning.receipt(claim.n_trials) for claim in claims)
     for receipt in receipts:
-        _tell(receipt, tasks_dir / f"{receipt.task_key}.json")
+        _log_receipt(receipt, tasks_dir / f"{receipt.task_key}.json")
     trials = counted(sum(receipt.measured for receipt in receipts), "trial")
     logger.info("%s on %s: %s in %s", manifest.model, manifest.target, trials, counted(len(receipts), "task"))
     write_receipt(receipts_path, SharedReceipts(options.n_trials, receipts))
 
 
 def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = math.inf) -> int:
-    """Run the trials of tasks one after the other, and return how many tasks have all of theirs.
+    """Run the trials of tasks one after another, and return the number of tasks that have all their trials.
 
-    Recorded trials are not measured again, no task is begun after so many seconds, and no receipts are written. Errors
-    are raised as in `tune_task`.
+    Recorded trials are not measured again, no task begins after `seconds`, and no receipts are written. Errors are
+    raised as in `tune_task`.
     """
     ends_s = time.monotonic() + seconds
     for n_done, task in enumerate(tasks):
@@ -96,7 +96,7 @@ def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = 
 
 @dataclass(frozen=True)
 class _Claim:
-    """The claim of a task that a model runs `weight` times on the trials of a budget; see `Claimant`."""
+    """A task that competes for trials of a shared budget; the model runs it `weight` times. See `Claimant`."""
 
     tuning: TaskTuning
     weight: int
@@ -119,7 +119,7 @@ class _Claim:
 
     @property
     def latency_s(self) -> float:
-        """Seconds that one run of the model spends on the task; at 1 GFLOP/s before the first success."""
+        """Time of one run of the model that the task takes; at 1 GFLOP/s before the first success."""
         return self.weight * self.tuning.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
 
     @property
@@ -134,7 +134,7 @@ class _Claim:
 def _claims(
     label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
 ) -> Iterator[Sequence[_Claim]]:
-    """Enter the tunings of tasks of one target, which share processes and a line of progress."""
+    """Enter the tunings of tasks of one target, which share processes and a progress display."""
     claims: list[_Claim] = []
     with ExitStack() as stack:
         enter = stack.enter_context
@@ -144,24 +144,24 @@ def _claims(
             None if target is None or target.place is Place.SIMULATOR else enter(device_access(target, options.remote))
         )
         measurers = enter(Measurers())
-        watch = Watch(trial=lambda _: progress.update(*_overall(claims)))
+        watch = Watch(trial=lambda _: progress.update(*_overall_progress(claims)))
         for task, weight in weights.items():
             tuning = TaskTuning(task, options, measurers, limit=limit, site=site, watch=watch)
             claims.append(_Claim(enter(tuning), weight))
-        progress.update(*_overall(claims))
+        progress.update(*_overall_progress(claims))
         yield claims
 
 
-def _tell(receipt: TuningReceipt, task_path: Path) -> None:
-    """Log what came of a task and, where nothing worked, what to do if the machine was at fault."""
+def _log_receipt(receipt: TuningReceipt, task_path: Path) -> None:
+    """Log the result of a task; if nothing worked, also log what to do if the machine was at fault."""
     logger.info("%s", receipt)
     if receipt.status == "failed" and SUSPECT.intersection(receipt.statuses):
         command = f"anole tune {task_path} --seed {receipt.seed} --trials {receipt.measured} --again failures"
-        logger.warning("if the machine was at fault, `%s`, with the same tuner, measures them again", command)
+        logger.warning("if the machine was at fault, run `%s` with the same tuner to measure them again", command)
 
 
-def _overall(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
-    """Return the trials, the overall speed in GFLOP/s (0 before a success), the failures, and the most trials."""
+def _overall_progress(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
+    """Return the number of trials, the overall GFLOP/s (0 before a success), the failures, and the maximum trials."""
     trials = [trial for claim in claims for trial in claim.tuning.trials]
     failures = sum(trial.measurement.status is not Status.OK for trial in trials)
     flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)

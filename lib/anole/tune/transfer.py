@@ -1,4 +1,4 @@
-"""Transfer: examples from the trials of similar tasks, for a task that has no trials yet."""
+"""Transfer learning: training examples from the trials of similar tasks, for a warm start of a new task."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from anole.task import Task, Workload
 _Content = TypeVar("_Content")
 
 N_SOURCES = 8
-"""Number of similar tasks to learn from at most."""
+"""Maximum number of similar tasks to learn from."""
 
 logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Return the longest run of each of the tasks that are most similar to a task.
+    """Return the longest run of each of the tasks most similar to a task.
 
-    Tasks are similar if they have the same operator, template and target; the less the logarithms of their shapes
-    differ, the more similar they are. Other runs of the task itself do not count, so that repeated runs stay
-    independent.
+    Similar tasks have the same operator, template and target; their distance is measured between the
+    logarithms of their shapes. Other runs of the task itself do not count, which keeps repeated runs independent.
 
-    Shards that cannot be read are skipped, which is logged.
+    Shards that cannot be read are skipped with a warning.
     """
-    relatives = dict(_relatives(shards_dir, task))
-    nearest = sorted(relatives, key=lambda folder: (_distance(task.workload, relatives[folder]), folder))
+    similar = dict(_similar_tasks(shards_dir, task))
+    nearest = sorted(similar, key=lambda folder: (_distance(task.workload, similar[folder]), folder))
     sources: list[Source] = []
     for folder in nearest:
         paths = (path for path in sorted(folder.glob("*.jsonl")) if not is_copy(path))
@@ -51,10 +50,10 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
 
 
 def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
-    """Return the trials of other tasks' runs as examples with the features of a space.
+    """Return the trials of other tasks' runs as examples with the features of a space; None if there are none.
 
-    Features are matched by name; features that a source lacks are 0. A score is relative to the best of its own run.
-    A run whose shard is gone or whose template has changed is skipped, which is logged. None if there are no examples.
+    Features are matched by name; features that a source does not have are 0. A score is relative to the best of its
+    run. A run whose shard is missing or whose template has changed is skipped with a warning.
     """
     priors = []
     for source in sources:
@@ -68,9 +67,9 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
     return Examples(features, scores)
 
 
-def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
-    """Yield the folders of the shards of similar tasks, with their workloads."""
-    kin = (task.workload.operator, task.template_version, dict(task.target))
+def _similar_tasks(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
+    """Yield the shard folders and workloads of similar tasks."""
+    signature = (task.workload.operator, task.template_version, dict(task.target))
     for path in shard_paths(shards_dir):
         if path.parent.name == task.key or is_copy(path):
             continue
@@ -78,16 +77,16 @@ def _relatives(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workload]]:
         if head is None:
             continue
         _, other = head
-        if (other.workload.operator, other.template_version, dict(other.target)) == kin:
+        if (other.workload.operator, other.template_version, dict(other.target)) == signature:
             yield path.parent, other.workload
 
 
 def _readable(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:
-    """Return what is read of a shard; None if it cannot be read, which is logged."""
+    """Read a shard with `read`; return None and log a warning if that fails."""
     try:
         return read(path)
     except StoreError as error:
-        logger.warning("not learned from: %s", error)
+        logger.warning("skipping a source of examples: %s", error)
         return None
 
 
@@ -100,19 +99,19 @@ def _distance(one: Workload, other: Workload) -> float:
 
 
 def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
-    """Return the base-2 logarithms of 1 + each number of a plain workload, in order."""
+    """Return log2(1 + n) for each number n of a plain workload, in order."""
     flat = (value if isinstance(value, (list, tuple)) else [value] for value in plain.values())
     numbers = [number for values in flat for number in values if isinstance(number, (int, float))]
     return np.log2(np.array(numbers, dtype=np.float64) + 1)
 
 
 def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | None:
-    """Return the trials of another task as examples in a space's features, or None when none of them fits."""
+    """Return the trials of another task as examples with a space's features; None if no trial can be used."""
     own = get_target(task.target).space(task.workload)
     try:
         vectors = own.vectors_of(trial.config for trial in trials)
     except ConfigError as error:
-        logger.warning("not learned from: a trial of %s: %s", task.label, error)
+        logger.warning("skipping a source of examples: a trial of %s: %s", task.label, error)
         return None
     gflops = np.array([trial.gflops or 0.0 for trial in trials])
     if not gflops.any():

@@ -1,1 +1,1 @@
-"""The schedule of all untuned functions on CUDA."""
+"""The default schedule of untuned functions on CUDA."""

@@ -1,4 +1,4 @@
-"""The time loop of a recurrent layer as one kernel for GPUs: a thread block for each direction and row of the batch."""
+"""The time loop of a recurrent layer as one GPU kernel: a thread block for each direction and row of the batch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from anole.targets.shared.recurrent_kernel import recurrent_function
 from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if
 
 _MAX_THREADS = 1024
-"""The most threads of a block on any GPU."""
+"""Maximum number of threads of a block on any GPU."""
 
 _MAX_HIDDEN = 3072
-"""Hidden units whose states fit into the shared memory of 48 KiB that every GPU has: at most four numbers for each."""
+"""Maximum number of hidden units: at most four floats each must fit every GPU's 48 KiB of shared memory."""
 
 
 def schedule_recurrence(recurrence: Recurrence) -> tirx.PrimFunc:
@@ -30,16 +30,18 @@ def schedule_recurrence(recurrence: Recurrence) -> tirx.PrimFunc:
         TargetError: the layer is quantized, or too large.
     """
     if recurrence.quantized:
-        raise TargetError("cuda: a recurrent layer whose state is quantized runs on cpu only")
+        raise TargetError("cuda: a recurrent layer with a quantized state runs only on cpu")
     if recurrence.padded > _MAX_HIDDEN:
-        raise TargetError(f"cuda: found a recurrent layer of {recurrence.hidden} hidden units; at most {_MAX_HIDDEN}")
+        raise TargetError(
+            f"cuda: found a recurrent layer with {recurrence.hidden} hidden units; at most {_MAX_HIDDEN} are supported"
+        )
     with recurrent_function(recurrence) as (builder, arguments):
         _Kernel(recurrence, arguments).write()
     return builder.get()
 
 
 class _Kernel(RecurrentStep):
-    """States are in shared memory, and TVM synchronizes the threads between the loops over hidden units."""
+    """A kernel with states in shared memory; TVM synchronizes threads between the loops over hidden units."""
 
     def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
         super().__init__(recurrence, arguments)
@@ -48,7 +50,7 @@ class _Kernel(RecurrentStep):
         self._threads = blocks * LANES
 
     def write(self) -> None:
-        """Write the whole kernel."""
+        """Emit the entire kernel."""
         own = self._own
         with T.thread_binding(0, own.directions * self._batch, thread="blockIdx.x") as index:
             direction, row = index // self._batch, index % self._batch
@@ -63,7 +65,7 @@ class _Kernel(RecurrentStep):
             self.end(place)
 
     def _each_unit(self, act: Callable[[Value], None]) -> None:
-        """Write statements that the threads share."""
+        """Emit statements for all hidden units, divided among the threads."""
         chunks = self._own.padded // self._threads
         with T.serial(0, chunks) as chunk, T.thread_binding(0, self._threads, thread="threadIdx.x") as thread:
             act(chunk * self._threads + thread)

@@ -1,4 +1,4 @@
-"""Schedules untuned functions with TVM's own rules for GPUs (dlight)."""
+"""The default schedule of untuned functions by TVM's own rules for GPUs (dlight)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _RULES = (
 def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc:
     """Return an equivalent function that runs on the GPU.
 
-    It never fails: if a rule cannot schedule the function, or TVM cannot build its result, the next rule is tried. If
-    no rule is left, the function stays unscheduled, for the host, and a warning says so.
+    This never fails: if a rule cannot schedule the function, or TVM cannot build its result, the next rule is tried. If
+    no rule is left, the function stays unscheduled, runs on the host, and a warning is logged.
     """
     for rule in _RULES:
         try:
@@ -45,7 +45,7 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
 
 
 def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.PrimFunc | None:
-    """Return the function as scheduled by one rule, or None if the rule does not apply to all of it."""
+    """Schedule the function by one rule; return None if the rule does not apply to all of its blocks."""
     with target:
         # A block that is inlined twice defines its variables twice.
         module = s_tir.transform.ConvertSSA()(dlight.ApplyDefaultSchedule(rule)(tvm.IRModule({"main": func})))
@@ -58,7 +58,7 @@ def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Ta
 
 
 def _is_on_gpu(func: tirx.PrimFunc) -> bool:
-    """Whether threads run every block; what a rule forgets, such as a second result, is a loop of the host."""
+    """Whether GPU threads run every block; a block that a rule ignores, such as a second result, runs on the host."""
     blocks = s_tir.Schedule(func)
     loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in blocks_of(blocks)]
     return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)

@@ -1,1 +1,1 @@
-"""Builds and runs candidates on a GPU, and measures its peak."""
+"""Building and running candidates on a GPU; its properties and its peak."""

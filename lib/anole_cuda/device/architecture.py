@@ -1,4 +1,4 @@
-"""NVIDIA architectures: their names, and the limits of every kernel."""
+"""NVIDIA architectures: their names, and the resource limits of every kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ARCHITECTURES = (
     *("sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"),
     *("sm_100", "sm_103", "sm_120", "sm_121"),
 )
-"""From Volta to Blackwell, all of which have the same limits for one block of threads."""
+"""From Volta to Blackwell; all have the same limits for one block of threads."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class BlockLimits:
     Attributes:
         warp_size: threads that run in lockstep; a smaller block leaves lanes idle.
         shared_bytes_per_block: statically allocated shared memory.
-        registers_per_block: registers of 32 bits; a multiprocessor has no more.
+        registers_per_block: 32-bit registers; a multiprocessor has no more.
         registers_per_thread: registers that an instruction can address.
-        virtual_threads: virtual threads along one axis that TVM still unrolls; beyond that, a loop indexes the
-            accumulators, which takes them out of the registers.
+        virtual_threads: virtual threads along one axis that TVM still unrolls; with more, a loop indexes the
+            accumulators, which moves them from registers to memory.
     """
 
     warp_size: int = 32

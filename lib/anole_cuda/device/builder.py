@@ -1,8 +1,8 @@
-"""Builds candidates for CUDA: their source, and shared libraries of kernels and launching host code.
+"""The builder of CUDA candidates: their source, and shared libraries of kernels and the host code that launches them.
 
-TVM's CUDA runtime is loaded even without a driver, so that libraries always hold binaries: without it, TVM leaves
-kernels as source, which no GPU runs. The runtime needs the driver's library, which exists only beside a GPU, but calls
-nothing in it until a kernel is loaded. Any library of that name therefore suffices.
+TVM's CUDA runtime is loaded even without a driver: without the runtime, TVM would leave kernels as source in libraries,
+and no GPU runs it. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
+in it until a kernel is loaded. Any library with that name therefore suffices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
 
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Return TVM's target; its host is the processor that compiles."""
+    """Return TVM's target; its host is the compiling machine's processor."""
     limits = BlockLimits(**description["limits"])
     cuda = {
         "kind": "cuda",
@@ -52,13 +52,13 @@ def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
 def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
     """Compile a scheduled function for the target and its host."""
     prepare_to_compile()
-    # Within the target's scope the CUDA compiler finds the architecture; otherwise it would ask a GPU.
+    # In the target's scope, the CUDA compiler gets the architecture from it; otherwise it would query a GPU.
     with cuda_target(description) as target:
         return tvm.compile(tvm.IRModule({"main": func}), target)
 
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
-    """Return the CUDA C++ that TVM generates for a scheduled function."""
+    """Return the CUDA C++ source that TVM generates for a scheduled function."""
     with source_only():
         return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 
@@ -76,8 +76,8 @@ def build(
 def prepare_to_compile() -> None:
     """Enable TVM to compile CUDA C++ to binaries in this process.
 
-    The environment variable ``ANOLE_CUDA_COMPILER`` names a program that does it in the place of NVRTC. Its arguments
-    are the files of the source and of the binary.
+    The environment variable ``ANOLE_CUDA_COMPILER`` names a program that replaces NVRTC. Its arguments are the paths of
+    the source and of the binary.
 
     Raises:
         TargetError: TVM's CUDA runtime cannot be loaded.
@@ -98,7 +98,7 @@ def prepare_to_compile() -> None:
 
 @contextmanager
 def source_only() -> Iterator[None]:
-    """Keep TVM from compiling the CUDA C++ that it generates, which takes most of the time."""
+    """Keep TVM from compiling the CUDA C++ that it generates, since compiling takes most of the time."""
     compiler = tvm_ffi.get_global_func(_COMPILER)
     tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)
     try:
@@ -108,18 +108,18 @@ def source_only() -> Iterator[None]:
 
 
 def _compile(compiler: str, code: str) -> bytearray:
-    """Return the binary that a program makes of CUDA C++."""
+    """Compile CUDA C++ with a program, and return the binary."""
     with TemporaryDirectory(prefix="anole-") as folder:
         source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
         source.write_text(code, encoding="utf-8")
         made = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
         if made.returncode:
-            raise RuntimeError(f"{compiler} refuses the source: {made.stderr.strip()[-2000:]}")
+            raise RuntimeError(f"{compiler} cannot compile the source: {made.stderr.strip()[-2000:]}")
         return bytearray(binary.read_bytes())
 
 
 def _load_driver() -> None:
-    """Load the driver's library, or an empty one in its place."""
+    """Load the driver's library, or a dummy library with its name."""
     try:
         ctypes.CDLL(_DRIVER, mode=_LAZY)
         return

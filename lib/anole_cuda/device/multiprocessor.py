@@ -1,6 +1,6 @@
-"""What a multiprocessor of each architecture has, and a well-known GPU of it; facts of NVIDIA's, not measurements.
+"""The multiprocessor of each architecture, and a well-known GPU with it: NVIDIA's specifications, not measurements.
 
-They are no part of a target's description: a model of speed may change with them, and no measurement would be lost.
+They are not part of a target's description: if they change, so may the analytical model, but measurements stay valid.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from numpy.typing import NDArray
 _KIB, _MIB = 1 << 10, 1 << 20
 
 Count = int | NDArray[np.int64]
-"""A number, or one for each of n configs, shape (n,)."""
+"""An integer, or one for each of n configs, shape (n,)."""
 
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """One multiprocessor, and the GPU that has many of them.
+    """One multiprocessor, and the GPU that contains it.
 
     Attributes:
-        gpu: the name of the GPU that stands for its architecture.
+        gpu: the name of the GPU that represents its architecture.
         multiprocessors: their number in that GPU.
-        clock_hz: cycles per second, boosted.
+        clock_hz: boost clock, in cycles per second.
         memory_bytes_per_s: bandwidth of the GPU's memory.
         l2_bytes: size of the L2 cache.
-        lanes: multiply-adds in float32 that start in each cycle.
-        warps: the most resident warps.
-        blocks: the most resident blocks.
+        lanes: float32 multiply-adds that start in each cycle.
+        warps: maximum number of resident warps.
+        blocks: maximum number of resident blocks.
         shared_bytes: shared memory for all resident blocks.
-        reserved_bytes: shared memory of each block that the system takes.
-        shared_unit_bytes: shared memory is given to a block in multiples of this.
-        registers: registers of 32 bits.
-        thread_registers: the most of them that a thread can address.
-        register_unit: registers are given to a warp in multiples of this.
+        reserved_bytes: shared memory of each block that the system reserves.
+        shared_unit_bytes: allocation unit of shared memory for a block.
+        registers: number of 32-bit registers.
+        thread_registers: maximum number of registers that a thread can address.
+        register_unit: allocation unit of registers for a warp.
         schedulers: instructions of different warps that start in each cycle.
         warp: threads of a warp.
     """
@@ -58,22 +58,22 @@ class Multiprocessor:
 
     @classmethod
     def of(cls, arch: str) -> Multiprocessor:
-        """Return that of an architecture, such as ``sm_90``."""
-        return _KNOWN[arch]
+        """Return the multiprocessor of an architecture, such as ``sm_90``."""
+        return _MULTIPROCESSORS[arch]
 
     @property
     def peak_flops(self) -> float:
-        """Floating-point operations of the whole GPU per second."""
+        """Floating-point operations of the entire GPU per second."""
         return 2.0 * self.multiprocessors * self.lanes * self.clock_hz
 
     def resident_blocks(self, threads: Count, registers: Count, shared_bytes: Count) -> Count:
-        """Return how many blocks a multiprocessor holds at once, as NVIDIA's occupancy calculator counts.
+        """Return the number of resident blocks of a multiprocessor, computed as in NVIDIA's occupancy calculator.
 
-        The registers are those of a thread, and the shared memory is that of a block.
+        `registers` are per thread, `threads` and `shared_bytes` per block.
         """
         warps = -(-np.asarray(threads) // self.warp)
         of_warp = -(-np.asarray(registers) * self.warp // self.register_unit) * self.register_unit
-        # A warp's registers lie in the part of one scheduler.
+        # A warp's registers are allocated in the partition of one scheduler.
         warps_by_registers = self.registers // self.schedulers // np.maximum(of_warp, 1) * self.schedulers
         taken = -(-(np.asarray(shared_bytes) + self.reserved_bytes) // self.shared_unit_bytes) * self.shared_unit_bytes
         by_shared = self.shared_bytes // np.maximum(taken, 1)
@@ -81,7 +81,7 @@ class Multiprocessor:
         return held if held.ndim else int(held)
 
     def max_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the most registers of a thread with which a block of so many threads still fits, shape (n,)."""
+        """Return the maximum number of registers per thread with which a block of `threads` still fits, shape (n,)."""
         of_scheduler = -(-threads // (self.warp * self.schedulers))
         of_warp = self.registers // self.schedulers // of_scheduler // self.register_unit * self.register_unit
         return np.minimum(self.thread_registers, of_warp // self.warp)
@@ -90,7 +90,7 @@ class Multiprocessor:
 # Multiprocessors: CUDA C++ Programming Guide 13, "Technical Specifications per Compute Capability" and "Throughput of
 # Native Arithmetic Instructions", the former as in CCCL's cuda/__device/arch_traits.h; allocation units: NVIDIA's
 # occupancy calculator; GPUs: NVIDIA's data sheets and white papers.
-_KNOWN = {
+_MULTIPROCESSORS = {
     "sm_70": Multiprocessor("V100 SXM2", 80, 1.53e9, 900e9, 6 * _MIB, 64, 64, 32, 96 * _KIB, 0, 256),
     "sm_72": Multiprocessor("Jetson AGX Xavier", 8, 1.377e9, 137e9, _MIB // 2, 64, 64, 32, 96 * _KIB, 0, 256),
     "sm_75": Multiprocessor("T4", 40, 1.59e9, 320e9, 4 * _MIB, 64, 32, 16, 64 * _KIB, 0, 256),

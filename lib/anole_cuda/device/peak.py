@@ -1,4 +1,4 @@
-"""Measures a GPU's peak: its multiply-add rate when nothing else limits it."""
+"""Measurement of a GPU's peak: its multiply-add rate when nothing else limits it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def flop(n_blocks: int) -> int:
 def _define(n_blocks: int) -> tirx.PrimFunc:
     factors = te.placeholder((1 + _ACCUMULATORS, _THREADS), "float32", name="factors")
     step = te.reduce_axis((0, _STEPS), "step")
-    # The reduction's combiner is acc = acc * a + b with another b for each step, which no compiler can shorten.
+    # The reduction's combiner is acc = acc * a + b with a different b in each step, which no compiler can simplify.
     horner = te.comm_reducer(
         lambda acc, addend: acc * factors[0, 0] + addend, lambda _: tirx.const(1, "float32"), name="horner"
     )

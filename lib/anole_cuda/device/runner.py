@@ -1,4 +1,4 @@
-"""Runs candidates on a GPU of this machine or of an RPC server."""
+"""The runner of candidates on a GPU of this machine or of an RPC server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
     """Return the first GPU of a session.
 
     Raises:
-        TargetError: there is none, or it is of another architecture.
+        TargetError: there is none, or it has another architecture.
         DeviceLostError: the session was lost.
     """
     device = session.cuda(0)
@@ -33,7 +33,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
                 raise
             version = None
     if version is None:
-        raise TargetError(f"cuda {arch}: TVM finds no GPU where candidates are to run")
+        raise TargetError(f"cuda {arch}: TVM finds no GPU on the machine that runs candidates")
     found = f"sm_{str(version).replace('.', '')}"
     if found != arch:
         raise TargetError(f"cuda {arch}: the GPU is {found}; give `arch: {found}` to run on it")
@@ -41,7 +41,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
 
 
 def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.RPCSession) -> SessionRunner:
-    """Return a runner of candidates on the first GPU of a session; as in a network, their inputs are not in L2.
+    """Return a runner of candidates on the first GPU of a session; as in a network, their inputs are not in L2 cache.
 
     Raises:
         TargetError: there is no such GPU.

@@ -1,1 +1,1 @@
-"""CUDA templates and their spaces."""
+"""CUDA's templates and their spaces."""

@@ -1,6 +1,6 @@
-"""The space, the default config and the template of any workload on CUDA; a convolution may have two algorithms.
+"""The space, default config and template of any workload on CUDA; a convolution may have two algorithms.
 
-Open spaces are those of AutoTVM's users: the papers' knobs of one algorithm, without constraints.
+Open spaces are like AutoTVM's: the papers' knobs of one algorithm, without constraints.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from anole_cuda.templates.winograd_space import can_winograd, winograd_space
 
 OPEN_VERSION = 1
 
-_GAIN = 1.5
-"""How many times as fast Winograd has to be by the model to be the default. The best kernels known for 19 layers on a
-V100 agree with the model where it gains so much, and where it loses (docs/results/gpu-model.md)."""
+_MIN_WINOGRAD_SPEEDUP = 1.5
+"""Minimum modeled speedup over direct convolution for which Winograd is the default. The best known kernels for 19
+layers on a V100 agree with the model where Winograd gains this much, and where it loses (docs/results/gpu-model.md)."""
 
 
 @cache
 def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Return the space of a workload, with a choice of algorithm where there is one."""
+    """Return the space of a workload, including the choice of algorithm if there is one."""
     algorithms = _algorithms(limits, gpu, w)
     return union(algorithms) if len(algorithms) > 1 else algorithms[DIRECT]
 
 
 def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
-    """Return a valid config of most merit; where there is a choice, Winograd's only if it is clearly faster."""
+    """Return the valid config with the highest merit; Winograd must be clearly faster than direct convolution."""
     algorithms = _algorithms(limits, gpu, w)
     if len(algorithms) == 1:
         return algorithms[DIRECT].best_sampled
     speeds = {name: _best_speed(space) for name, space in algorithms.items()}
-    chosen = WINOGRAD if speeds[WINOGRAD] >= _GAIN * speeds[DIRECT] else DIRECT
+    chosen = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
     return {ALGORITHM: chosen, **algorithms[chosen].best_sampled}
 
 
 @cache
 def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Return the knobs of `direct_space` without its constraints."""
+    """Return `direct_space` without its constraints."""
     return direct_space(limits, gpu, w).opened()
 
 
 def direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Return the space of one algorithm: of a convolution, the direct one."""
+    """Return the space of a workload, for convolutions without Winograd."""
     if isinstance(w, Conv2d):
         return conv2d_space(limits, gpu, w)
     return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
@@ -64,12 +64,12 @@ def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[s
 
 
 def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
-    """Whether a workload is a convolution that may be direct or Winograd's."""
+    """Whether a workload is a convolution with a choice between direct and Winograd."""
     return isinstance(w, Conv2d) and can_winograd(w) and not is_depthwise(w) and not w.exact
 
 
 def _best_speed(space: Space) -> float:
-    """Return the modeled speed of a space's best config; 0 if the device has room for none."""
+    """Return the modeled speed of a space's best config; 0 if no config fits the device."""
     try:
         return space.merit_of(space.best_sampled)
     except ConfigError:
@@ -77,7 +77,7 @@ def _best_speed(space: Space) -> float:
 
 
 def template_of(w: Workload, *, direct: bool) -> Template:
-    """Return the template of a workload; a convolution that could also be Winograd's may be wanted direct."""
+    """Return the template of a workload; `direct` excludes Winograd."""
     from anole.targets.shared.templates import ChoiceTemplate
     from anole_cuda.templates.conv2d import Conv2dTemplate, DepthwiseTemplate
     from anole_cuda.templates.gemv import GemvTemplate

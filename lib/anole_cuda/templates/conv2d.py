@@ -20,7 +20,7 @@ from anole_cuda.templates.tiling import panel_width
 
 @dataclass(frozen=True)
 class Conv2dTemplate:
-    """Direct convolution with any number of groups; `conv2d_space` says what its knobs mean."""
+    """Direct convolution with any number of groups; see `conv2d_space` for its knobs."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Return (panels, kernel height, kernel width, in, panel width)."""
@@ -28,16 +28,16 @@ class Conv2dTemplate:
         return (workload.out_channels // panel, *workload.kernel, channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights in panels, each of which one block of threads reads."""
+        """Pack HWIO weights into panels, each read by one block of threads."""
         return in_panels(weight, panel_width(config["tile_f"]))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         size = (workload.out_height, workload.out_width, workload.out_channels)
         return anchor.convolve(workload, anchor.pad(workload, data), packed, size)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -53,18 +53,18 @@ class Conv2dTemplate:
 
 @dataclass(frozen=True)
 class DepthwiseTemplate:
-    """Depthwise convolution; `conv2d_space` says what its knobs mean."""
+    """Depthwise convolution; see `conv2d_space` for its knobs."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Return (kernel height, kernel width, channels)."""
         return (*workload.kernel, workload.out_channels)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights, in which neighbouring channels are already contiguous."""
+        """Return HWIO weights without the input axis; adjacent channels are already contiguous."""
         return np.ascontiguousarray(weight[:, :, 0, :])
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         w = workload
         padded = anchor.pad(w, data)
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
@@ -78,7 +78,7 @@ class DepthwiseTemplate:
         return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)

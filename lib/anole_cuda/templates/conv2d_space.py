@@ -1,8 +1,8 @@
-"""The knobs of direct and depthwise convolutions on CUDA and the loop nest of a config; needs no compiler.
+"""The spaces of direct and depthwise convolutions on CUDA: knobs, loop nests and speed models; needs no compiler.
 
-The nest, outermost first: blocks; virtual threads; threads; the outer reduction, each step of which stages a tile of
-data and a tile of weights in shared memory; the inner reduction; the inner tile, whose accumulators stay in registers.
-A depthwise convolution has no outer reduction: each block stages its data and weights once.
+The nest, outermost first: blocks; virtual threads; threads; the outer reduction, which stages a tile of data and a tile
+of weights in shared memory in each step; the inner reduction; the inner tile, whose accumulators stay in registers. A
+depthwise convolution has no outer reduction: each block stages its data and weights once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from anole_cuda.templates.staged import Reduction, Staged, staged_kernel
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 
 PADDING = 8
-"""Instructions that find out whether a copied value is padding."""
+"""Instructions that check whether a copied value is padding."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Whether every channel is convolved with its own kernel."""
+    """Whether every channel is convolved with its own filter."""
     return w.groups == w.in_channels == w.out_channels
 
 
@@ -38,8 +38,8 @@ def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
 
     Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` split
     into (block, virtual thread, thread, inner), where f counts the filters of one group; ``tile_rc``, ``tile_ry``,
-    ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the most steps of an unrolled body, and
-    ``unroll_explicit`` says whether TVM unrolls it or the CUDA compiler is asked to.
+    ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the maximum number of steps of an unrolled body,
+    and ``unroll_explicit`` whether TVM or the CUDA compiler unrolls it.
 
     A depthwise convolution has no splits of the reduction, as in AutoTVM's ``depthwise_conv2d_nchw.cuda``; its f counts
     the channels.
@@ -60,7 +60,7 @@ def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
 
 
 def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
-    """Return what the kernels of n configs do."""
+    """Return the modeled kernels of n configs."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = _reduction(w, columns)
     steps, panel = rc[:, 1] * ry[:, 1] * rx[:, 1], f[:, 1:].prod(axis=1)
@@ -93,7 +93,7 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
 
 
 def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:
-    """Return the usage of n configs."""
+    """Return the resource usage of n configs."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = (split[:, 1] for split in _reduction(w, columns))
     rows, row_columns = windows(w, y, x, ry, rx)
@@ -102,35 +102,35 @@ def conv2d_usage(w: Conv2d, columns: Columns) -> Usage:
 
 
 def _reduction(w: Conv2d, columns: Columns) -> list[NDArray[np.int64]]:
-    """Return the splits of channels, rows and columns of the kernel into (outer, inner), shape (n, 2) each."""
+    """Return the splits of channels, kernel rows and kernel columns into (outer, inner), shape (n, 2) each."""
     if is_depthwise(w):
         return [np.tile([1, length], (len(columns["tile_f"]), 1)) for length in (1, *w.kernel)]
     return [columns[f"tile_{name}"] for name in ("rc", "ry", "rx")]
 
 
 def _staged_channels(w: Conv2d, columns: Columns) -> Counts:
-    """Return the channels of data that a block stages at once, shape (n,)."""
+    """Return the number of data channels that a block stages at once, shape (n,)."""
     return columns["tile_f"][:, 1:].prod(axis=1) if is_depthwise(w) else columns["tile_rc"][:, 1]
 
 
 def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> tuple[Counts, Counts]:
-    """Return the rows and columns of data that a block stages at once, shape (n,) each.
+    """Return the numbers of data rows and columns that a block stages at once, shape (n,) each.
 
-    Rows and columns are split four ways, shape (n, 4); `ry` and `rx` of the kernel's are multiplied with in a stage.
+    `y` and `x` are four-way splits, shape (n, 4); `ry` and `rx` are the kernel's rows and columns in a stage.
     """
     rows = _window(y[:, 1:].prod(axis=1), w.strides[0], ry, w.dilation[0])
     return rows, _window(x[:, 1:].prod(axis=1), w.strides[1], rx, w.dilation[1])
 
 
 def window_reads(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> Counts:
-    """Return how many pixels a thread reads in a stage without loops, where windows share them; as for `windows`."""
+    """Return the number of pixels that a thread reads in an unrolled stage, where windows overlap; see `windows`."""
     rows = np.minimum(_window(y[:, 3], w.strides[0], ry, w.dilation[0]), y[:, 3] * ry)
     row_columns = np.minimum(_window(x[:, 3], w.strides[1], rx, w.dilation[1]), x[:, 3] * rx)
     return np.asarray(y[:, 1] * rows * x[:, 1] * row_columns)
 
 
 def _window(outputs: Counts, stride: int, taps: Counts, dilation: int) -> Counts:
-    """Return how many inputs along an axis neighbouring outputs read through neighbouring taps of a kernel."""
+    """Return the number of inputs along an axis that adjacent outputs read through adjacent kernel taps."""
     return (outputs - 1) * stride + (taps - 1) * dilation + 1
 
 
@@ -146,13 +146,13 @@ def _nest(w: Conv2d, columns: Columns) -> LoopNest:
     reduction = list(zip(("rc", "ry", "rx"), _reduction(w, columns), strict=True))
     channels, filters = w.in_channels // w.groups, w.out_channels // w.groups
     leading, read = [("n", w.batch), ("g", w.groups)], {"g": channels, "rc": 1}
-    of_kernel, written = {"rc": 1}, {"g": filters, "f": 1}
+    weight_channel, written = {"rc": 1}, {"g": filters, "f": 1}
     if is_depthwise(w):
-        leading, reduction, read, of_kernel, written = leading[:1], reduction[1:], {"f": 1}, {}, {"f": 1}
+        leading, reduction, read, weight_channel, written = leading[:1], reduction[1:], {"f": 1}, {}, {"f": 1}
     loops = tiling.loops(leading, spatial, reduction, columns["auto_unroll_max_step"])
     rows, row_columns = {"y": w.strides[0], "ry": w.dilation[0]}, {"x": w.strides[1], "rx": w.dilation[1]}
     shape = (w.batch, w.padded_height, w.padded_width, w.in_channels)
     data = Buffer("data", shape, ({"n": 1}, rows, row_columns, read))
-    weight = Buffer("weight", (*w.kernel, channels, w.out_channels), ({"ry": 1}, {"rx": 1}, of_kernel, written))
+    weight = Buffer("weight", (*w.kernel, channels, w.out_channels), ({"ry": 1}, {"rx": 1}, weight_channel, written))
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
     return LoopNest(loops, (data, weight, Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, written))))

@@ -1,4 +1,4 @@
-"""A dense layer of few rows on CUDA: every weight is read once, and threads share a reduction."""
+"""Dense layers with few rows on CUDA (GEMV): every weight is read once, and threads share a reduction."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from anole_cuda.templates import nest
 
 @dataclass(frozen=True)
 class GemvTemplate:
-    """A product of few rows with constant weights; `gemv_space` says what its knobs mean."""
+    """A product of few rows with constant weights; see `gemv_space` for its knobs."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
         """Return (out, in)."""
         return (workload.out_features, workload.in_features)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return (in, out) weights as (out, in), so that threads along the reduction read contiguously."""
+        """Transpose (in, out) weights to (out, in), which makes the reads of threads along the reduction contiguous."""
         return np.ascontiguousarray(weight.T)
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return (rows, out) of (rows, in) data and packed weights."""
+        """Multiply (rows, in) data with packed weights, as (rows, out)."""
         w = workload
         k = te.reduce_axis((0, w.in_features), "k")
         shape = (w.batch, w.out_features)
@@ -38,7 +38,7 @@ class GemvTemplate:
         )
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -58,7 +58,7 @@ class GemvTemplate:
         return anchor.scheduled(sch)
 
     def _schedule_partial(self, sch: s_tir.Schedule, partial: Any, config: Config) -> Any:
-        """Schedule the partial sum of one thread, with operands in registers; return its outermost loop."""
+        """Schedule a thread's partial sum, with operands in registers; return its outermost loop."""
         k_thread, y, x, k_outer, k_inner = sch.get_loops(partial)[-5:]
         sch.reorder(k_thread, k_outer, k_inner, y, x)
         for read in (0, 1):
@@ -66,6 +66,6 @@ class GemvTemplate:
             sch.compute_at(copy, k_outer, preserve_unit_loops=True)
             nest.vectorize(sch, copy)
         nest.bind(sch, {"threadIdx.x": k_thread})
-        # Unroll only in here: TVM cannot lower an unrolled cross-thread reduction.
+        # Unroll only this loop: TVM cannot lower an unrolled cross-thread reduction.
         nest.unroll(sch, k_outer, config)
         return k_outer

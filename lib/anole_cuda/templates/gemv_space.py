@@ -1,8 +1,8 @@
-"""The knobs of a dense layer of few rows on CUDA and the loop nest of a config; needs no compiler.
+"""The space of a dense layer with few rows on CUDA: knobs, loop nest and speed model; needs no compiler.
 
 Reading the weights bounds the speed of such a layer. The nest, outermost first: blocks; threads along features and
-along the reduction; the outer reduction, in each step of which a thread reads neighbouring weights of a few features
-and multiplies them with its rows. Finally the threads along the reduction add up their partial sums.
+along the reduction; the outer reduction, where in each step a thread reads adjacent weights of a few features and
+multiplies them with its rows. Finally, the threads along the reduction add their partial sums.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from anole_cuda.templates.roofline import Kernel, sectors, speed, widths
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
 
 _MAX_ROWS = 31
-"""With more rows, staging the weights pays off; AutoTVM draws the same line."""
+"""With more rows, staging the weights pays off; AutoTVM has the same limit."""
 
-_STEPPING, _AHEAD = 4, 4
-"""Instructions of a step of the outer reduction, and the most of its steps that are under way at once."""
+_STEP_INSTRUCTIONS, _MAX_STEPS_IN_FLIGHT = 4, 4
+"""Instructions per step of the outer reduction, and maximum number of its steps in flight."""
 
 
 def has_few_rows(w: Workload) -> TypeGuard[Dense]:
-    """Whether a workload is a dense layer of few rows."""
+    """Whether a workload is a dense layer with few rows."""
     return isinstance(w, Dense) and w.batch <= _MAX_ROWS
 
 
 @cache
 def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
-    """Return the space of a dense layer of few rows.
+    """Return the space of a dense layer with few rows.
 
     Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
     ``tile_k`` the reduction into (outer, thread, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for
@@ -65,28 +65,28 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
 
 
 def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
-    """Whether threads that share a reduction wait for each other in all of its steps, shape (n,).
+    """Whether threads that share a reduction synchronize in all of its steps, shape (n,).
 
-    TVM makes warp shuffles of a reduction by whole warps, or by a single one, and otherwise a tree in shared memory. If
-    the tree is all that a block has, its last steps rely on the lanes of a warp running in lockstep, which no GPU since
-    Volta guarantees.
+    TVM lowers a reduction across entire warps, or within a single one, to warp shuffles, and others to a tree in shared
+    memory. If a block has only one tree, its last steps rely on the lanes of a warp running in lockstep, which no GPU
+    since Volta guarantees.
     """
     features, k = columns["tile_x"][:, 1], columns["tile_k"][:, 1]
     return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
 
 
 def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
-    """Return what the kernels of n configs do."""
+    """Return the modeled kernels of n configs."""
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
     usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
     sums, body = rows * features, rows * features * k[:, 2]
     loads, run = (rows + features) / widths(k[:, 2]) * k[:, 2], k[:, 1] * k[:, 2]
-    # Threads add up what they have, half of them in each step.
+    # Threads add their partial sums, half of them in each step.
     adding = sums * np.ceil(np.log2(k[:, 1]))
-    ahead = np.clip(columns["auto_unroll_max_step"] // body, 1, _AHEAD)
+    in_flight = np.clip(columns["auto_unroll_max_step"] // body, 1, _MAX_STEPS_IN_FLIGHT)
     read = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
-    # Fitted to the assembler's numbers, as `wanted_registers` of the staged kernels.
+    # Fitted to the assembler's register counts, like `wanted_registers` of staged kernels.
     wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
     held = np.minimum(wanted, gpu.max_registers(usage.threads))
     return Kernel(
@@ -96,11 +96,11 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
         shared_bytes=usage.shared_bytes,
         multiply_adds=np.asarray(k[:, 0] * body, dtype=np.float64),
         independent=sums,
-        instructions=k[:, 0] * (loads + _STEPPING) + 2.0 * adding,
+        instructions=k[:, 0] * (loads + _STEP_INSTRUCTIONS) + 2.0 * adding,
         shared_cycles=adding,
         shared_waits=adding,
         sectors=read,
-        stages=np.ceil(k[:, 0] / ahead) + 1.0,
+        stages=np.ceil(k[:, 0] / in_flight) + 1.0,
         fresh_bytes=fresh * np.ones(len(run)),
         reused_bytes=FLOAT_BYTES * w.batch * w.in_features * np.ones(len(run)),
     )
@@ -121,7 +121,7 @@ def _usage(columns: Columns) -> Usage:
 
 
 def _values(columns: Columns) -> Counts:
-    """Return the number of values that a thread holds: its accumulators, and the operands of one step."""
+    """Return the number of values in a thread's registers: its accumulators, and the operands of one step."""
     rows, features = columns["tile_y"][:, 1], columns["tile_x"][:, 2]
     return np.asarray(rows * features + (rows + features) * columns["tile_k"][:, 2])
 

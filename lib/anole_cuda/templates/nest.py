@@ -1,4 +1,4 @@
-"""Scheduling steps common to the CUDA templates: bound loops, staging in shared memory, the epilogue, unrolling."""
+"""Scheduling steps shared by the CUDA templates: thread binding, staging in shared memory, the epilogue, unrolling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SBlockRV = Any
 
 
 def bind(sch: s_tir.Schedule, loops: Mapping[str, LoopRV]) -> None:
-    """Bind loops to the threads of their names, such as ``threadIdx.x``."""
+    """Bind loops to threads by name, such as ``threadIdx.x``."""
     for thread, loop in loops.items():
         sch.bind(loop, thread)
 
@@ -34,24 +34,24 @@ def schedule_product(
     *,
     inline: bool = True,
 ) -> None:
-    """Split every spatial axis into (block, virtual thread, thread, inner) and stages both operands.
+    """Split every spatial axis into (block, virtual thread, thread, inner) and stage both operands.
 
     The nest, outermost first: leading axes and blocks, virtual threads, threads, outer and inner reduction, inner tile.
-    Neighbouring threads (``threadIdx.x``) walk the last axis. Operands are staged in the innermost outer loop of the
+    Adjacent threads (``threadIdx.x``) are along the last axis. Operands are staged in the innermost outer loop of the
     reduction or, if it has none, once.
 
     Args:
-        sch: the schedule of the whole function.
-        block: multiplies.
-        epilogue: reads the products.
-        leading: axes that only blocks walk, one step each.
+        sch: the schedule of the entire function.
+        block: the block that multiplies.
+        epilogue: the block that reads the products.
+        leading: axes that only blocks iterate over, one step each.
         spatial: two or three axes, each with its four factors; one factor may be None, to be derived from the others.
         outer: outer loops of the reduction.
         inner: inner loops of the reduction.
-        runs: lengths of the runs of each operand that are contiguous in both its copy and itself.
-        config: says how to unroll.
-        inline: whether an operand's producer, such as padding, is computed during the copy; otherwise in a kernel
-            before.
+        runs: for each operand, the length of runs that are contiguous both in it and in its copy.
+        config: the config, for its unrolling knobs.
+        inline: whether an operand's producer, such as padding, is computed during the copy rather than in an earlier
+            kernel.
     """
     blocks, virtual, threads, tile = zip(*(sch.split(loop, factors) for loop, factors in spatial), strict=True)
     sch.reorder(*leading, *blocks, *virtual, *threads, *outer, *inner, *tile)
@@ -72,7 +72,7 @@ def schedule_product(
 def _stage(
     sch: s_tir.Schedule, copy: SBlockRV, at: LoopRV, threads: Mapping[str, int], contiguous: int, *, inline: bool
 ) -> None:
-    """Make a copy in shared memory within a loop, by all threads of the block together, with axes of these lengths."""
+    """Compute a copy in shared memory within a loop, by all threads of the block; `threads` are their axes' lengths."""
     for producer in sch.get_producers(copy) if inline else ():
         sch.compute_inline(producer)
     sch.compute_at(copy, at, preserve_unit_loops=True)
@@ -92,7 +92,7 @@ def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
 
 
 def vectorize(sch: s_tir.Schedule, block: SBlockRV) -> None:
-    """Let one instruction move as many values along a block's last axis as divide its extent."""
+    """Vectorize a block's last axis, with the largest vector that divides its extent."""
     last = sch.get_loops(block)[-1]
     lanes = gcd(int(sch.get(last).extent), VECTOR)
     if lanes > 1:
@@ -100,6 +100,6 @@ def vectorize(sch: s_tir.Schedule, block: SBlockRV) -> None:
 
 
 def unroll(sch: s_tir.Schedule, loop: LoopRV, config: Config) -> None:
-    """Request unrolling inside a loop, by TVM or by the CUDA compiler, as the config says."""
+    """Request unrolling inside a loop, by TVM or by the CUDA compiler, according to the config."""
     sch.annotate(loop, "pragma_auto_unroll_max_step", config["auto_unroll_max_step"])
     sch.annotate(loop, "pragma_unroll_explicit", config["unroll_explicit"])

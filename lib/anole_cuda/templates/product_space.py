@@ -1,7 +1,7 @@
-"""The knobs of matrix products on CUDA, of dense layers of many rows or computed tensors; needs no compiler.
+"""The spaces of matrix products on CUDA (dense layers with many rows, batched matmul); needs no compiler.
 
-The nest, outermost first: blocks, with any batch in front; virtual threads; threads; the outer reduction, each step of
-which stages a tile of data and a tile of weights in shared memory; the inner reduction; the inner tile, whose
+The nest, outermost first: blocks, after any batch axis; virtual threads; threads; the outer reduction, which stages a
+tile of data and a tile of weights in shared memory in each step; the inner reduction; the inner tile, whose
 accumulators stay in registers.
 """
 
@@ -29,7 +29,7 @@ from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space
 
 @cache
 def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
-    """Return the space of a dense layer of many rows, or of products of two computed tensors.
+    """Return the space of a dense layer with many rows, or of a batched product of two activations.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
@@ -45,13 +45,13 @@ def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatm
 
 
 def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
-    """Return what the kernels of n configs do."""
+    """Return the modeled kernels of n configs."""
     x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
     wide = x[:, 1:].prod(axis=1)
     if batch.transpose_right:
         run = steps
     else:
-        # Constant weights are packed into panels that one block reads.
+        # Constant weights are packed into panels, each read by one block.
         run = np.where(w.constant_weight | (x[:, 0] == 1), wide * steps, wide)
     values = batch.rows * batch.inner + batch.inner * batch.columns + batch.rows * batch.columns
     return _products(w, columns).kernel(gpu, run, FLOAT_BYTES * batch.batch * values * np.ones(len(steps)))
@@ -74,11 +74,11 @@ class Products:
     """The nests of n configs that multiply matrices of (rows, inner) by matrices of (inner, columns).
 
     Attributes:
-        splits: those of rows and columns into (block, virtual thread, thread, inner), shape (n, 4) each, and of the
-            reduction into (outer, inner), shape (n, 2), in this order, by the names of their axes.
-        max_step: the most steps of an unrolled body, shape (n,).
-        leading: lengths of the axes that only blocks walk, a product in each step.
-        transposed: whether the right operand lies, and is staged, with its reduction innermost.
+        splits: the splits of rows and columns into (block, virtual thread, thread, inner), shape (n, 4) each, and of
+            the reduction into (outer, inner), shape (n, 2), in this order, by axis name.
+        max_step: maximum number of steps of an unrolled body, shape (n,).
+        leading: lengths of the axes that only blocks iterate over, with one product per step.
+        transposed: whether the right operand, and its staged copy, have the reduction as innermost axis.
     """
 
     splits: Mapping[str, NDArray[np.int64]]
@@ -87,27 +87,29 @@ class Products:
     transposed: bool = False
 
     def usage(self) -> Usage:
-        """Return their usage; each product has blocks of its own."""
+        """Return the resource usage; each product has separate blocks."""
         y, x, k = self.splits.values()
         staged = shared_bytes(y[:, 1:].prod(axis=1) * k[:, 1], x[:, 1:].prod(axis=1) * k[:, 1])
         return tiling.usage((y, x), prod(self.leading.values()), staged)
 
     def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
-        """Return what they do, shape (n,) each.
+        """Return the modeled kernels.
 
-        In global memory, `right_run` values of a stage of the right operand follow each other. `fresh_bytes` are those
-        of both operands and the output, as far as they are in the memory.
+        In global memory, `right_run` values of the right operand's stage are contiguous. `fresh_bytes` are the bytes of
+        both operands and the output that are in memory rather than in the L2 cache.
         """
         y, x, k = self.splits.values()
         steps = k[:, 1]
         rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
         tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
         unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
-        along = np.where(unrolled, widths(steps), 1)
+        left_width = np.where(unrolled, widths(steps), 1)
         none = np.zeros_like(steps)
-        left = Staged(tall * steps, steps, widths(steps), rows * steps, along, (none, y[:, 3] * steps))
+        left = Staged(tall * steps, steps, widths(steps), rows * steps, left_width, (none, y[:, 3] * steps))
         if self.transposed:
-            right = Staged(wide * steps, right_run, widths(steps), features * steps, along, (x[:, 3] * steps, none))
+            right = Staged(
+                wide * steps, right_run, widths(steps), features * steps, left_width, (x[:, 3] * steps, none)
+            )
         else:
             right = Staged(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
         reduction = Reduction(k[:, 0], steps, unrolled)
@@ -116,7 +118,7 @@ class Products:
         return staged_kernel(gpu, self.usage(), threads, rows * features, operands, reduction, output_run, fresh_bytes)
 
     def nest(self, right: str = "weight") -> LoopNest:
-        """Return their loops and buffers, of which one has the name of the right operand."""
+        """Return the loop nests; `right` is the name of the right operand's buffer."""
         (y, x, k), splits = self.splits, list(self.splits.items())
         loops = tiling.loops(list(self.leading.items()), splits[:2], splits[2:], self.max_step)
         lengths = {**self.leading, **{axis: split.prod(axis=1) for axis, split in splits}}

@@ -1,4 +1,4 @@
-"""Matrix products on CUDA, of dense layers of many rows or computed tensors: both inputs staged in shared memory."""
+"""Matrix products on CUDA (dense layers with many rows, batched matmul), with both operands staged in shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from anole_cuda.templates.tiling import panel_width
 
 @dataclass(frozen=True)
 class GemmTemplate:
-    """A matrix product with constant weights, in panels of one block's features; `gemm_space` explains its knobs."""
+    """A matrix product with constant weights, in panels of one block's features; see `product_space` for its knobs."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
         """Return (panels, in, panel width)."""
@@ -27,11 +27,11 @@ class GemmTemplate:
         return (workload.out_features // panel, workload.in_features, panel)
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return (in, out) weights in panels, each of which one block of threads reads."""
+        """Pack (in, out) weights into panels, each read by one block of threads."""
         return in_panels(weight, panel_width(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return (rows, out) of (rows, in) data and packed weights."""
+        """Multiply (rows, in) data with packed weights, as (rows, out)."""
         w, panel = workload, panel_width(config["tile_x"])
         k = te.reduce_axis((0, w.in_features), "k")
 
@@ -41,15 +41,15 @@ class GemmTemplate:
         return te.compute((w.batch, w.out_features), point, name="dense", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         return _schedule(func, config, panel_width(config["tile_x"]))
 
 
 class BatchMatmulTemplate(UnpackedTemplate):
-    """Products of a batch; `batch_matmul_space` explains their knobs."""
+    """Batched products of two activations; see `product_space` for their knobs."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the product of both operands, (batch, rows, columns)."""
+        """Multiply both operands, as (batch, rows, columns)."""
         w = workload
         k = te.reduce_axis((0, w.inner), "k")
 
@@ -59,13 +59,13 @@ class BatchMatmulTemplate(UnpackedTemplate):
         return te.compute((w.batch, w.rows, w.columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         steps = config["tile_k"][1]
         return _schedule(func, config, steps if workload.transpose_right else panel_width(config["tile_x"]))
 
 
 def _schedule(func: tirx.PrimFunc, config: Config, contiguous: int) -> tirx.PrimFunc:
-    """Return the function with the loop nest of the config; runs of the right operand are that long."""
+    """Schedule the function with the config's loop nest; `contiguous` is the length of the right operand's runs."""
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)

@@ -1,4 +1,4 @@
-"""What a kernel does that stages two operands in shared memory and multiplies them in registers, for n configs."""
+"""The modeled work of a kernel that stages two operands in shared memory and multiplies them in registers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from anole_cuda.device.multiprocessor import Multiprocessor
 from anole_cuda.templates.roofline import Kernel, Numbers, bank_cycles, sectors
 from anole_cuda.templates.usage import Counts, Usage
 
-_COPYING, _STEPPING = 6, 2
-"""Instructions of a copy from global to shared memory, with its addresses; and of a step of a loop that is left."""
+_COPY_INSTRUCTIONS, _STEP_INSTRUCTIONS = 6, 2
+"""Instructions of a copy from global to shared memory, address computation included; and of a loop iteration."""
 
-_AHEAD = 4
-"""Reductions whose reads of shared memory are under way at once."""
+_STEPS_IN_FLIGHT = 4
+"""Number of reduction steps whose shared memory reads are in flight at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +26,12 @@ class Staged:
 
     Attributes:
         values: values of a block's tile that are staged at once.
-        run: values that follow each other in global memory.
+        run: contiguous values in global memory.
         lanes: values that one instruction copies.
         reads: values of the tile that one thread reads.
-        width: values that it reads at once.
-        strides: values in shared memory between neighbouring threads' reads, by axis, innermost first.
-        checks: further instructions of a copy, such as for padding.
+        width: values that a thread reads at once.
+        strides: values in shared memory between adjacent threads' reads, by axis, innermost first.
+        checks: additional instructions of a copy, such as for padding.
     """
 
     values: Counts
@@ -48,9 +48,9 @@ class Reduction:
     """The reduction of n configs; shape (n,) each.
 
     Attributes:
-        stages: how often a block stages its operands.
+        stages: number of stages of a block.
         steps: multiply-adds of each accumulator in one stage.
-        unrolled: whether no loop is left in a stage.
+        unrolled: whether a stage is fully unrolled.
     """
 
     stages: Counts
@@ -59,10 +59,10 @@ class Reduction:
 
 
 def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
-    """Return an estimate of the registers that a thread has use for, by the values that it copies in a stage.
+    """Estimate the registers that a thread needs, from its accumulators and the values that it copies in a stage.
 
-    The coefficients are fitted to what the assembler gives, which prepares many copies at once; three in five of
-    its numbers are within a quarter of this (`benchmarks/cuda/resources.py`).
+    The coefficients are fitted to the assembler's counts, which include many prepared copies; three in five of its
+    counts are within a quarter of this estimate (`benchmarks/cuda/resources.py`).
     """
     return np.asarray(30 + 1.1 * accumulators + 0.75 * np.minimum(copied, 256), dtype=np.int64)
 
@@ -77,17 +77,17 @@ def staged_kernel(
     output_run: Counts,
     fresh_bytes: Numbers,
 ) -> Kernel:
-    """Return what kernels do that stage their operands.
+    """Return the modeled kernels that stage their operands.
 
     Args:
-        gpu: values are spilled beyond its registers.
-        usage: what they use.
+        gpu: the multiprocessor; values beyond its registers are spilled.
+        usage: the kernels' resources.
         thread_axes: threads of a block along each axis, innermost first.
         accumulators: outputs of one thread.
-        operands: both.
+        operands: both operands.
         reduction: stages and steps.
-        output_run: outputs of a block that follow each other in global memory.
-        fresh_bytes: bytes of both operands and the output, as far as they are in the memory.
+        output_run: contiguous outputs of a block in global memory.
+        fresh_bytes: bytes of both operands and the output that are in memory rather than in the L2 cache.
     """
     threads, stages = usage.threads, reduction.stages
     copies = [np.ceil(each.values / (each.lanes * threads)) for each in operands]
@@ -95,14 +95,14 @@ def staged_kernel(
     steps, outputs = stages * reduction.steps, accumulators * threads
     wanted = wanted_registers(accumulators, _total(each.values for each in operands) / threads)
     held = np.minimum(wanted, gpu.max_registers(threads))
-    # What is spilled is written and read in every stage, through the same memory pipeline.
+    # Spilled values are written and read in every stage, through the same memory pipeline.
     spilled = 2.0 * stages * (wanted - held)
-    copying = _total(count * (_COPYING + each.checks) for count, each in zip(copies, operands, strict=True))
+    copying = _total(count * (_COPY_INSTRUCTIONS + each.checks) for count, each in zip(copies, operands, strict=True))
     shared = _total(
         count * each.lanes + read * bank_cycles(thread_axes, each.strides, each.width)
         for count, read, each in zip(copies, reads, operands, strict=True)
     )
-    stepping = np.where(reduction.unrolled, 0, _STEPPING)
+    stepping = np.where(reduction.unrolled, 0, _STEP_INSTRUCTIONS)
     return Kernel(
         blocks=usage.blocks,
         threads=threads,
@@ -112,7 +112,7 @@ def staged_kernel(
         independent=accumulators,
         instructions=stages * (copying + _total(reads)) + steps * stepping + 2 * accumulators + spilled,
         shared_cycles=stages * shared + spilled,
-        shared_waits=steps / _AHEAD,
+        shared_waits=steps / _STEPS_IN_FLIGHT,
         sectors=stages * _total(sectors(each.values, each.run) for each in operands) + sectors(outputs, output_run),
         stages=stages + 1.0,
         fresh_bytes=fresh_bytes,

@@ -1,4 +1,4 @@
-"""The four-way tiled nest common to the CUDA templates, in numbers: its knobs, its usage and its loops."""
+"""The four-way tiled loop nest of the CUDA templates: its knobs, resource usage and loops; needs no compiler."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _BLOCK_AXES = (Annotation.BLOCK_X, Annotation.BLOCK_Y)
 _THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
 
 ADDRESSING = 8
-"""Registers of each thread besides its values: addresses and counters."""
+"""Registers of each thread for addresses and counters."""
 
 
 def panel_width(split: Sequence[int]) -> int:
-    """Return how many outputs along an axis, split into four, one block of threads computes; a panel of weights."""
+    """Return the outputs of a thread block along an axis that is split into four; also the width of a weight panel."""
     return prod(split[1:])
 
 
 def tile_knobs(spatial: Mapping[str, int], reduction: Mapping[str, int], unrolled_steps: int = 512) -> list[Knob]:
     """Return the knobs of a nest whose axes have these lengths.
 
-    Spatial axes are split into (block, virtual thread, thread, inner), those of the reduction into (outer, inner).
+    Spatial axes are split into (block, virtual thread, thread, inner), reduction axes into (outer, inner).
     """
     tiles = [split_knob(name, length, 4, agent="spatial") for name, length in spatial.items()]
     tiles += [split_knob(name, length, 2, agent="reduction") for name, length in reduction.items()]
@@ -36,16 +36,16 @@ def tile_knobs(spatial: Mapping[str, int], reduction: Mapping[str, int], unrolle
 
 
 def unroll_knobs(steps: int = 512) -> list[Knob]:
-    """Return the knobs of unrolling: how long the unrolled body may be, and whether TVM unrolls it itself."""
+    """Return the unrolling knobs: the maximum length of the unrolled body, and whether TVM unrolls it itself."""
     return [option_knob("auto_unroll_max_step", (0, steps, 1500)), option_knob("unroll_explicit", (0, 1))]
 
 
 def usage(spatial: Sequence[NDArray[np.int64]], leading: Ints, shared_bytes: Counts) -> Usage:
-    """Return the usage of nests whose axes are split into (block, virtual thread, thread, inner).
+    """Return the resource usage of nests whose axes are split into (block, virtual thread, thread, inner).
 
     Args:
         spatial: two or three axes, each of shape (n, 4), in the nest's order.
-        leading: steps of the axes that only blocks walk.
+        leading: number of steps of the axes that only blocks iterate over.
         shared_bytes: shared memory of one block.
     """
     accumulators = np.prod([axis[:, 1] * axis[:, 3] for axis in spatial], axis=0)
@@ -69,10 +69,10 @@ def loops(
     """Return the loops of such nests, outermost first.
 
     Args:
-        leading: names and lengths of the axes that only blocks walk.
+        leading: names and lengths of the axes that only blocks iterate over.
         spatial: names and four-way splits, shape (n, 4) each.
         reduction: names and splits into (outer, inner), shape (n, 2) each.
-        max_step: the most steps of an unrolled body, shape (n,).
+        max_step: maximum number of steps of an unrolled body, shape (n,).
     """
     made: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
     for part, kind in enumerate(_SPLIT[:3]):
@@ -88,7 +88,7 @@ def loops(
 
 
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
-    """Return the loops of a body, unrolled from the innermost outwards up to `max_step` steps."""
+    """Return the loops of a body, unrolled from the innermost loop outward up to `max_step` steps."""
     steps = np.ones_like(max_step)
     marked: list[tuple[str, str, Ints, Ints]] = []
     for name, axis, extent in reversed(body):

@@ -1,4 +1,4 @@
-"""The device resources that configs use, and the constraints that the device's limits set; needs no compiler."""
+"""The resource usage of configs on a GPU, and constraints from the GPU's limits; needs no compiler."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from anole_cuda.device.architecture import BlockLimits
 FLOAT_BYTES = 4
 
 VECTOR = 4
-"""The most float32 values that one memory instruction moves."""
+"""Maximum number of float32 values that one memory instruction moves."""
 
 _ALIGNMENT_BYTES = 64
 """Alignment of every buffer that TVM allocates in shared memory."""
 
 Counts = NDArray[np.int64]
-"""A number for each of n configs, shape (n,)."""
+"""An integer for each of n configs, shape (n,)."""
 
 
 def shared_bytes(*buffers: Counts) -> Counts:
-    """Return the bytes of shared memory of buffers with these numbers of float32 values, each aligned."""
-    whole = [-(-FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
-    return np.asarray(sum(whole[:-1], FLOAT_BYTES * buffers[-1]))
+    """Return the bytes of shared memory of buffers, each aligned, with these numbers of float32 values."""
+    aligned = [-(-FLOAT_BYTES * values // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES for values in buffers]
+    return np.asarray(sum(aligned[:-1], FLOAT_BYTES * buffers[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Usage:
     Attributes:
         threads: threads of one block.
         threads_z: threads of one block along ``threadIdx.z``.
-        virtual_threads: virtual threads of one thread along the axis with the most of them.
+        virtual_threads: virtual threads of one thread, the maximum over the axes.
         shared_bytes: shared memory of one block.
         registers: lower bound of one thread's registers: live accumulators and operands.
         grid_x: blocks along ``blockIdx.x``.
@@ -54,7 +54,7 @@ class Usage:
 
     @property
     def blocks(self) -> Counts:
-        """Blocks of the whole grid."""
+        """Blocks of the grid."""
         return self.grid_x * self.grid_y
 
     @property
@@ -75,20 +75,20 @@ def limited_space(
     speed: Callable[[Columns], NDArray[np.float64]],
     others: Sequence[Constraint] = (),
 ) -> Space:
-    """Return the space of all configs within a device's limits whose warps have no needlessly idle lanes."""
+    """Return the space of all configs within a device's limits whose warps have no unnecessarily idle lanes."""
     hard = [*limit_constraints(limits, measure), *others]
-    least = min(limits.warp_size, _max_threads(knobs, hard, measure))
+    min_threads = min(limits.warp_size, _max_threads(knobs, hard, measure))
     lanes = Constraint(
-        f"a block has fewer than {least} threads, and a warp's lanes idle",
-        lambda columns: np.asarray(measure(columns).threads >= least),
+        f"a block has fewer than {min_threads} threads, and a warp's lanes idle",
+        lambda columns: np.asarray(measure(columns).threads >= min_threads),
     )
-    core = {knob.name: knob.values for knob in _plainest(knobs)}
+    core = {knob.name: knob.values for knob in _minimal(knobs)}
     return Space(knobs, [*hard, lanes], describe, merit=speed, core=core, merit_is_speed=True)
 
 
 def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]:
-    """Return one constraint for each limit; its reason names the exceeded limit."""
-    # Without enough registers a kernel runs, too: values are spilled to memory.
+    """Return a constraint for each limit; its reason states the limit."""
+    # Without enough registers, a kernel still runs: values are spilled to memory.
     hard, soft = True, False
     rows: list[tuple[str, int, bool, Callable[[Usage], Counts]]] = [
         ("a block has too many threads", limits.threads_per_block, hard, lambda usage: usage.threads),
@@ -109,19 +109,19 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
 
 
 def _max_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
-    """Return the most threads that a block can have; a layer with few or prime extents may not fill a warp."""
-    plainest = Space(_plainest(knobs), hard)
-    if plainest.valid_indices is None or not len(plainest.valid_indices):
+    """Return the maximum number of threads of a block; a layer with small or prime extents may not fill a warp."""
+    minimal = Space(_minimal(knobs), hard)
+    if minimal.valid_indices is None or not len(minimal.valid_indices):
         return 1
-    return int(measure(plainest.columns(plainest.vectors(plainest.valid_indices))).threads.max())
+    return int(measure(minimal.columns(minimal.vectors(minimal.valid_indices))).threads.max())
 
 
-def _plainest(knobs: Sequence[Knob]) -> list[Knob]:
-    """Return the knobs restricted to the splits of least usage: no virtual threads, one value in each thread."""
-    return [knob.restricted([value for value in knob.values if _is_plain(knob, value)]) for knob in knobs]
+def _minimal(knobs: Sequence[Knob]) -> list[Knob]:
+    """Restrict knobs to the splits with minimal usage: no virtual threads, one value per thread."""
+    return [knob.restricted([value for value in knob.values if _is_minimal(knob, value)]) for knob in knobs]
 
 
-def _is_plain(knob: Knob, value: object) -> bool:
+def _is_minimal(knob: Knob, value: object) -> bool:
     if not isinstance(value, tuple):
         return bool(value == knob.values[0])
     if len(value) == 2:

@@ -1,4 +1,4 @@
-"""Winograd convolution on CUDA: one function of three kernels, with intermediate results in global memory."""
+"""Winograd convolution on CUDA: one function with three kernels, and intermediate results in global memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anole_cuda.templates.winograd_space import TAPS, THREADS, output_tiles
 
 @dataclass(frozen=True)
 class WinogradTemplate:
-    """Convolution by minimal filtering of square tiles; `winograd_space` says what its knobs mean."""
+    """Convolution by minimal filtering of square tiles; see `winograd_space` for its knobs."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Return (points, points, panels, in, panel width)."""
@@ -28,19 +28,19 @@ class WinogradTemplate:
         return (points, points, workload.out_channels // panel, workload.in_channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights, transformed in float64, in panels, each of which one block of threads reads."""
+        """Transform HWIO weights in float64 and pack them into panels, each read by one block of threads."""
         made = _filtering(config).transform_weight(weight)
         panels = made.reshape(*made.shape[:3], -1, panel_width(config["tile_f"])).transpose(0, 1, 3, 2, 4)
         return np.ascontiguousarray(panels, dtype=weight.dtype)
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         tiles, filtering = output_tiles(workload, config), _filtering(config)
         values = transform_data(workload, tiles, filtering, data)
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nests of the config."""
+        """Schedule the function with the config's loop nests."""
         sch = s_tir.Schedule(func)
         _schedule_output(sch, config["tile_size"])
         _schedule_product(sch, config)
@@ -53,7 +53,7 @@ def _filtering(config: Config) -> Filtering:
 
 
 def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-    """Multiply at all points; return (points, points, tiles, out)."""
+    """Return the products of all points, (points, points, tiles, out)."""
     points, _, tiles, channels = data.shape
     panels, panel = int(packed.shape[2]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
@@ -65,7 +65,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 
 
 def _schedule_data(sch: s_tir.Schedule) -> None:
-    """Give each thread the data of one tile and channel; neighbouring threads have neighbouring channels."""
+    """Give each thread the data of one tile and channel; adjacent threads have adjacent channels."""
     a, b, tile, channel = sch.get_loops(sch.get_sblock("winograd_data"))
     sch.reorder(tile, channel, a, b)
     thread = _bind(sch, [tile, channel])
@@ -74,19 +74,19 @@ def _schedule_data(sch: s_tir.Schedule) -> None:
 
 
 def _schedule_product(sch: s_tir.Schedule, config: Config) -> None:
-    """Multiply the matrices of all points, each in the nest of a dense layer."""
+    """Schedule the matrix products of all points, each with the loop nest of a dense layer."""
     block = sch.get_sblock("winograd_product")
     out = sch.cache_write(block, 0, "local")
     a, b, tile, f, rc = sch.get_loops(block)
     outer, inner = sch.split(rc, config["tile_rc"])
     spatial = [(tile, [None, *config["tile_p"]]), (f, config["tile_f"])]
     runs = (config["tile_rc"][1], panel_width(config["tile_f"]))
-    # A kernel before this one transforms the data.
+    # An earlier kernel transforms the data.
     nest.schedule_product(sch, block, out, [a, b], spatial, [outer], [inner], runs, config, inline=False)
 
 
 def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
-    """Give each thread one tile's outputs of one filter, with their epilogue; neighbours have neighbouring filters."""
+    """Give each thread one tile's outputs of one filter, and their epilogue; adjacent threads have adjacent filters."""
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
     n, y, x, f = sch.get_loops(epilogue)
@@ -101,7 +101,7 @@ def _schedule_output(sch: s_tir.Schedule, size: int) -> None:
 
 
 def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) -> None:
-    """Transform a tile along its first axis in registers, column by column, each when it is needed."""
+    """Transform a tile along its first axis in registers, column by column, each just before its use."""
     sch.compute_at(columns, thread)
     row, column = sch.get_loops(columns)[-2:]
     sch.reorder(column, row)
@@ -112,7 +112,7 @@ def _place_columns(sch: s_tir.Schedule, columns: Any, source: Any, thread: Any) 
 
 
 def _bind(sch: s_tir.Schedule, loops: list[Any]) -> Any:
-    """Give every iteration of some loops its own thread; return the loop over the threads of a block."""
+    """Give every iteration of the loops its own thread; return the loop over the threads of a block."""
     block, thread = sch.split(sch.fuse(*loops), [None, THREADS])
     nest.bind(sch, {"blockIdx.x": block, "threadIdx.x": thread})
     return thread

@@ -1,8 +1,8 @@
-"""The knobs of a Winograd convolution on CUDA and the loop nests of a config; needs no compiler.
+"""The space of a Winograd convolution on CUDA: knobs, loop nest and speed model; needs no compiler.
 
-Three kernels: the first transforms tiles of data, the second multiplies them with the transformed weights, the third
-transforms the products to outputs. All knobs except the tile's size belong to the second: for each point of a tile it
-multiplies a matrix of (tiles, in channels) with one of (in channels, filters), in the nest of a dense layer.
+There are three kernels: the first transforms tiles of data, the second multiplies them with the transformed weights,
+the third transforms the products to outputs. All knobs except the tile size belong to the second: for each point of a
+tile it multiplies matrices of (tiles, in channels) and (in channels, filters), in the loop nest of a dense layer.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from anole_cuda.templates.roofline import Kernel, Numbers, lost_share, sectors, 
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limit_constraints, limited_space
 
 TAPS = 3
-"""Rows, and columns, of the kernels of such a convolution."""
+"""Rows, and columns, of the convolution's filters."""
 
 THREADS = 64
-"""Threads in a block of the transforms: few, so that even a small layer has many blocks. Memory bounds them anyway."""
+"""Threads in a block of the transforms: few, to have many blocks even in small layers. Transforms are memory-bound."""
 
 _SIZES = (2, 4)
 _MAX_TILES = 256
@@ -51,8 +51,8 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
     ``tile_size``: outputs along a side of a tile, for F(2x2, 3x3) or F(4x4, 3x3). ``tile_f`` splits the filters into
     (block, virtual thread, thread, inner) and ``tile_rc`` the reduction into (outer, inner). ``tile_p`` is (virtual
-    thread, thread, inner) of the tiles; the number of blocks follows from the number of tiles, which depends on their
-    size. ``auto_unroll_max_step`` and ``unroll_explicit`` are as for direct convolution.
+    thread, thread, inner) of the tiles, which determines the number of blocks. ``auto_unroll_max_step`` and
+    ``unroll_explicit`` are as for direct convolution.
     """
     return [
         option_knob("tile_size", _SIZES, agent="spatial", balanced=True),
@@ -86,15 +86,15 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
 
 
 def _tile_knob(w: Conv2d) -> Knob:
-    """Return the knob of all splits of the numbers of tiles that are worth giving to a block.
+    """Return the knob of all splits of useful numbers of tiles per block.
 
-    These numbers are powers of two, with any remainder in the last block, and divisors of the number of tiles, such as
-    7 * 7 tiles of 4x4 in an image of 28x28, which leave no remainder.
+    These numbers are powers of two, where the last block may be partial, and divisors of the number of tiles, such as
+    7 * 7 tiles of 4x4 in an image of 28x28.
     """
     counts = [tile_count(w, size) for size in _SIZES]
-    most = min(_MAX_TILES, 1 << (max(counts) - 1).bit_length())
-    worth = [n for n in range(1, most + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
-    splits = [split_knob("tile_p", n, 3, agent="spatial") for n in worth]
+    limit = min(_MAX_TILES, 1 << (max(counts) - 1).bit_length())
+    useful = [n for n in range(1, limit + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
+    splits = [split_knob("tile_p", n, 3, agent="spatial") for n in useful]
     values = tuple(value for knob in splits for value in knob.values)
     return replace(splits[0], values=values, features=np.concatenate([knob.features for knob in splits]))
 
@@ -106,12 +106,12 @@ def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
 
 
 def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
-    """Return what the three kernels of n configs do, in the order in which they run."""
+    """Return the three modeled kernels of n configs, in the order in which they run."""
     points, products = _points(columns), _products(w, columns)
     tiles, panel = products.splits["p"].prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
     transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
     weights = FLOAT_BYTES * points**2 * w.in_channels * w.out_channels
-    # What one kernel writes and the next reads is in the memory as far as the L2 cache has no room for it.
+    # Values that one kernel writes and the next reads are in memory only if the L2 cache has no room for them.
     between = (transformed + product) * lost_share(gpu, transformed + product)
     second = products.kernel(gpu, panel * columns["tile_rc"][:, 1], weights + between)
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
@@ -123,14 +123,14 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
 
 
 def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fresh_bytes: Numbers) -> Kernel:
-    """Return what a transform does, which gives each thread one tile of one channel.
+    """Return the modeled kernel of a transform, whose threads have one tile of one channel each.
 
     Args:
         points: points along a side of a tile.
         tiles: tiles of all images.
         channels: channels, or filters.
-        others: values of a tile that are not its transformed ones: read in one transform, written in the other.
-        fresh_bytes: bytes that it reads from the memory and writes to it.
+        others: untransformed values of a tile: read by the data transform, written by the output transform.
+        fresh_bytes: bytes read from memory and written to it.
     """
     ones = np.ones_like(points)
     moved = points**2 + others
@@ -139,7 +139,7 @@ def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fre
         threads=THREADS * ones,
         registers=points**2 + 2 * tiling.ADDRESSING,
         shared_bytes=0 * ones,
-        # Two products with a matrix that has few values besides 0 and 1.
+        # Two products with a matrix that has few values other than 0 and 1.
         multiply_adds=2.0 * points**2,
         independent=points,
         instructions=4.0 * moved,
@@ -163,7 +163,7 @@ def _products(w: Conv2d, columns: Columns) -> Products:
 
 
 def _transforms_usage(w: Conv2d, columns: Columns) -> Usage:
-    """Return an upper bound of the transforms' usage; the data's holds more, all points of a tile."""
+    """Return an upper bound of the transforms' usage; the data transform needs more registers, for a tile's points."""
     points, data = _points(columns), _split(w, columns).prod(axis=1) * w.in_channels
     outputs = tile_count(w, columns["tile_size"]) * w.out_channels
     ones = np.ones_like(points)

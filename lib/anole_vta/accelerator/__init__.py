@@ -1,4 +1,4 @@
-"""The front of a searched accelerator: what its designs cost in time, area and energy for several networks."""
+"""Pareto fronts of accelerator designs over time, area and energy, for one network or several."""
 
 FRONT = "front.csv"
-"""The file in an accelerator's folder that holds its fronts."""
+"""The file in an accelerator's folder with its Pareto fronts."""

@@ -1,4 +1,4 @@
-"""Counts what a program does to the accelerator's memories and arithmetic units, from its instructions."""
+"""Count a program's memory accesses and arithmetic operations from its instructions."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ READS = tuple(f"{memory.name.lower()}_reads" for memory in Memory)
 WRITES = tuple(f"{memory.name.lower()}_writes" for memory in Memory)
 
 COUNTED = (*READS, *WRITES, "products", "sums", "dram_bits", "instructions")
-"""What is counted, in this order.
+"""The counted events, in this order.
 
-Reads and writes are those of whole elements of a memory. Products have 8 bits, and sums 32: those of the matrix unit
-and the operations of the ALU. DRAM's bits are those of tiles, without what bursts move in vain, and of instructions.
+A read or write accesses one element of a memory. Products have 8 bits and sums 32; sums include the operations of the
+ALU. DRAM bits are those of tiles and instructions, without the unused bytes of bursts.
 """
 
 
 def accesses_of(program: Program) -> NDArray[np.int64]:
-    """Return how often a program does each of `COUNTED`, shape (n_counted,)."""
+    """Return the number of times that a program does each of `COUNTED`, shape (n_counted,)."""
     code = code_of(program.instructions)
     total: Counter[str] = Counter()
     for passage, n_times in zip(code.passages, np.bincount(code.order).tolist(), strict=True):
-        for instruction, n_equal in Counter(map(_without_place, passage.instructions)).items():
+        for instruction, n_equal in Counter(map(_without_address, passage.instructions)).items():
             for what, count in _accesses(instruction, program.geometry).items():
                 total[what] += n_times * n_equal * count
     total["instructions"] = len(program.instructions)
@@ -36,16 +36,16 @@ def accesses_of(program: Program) -> NDArray[np.int64]:
     return np.array([total[what] for what in COUNTED], dtype=np.int64)
 
 
-def _without_place(instruction: Instruction) -> Instruction:
-    """Return an instruction that accesses as much, the same for tiles at different places in DRAM."""
+def _without_address(instruction: Instruction) -> Instruction:
+    """Return an instruction without its DRAM address, which does not affect the counts."""
     return instruction._replace(dram_base=0) if isinstance(instruction, (Load, Store)) else instruction
 
 
 def _accesses(instruction: Instruction, g: Geometry) -> dict[str, int]:
-    """Return what an instruction accesses, beside its own fetch.
+    """Count the accesses of an instruction, except for its own fetch.
 
-    A micro-operation of GEMM reads a vector, a matrix and the sums, and writes the sums and, in 8 bits, the results.
-    One of the ALU reads one or two vectors of sums, and writes as GEMM does.
+    A GEMM micro-operation reads a vector, a matrix and the sums, and writes the sums and the 8-bit results. An ALU
+    micro-operation reads one or two vectors of sums, and writes like GEMM.
     """
     if isinstance(instruction, (Gemm, Alu)):
         n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)

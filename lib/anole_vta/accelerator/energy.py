@@ -1,7 +1,7 @@
-"""The energy of a run, from what its programs access and what CACTI and Aladdin say of the parts.
+"""The energy of a run: access counts of its programs times the energies of CACTI and Aladdin.
 
-The file ``energies.csv`` is made by ``benchmarks/vta/energies.py``, whose first lines name the models. Wires,
-clocks and control have no energy here, so that sums are below a chip's, and comparisons are what they are for.
+``benchmarks/vta/energies.py`` writes ``energies.csv``; its docstring names the models. Wires, clocks and control are
+not modeled. Totals are therefore below those of a chip, and meant for comparisons only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from anole_vta.accelerator.accesses import COUNTED
 from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 
 TYPICAL_NM = 45
-"""The process of relative energies: what the other models were made for lies nearest to it."""
+"""The process for relative energies, the nearest to those that the other models were made for."""
 
-_WIDEST_BITS, _NARROWEST_BITS = 512, 32
-"""The widest and the narrowest memory of the file; wider elements lie in several memories side by side."""
+_MAX_WIDTH_BITS, _MIN_WIDTH_BITS = 512, 32
+"""The widest and the narrowest memory in the file; wider elements are split over several memories."""
 
-_DEEPEST = 1 << 17
-"""The deepest memory of the file; deeper ones are banks of it, of which an access uses one."""
+_MAX_DEPTH = 1 << 17
+"""The deepest memory in the file; deeper ones consist of banks, and an access uses one bank."""
 
-_MODULES = 3
-"""The modules that have a queue of instructions each."""
+_N_MODULES = 3
+"""The number of modules, each with an instruction queue."""
 
 
 class _Part(NamedTuple):
-    """A part's energies in picojoules, its leakage in microwatts and its area in square micrometers."""
+    """The energies, leakage and area of a part."""
 
     read_pj: float
     write_pj: float
@@ -43,24 +43,24 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class UnitEnergies:
-    """What an accelerator spends.
+    """The energy per access and the leakage of an accelerator.
 
     Attributes:
         each_j: joules of each of `COUNTED`, shape (n_counted,).
-        standing_w: watts that leak, whatever it does.
+        standing_w: leakage in watts.
     """
 
     each_j: NDArray[np.float64]
     standing_w: float
 
     def of(self, accesses: NDArray[np.int64], latency_s: float) -> float:
-        """Return the joules of a run: what is accessed, shape (n_counted,), and the leakage meanwhile."""
+        """Return the joules of a run with given access counts, shape (n_counted,), including leakage."""
         return float(self.each_j @ accesses) + self.standing_w * latency_s
 
 
 @cache
 def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEnergies:
-    """Return the energies of an accelerator's parts in a process."""
+    """Return the energies of an accelerator in a process technology."""
     parts = _parts(technology_nm)
     memories = {
         memory.name.lower(): sram(8 * geometry.element_bytes(memory), geometry.depth(memory), technology_nm)
@@ -77,17 +77,17 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
         "instructions": queue.write_pj + queue.read_pj,
     }
     lanes = geometry.batch * geometry.block_out
-    leakage_uw = sum(part.leakage_uw for part in memories.values()) + _MODULES * queue.leakage_uw
+    leakage_uw = sum(part.leakage_uw for part in memories.values()) + _N_MODULES * queue.leakage_uw
     leakage_uw += lanes * geometry.block_in * (multiplier.leakage_uw + adder.leakage_uw) + lanes * adder.leakage_uw
     return UnitEnergies(1e-12 * np.array([each_pj[what] for what in COUNTED]), 1e-6 * leakage_uw)
 
 
 def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
-    """Return a memory of so many elements, made of as many narrower ones as it needs side by side."""
-    own_bits = min(max(width_bits, _NARROWEST_BITS), _WIDEST_BITS)
-    part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _DEEPEST)]
-    beside, banks = -(-width_bits // own_bits), -(-depth // _DEEPEST)
-    read_pj, write_pj, leakage_uw, area_um2 = (beside * figure for figure in part)
+    """Return a memory with `depth` elements, split over several memories where it is wider than any in the file."""
+    own_bits = min(max(width_bits, _MIN_WIDTH_BITS), _MAX_WIDTH_BITS)
+    part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _MAX_DEPTH)]
+    n_side_by_side, banks = -(-width_bits // own_bits), -(-depth // _MAX_DEPTH)
+    read_pj, write_pj, leakage_uw, area_um2 = (n_side_by_side * figure for figure in part)
     return _Part(read_pj, write_pj, banks * leakage_uw, banks * area_um2)
 
 

@@ -1,4 +1,4 @@
-"""The fastest program of a layer on each accelerator of a searched space, from trials of all its programs."""
+"""The fastest program of a layer on each accelerator, from exhaustive trials of its search space."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, whole_bloc
 
 @dataclass(frozen=True, eq=False)
 class Fastest:
-    """The fastest programs of some layers on an accelerator: their cycles, and accesses, shape (n_counted,)."""
+    """The cycles and access counts, shape (n_counted,), of the fastest programs of some layers on an accelerator."""
 
     cycles: float
     accesses: NDArray[np.int64]
 
 
 def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM) -> dict[Geometry, Fastest]:
-    """Return the fastest program of a layer on every accelerator that runs it.
-
-    Of programs that take equally long, it is the one that needs the least energy.
+    """Return the fastest program of a layer on every accelerator that runs it; ties go to the lowest energy.
 
     Raises:
         StoreError: some program was not simulated.
@@ -48,8 +46,8 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
     def accesses(row: int) -> NDArray[np.int64]:
         if (identity := int(identities[row])) not in counts:
             design = design_of(workload, target.geometry, space.config(vectors[row]))
-            whole = whole_blocks(workload, design.geometry)
-            counts[identity] = accesses_of(lower_conv2d(whole, design.schedule, design.geometry, EPILOGUE))
+            padded = whole_blocks(workload, design.geometry)
+            counts[identity] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
         return counts[identity]
 
     found = {}
@@ -63,7 +61,7 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
 def _latencies_s(
     identities: NDArray[np.int64], tried: NDArray[np.int64], trials: Sequence[Trial]
 ) -> NDArray[np.float64]:
-    """Return the latency of the program of each of n configs, shape (n,): infinity if it failed, NaN if untried."""
+    """Return the latency of each of n configs, shape (n,): infinity if its program failed, NaN if it was not tried."""
     latencies_s = np.array([np.inf if (each := trial.measurement.latency_s) is None else each for trial in trials])
     if not len(tried):
         return np.full(len(identities), np.nan)
@@ -73,7 +71,7 @@ def _latencies_s(
 
 
 def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[list[int]]:
-    """Yield the rows of the fastest configs of each accelerator on which any works; they take equally long."""
+    """Yield, for each accelerator with a working config, the rows of all configs that tie for the lowest latency."""
     hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
     ranked = np.lexsort((latencies_s, *hardware.T))
     changes = (np.diff(hardware[ranked], axis=0) != 0).any(axis=1)

@@ -1,4 +1,4 @@
-"""Fronts of several objectives, all to be minimized: their points and their knees."""
+"""Pareto fronts and their knees; all objectives are minimized."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Points = NDArray[np.float64]
 
 
 def on_front(points: Points) -> NDArray[np.bool_]:
-    """Return which points no other one is at most as large as in all objectives, shape (n,); the first of equal ones.
+    """Return a mask of the points that no other point dominates, shape (n,).
 
-    Infinite points are on no front.
+    Of equal points, only the first is kept; points with infinite objectives never are.
     """
     kept = np.zeros(len(points), dtype=bool)
     front = np.empty((0, points.shape[1]))
     for row in np.lexsort(points.T[::-1]).tolist():
         point = points[row]
-        # What could dominate it comes before it.
+        # In lexicographic order, only earlier points can dominate a point.
         if np.isfinite(point).all() and not (front <= point).all(axis=1).any():
             kept[row] = True
             front = np.vstack([front, point])
@@ -26,8 +26,8 @@ def on_front(points: Points) -> NDArray[np.bool_]:
 
 
 def knee(points: Points) -> int:
-    """Return the point with the least product of its objectives.
+    """Return the index of the point with the smallest product of its objectives.
 
-    There, a front on logarithmic axes turns from more to less than one per cent of one objective for one of another.
+    On a log-log plot, the slope of the front passes -1 there: 1 % less of one objective costs 1 % more of another.
     """
     return int(np.argmin(np.log(points).sum(axis=1)))

@@ -1,4 +1,4 @@
-"""The stage that explores an accelerator: writes its front for each network, and for all together."""
+"""The exploration stage: write the Pareto front of accelerators for each network, and for all networks together."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ TOGETHER = "all networks"
 """The name of the front for all networks together."""
 
 KNEES = {"time x area": (0, 1), "time x energy": (0, 2), "time x area x energy": (0, 1, 2)}
-"""The marked points, by the product that is least there, and the objectives that are its factors."""
+"""The marked points: the name of the product that each minimizes, and the indices of its objectives."""
 
 Designs = Mapping[Geometry, Fastest]
-"""What a network takes on each accelerator that runs all of its layers."""
+"""The fastest programs of a network on each accelerator that runs all of its layers."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """An accelerator with what a network, or all of them, takes on it.
+    """The time, area and energy of an accelerator for one network or several.
 
     Attributes:
-        cycles: of all layers; over several networks, the sum by their weights.
+        cycles: of all layers; for several networks, their weighted sum.
     """
 
     geometry: Geometry
@@ -58,7 +58,7 @@ class Point:
 
     @property
     def objectives(self) -> tuple[float, float, float]:
-        """What is to be little: seconds, area in units of VTA's own, and joules."""
+        """The minimized objectives: seconds, area relative to VTA, and joules."""
         return self.latency_s, relative_area(self.geometry), self.energy_j
 
 
@@ -67,8 +67,8 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
 
     Raises:
         DocumentError: a manifest, a task or a receipt is missing or broken.
-        StoreError: some program was not simulated, or a shard is corrupt.
-        BuildError: no accelerator runs all layers, a network has none for it, or the folder cannot be written.
+        StoreError: a program has not been simulated, or a shard is corrupt.
+        BuildError: no accelerator runs all layers, a network has no layers for it, or the folder cannot be written.
     """
     networks = _networks(order, read_receipts(receipts))
     points = {network: _points(order, {network: 1.0}, networks) for network in networks}
@@ -82,20 +82,20 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
             text = json.dumps(vta_config(point.geometry), indent=2) + "\n"
             (made / "points" / f"{point.geometry.name}.json").write_text(text, encoding="utf-8")
     for network, front in fronts.items():
-        _tell(name, network, len(points[network]), front)
+        _log_front(name, network, len(points[network]), front)
 
 
 def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]:
-    """Return what each network takes on each accelerator of all targets."""
+    """Return the fastest programs of each network on each accelerator of all targets."""
     layers: dict[str, Designs] = {}
     networks: dict[str, Designs] = {}
-    for model in sorted(order.models):  # an order from a file has lost that of models.yaml
+    for model in sorted(order.models):  # orders read from files do not keep the order in models.yaml
         designs: dict[Geometry, Fastest] = {}
         for target in order.targets:
             path = layout.manifest_path(model, target)
             manifest = read_manifest(path)
             if not manifest.weights:
-                raise BuildError(f"{model}: the accelerator runs none of its layers; leave it out")
+                raise BuildError(f"{model}: the accelerator runs none of its layers; remove it")
             for key in manifest.weights:
                 if key not in receipts:
                     raise DocumentError(layout.task_path(key), "no receipt shows that it is tuned", "tune")
@@ -125,7 +125,7 @@ def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Ge
 
 
 def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Mapping[str, Designs]) -> list[Point]:
-    """Return the points of networks by their weights."""
+    """Return a point for each accelerator that runs all networks, weighted as given."""
     clocks = order.settings.get("frequency_mhz", {})
     frequency_mhz = next(iter(order.targets.values()))["frequency_mhz"]
     technology_nm = _technology_nm(order)
@@ -144,7 +144,7 @@ def _technology_nm(order: AcceleratorOrder) -> int:
 
 
 def _front(network: str, points: Sequence[Point]) -> list[Point]:
-    """Return the points on the front, the fastest first."""
+    """Return the points on the Pareto front, fastest first."""
     if not points:
         raise BuildError(f"{network}: no accelerator runs all layers")
     kept = on_front(_objectives(points))
@@ -158,7 +158,7 @@ def _objectives(points: Sequence[Point]) -> Points:
 
 
 def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
-    """Return the names of the knees at each number of a point that is one."""
+    """Return the names of the knees, by the indices of their points on the front."""
     found: dict[int, list[str]] = {}
     for name, factors in KNEES.items():
         found.setdefault(knee(_objectives(front)[:, factors]), []).append(name)
@@ -166,7 +166,7 @@ def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
 
 
 def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> str:
-    """Return the text of the table: energies are in millijoules if a process is given, else relative to the least."""
+    """Return the CSV table; energies are in millijoules if a process is given, otherwise relative to the lowest."""
     file = io.StringIO()
     energy = "relative_energy" if technology_nm is None else "energy_mj"
     columns = ("network", "accelerator", "block", "inp_kib", "wgt_kib", "acc_kib", "bus_bits", "frequency_mhz")
@@ -190,13 +190,13 @@ def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> 
     return file.getvalue()
 
 
-def _tell(name: str, network: str, n_points: int, front: Sequence[Point]) -> None:
+def _log_front(name: str, network: str, n_points: int, front: Sequence[Point]) -> None:
     _log.info("%s: %s: %d of %s on the front", name, network, len(front), counted(n_points, "accelerator"))
     min_j = min(point.energy_j for point in front)
     for number, knees in knees_of(front).items():
         point = front[number]
         _log.info(
-            "%s: %s: least %s: %s, %s ms, area %s, energy %s of the least%s",
+            "%s: %s: lowest %s: %s, %s ms, area %s, energy %s relative to the lowest%s",
             *(name, network, " and ".join(knees), point.geometry.name, milliseconds(point.latency_s)),
             *(times(relative_area(point.geometry)), times(point.energy_j / min_j)),
             ", extrapolated" if is_extrapolated(point.geometry) else "",

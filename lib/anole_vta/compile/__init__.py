@@ -1,1 +1,1 @@
-"""Builds for the VTA++ accelerator: an integer network, and a library for the host."""
+"""Compile for the VTA++ accelerator: an integer network, and a library for the host."""

@@ -1,7 +1,7 @@
-"""Chooses one accelerator for a whole network: the geometry within the bounds with the least total latency.
+"""Choose one accelerator for an entire network: the geometry within the bounds with the lowest total latency.
 
-Two layers are rarely tried on the very same accelerator, because its buffers are searched, too. So the fastest configs
-of a layer that were tried with the same block are also simulated with the buffers of the others.
+Two layers are rarely tried on exactly the same accelerator, because buffer sizes are searched, too. The fastest configs
+of a layer are therefore also simulated on other candidates with the same block but other buffers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from anole_vta.templates.design import hardware_config
 _UNTRIED = "no trial had the network's geometry"
 _SLOWER = "no trial was faster than the default config"
 
-_N_CANDIDATES = 16
-"""The most geometries on which all layers are simulated."""
+_MAX_CANDIDATES = 16
+"""The maximum number of geometries on which all layers are simulated."""
 
-_N_MOVED = 4
-"""The most configs of a layer that are simulated with other buffers than those that they were tried with."""
+_MAX_MOVED_CONFIGS = 4
+"""The maximum number of configs of a layer that are simulated with buffers other than those they were tried with."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Chosen:
 
 
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
-    """Return a network's geometry: the given one, or the best of all on which its layers were tried.
+    """Return a network's geometry: the given one, or the best of those on which its layers were tried.
 
-    On each geometry, a layer has the fastest tried config, or the simulated default config if that is faster. A locked
-    layer has its own config, and the network its geometry.
+    On each geometry, a layer gets the fastest tried config, or the default config if that is faster in simulation. A
+    locked layer keeps its config, which also fixes the geometry of the network.
 
-    The receipts, by task key, have the fastest config of each geometry.
+    The receipts, by task key, hold the fastest config for each geometry.
 
     Raises:
         BuildError: no tried geometry is within the bounds and runs all layers.
@@ -67,7 +67,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     candidates = []
     for geometry in _most_promising(allowed, target, matches, designs):
         with suppress(ConfigError):
-            layers = [_on(geometry, match, designs[match.task.key], target) for match in matches]
+            layers = [_match_on(geometry, match, designs[match.task.key], target) for match in matches]
             candidates.append((geometry, layers))
     if not candidates:
         raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
@@ -87,7 +87,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
 
 @dataclass(frozen=True)
 class _Design:
-    """A config that a layer was tried with, on the accelerator that it asks for."""
+    """A tried config of a layer, and the geometry that it selects."""
 
     geometry: Geometry
     config: Config
@@ -100,12 +100,11 @@ def _most_promising(
     matches: Sequence[Match],
     designs: Mapping[str, Sequence[_Design]],
 ) -> list[Geometry]:
-    """Return the geometries that may have the least total; those that run some layer not at all come last.
+    """Return the geometries with the lowest estimated total latency; those that cannot run all layers come last.
 
-    The estimate of a layer is the least latency that it had with the same block and any buffers, or that of its default
-    config.
+    A layer is estimated by its lowest latency with the same block and any buffers, or by its default config.
     """
-    if len(geometries) <= _N_CANDIDATES:
+    if len(geometries) <= _MAX_CANDIDATES:
         return list(geometries)
     min_s: dict[tuple[str, tuple[int, ...]], float] = {}
     for key, own in designs.items():
@@ -126,13 +125,13 @@ def _most_promising(
             total_s += match.weight * each_s
         return total_s
 
-    # With equal estimates, what has more memory takes larger tiles.
+    # Of equal estimates, prefer more memory, which allows larger tiles.
     ranked = sorted(geometries, key=lambda geometry: (estimated_s(geometry), -geometry.sram_bits))
-    return ranked[:_N_CANDIDATES]
+    return ranked[:_MAX_CANDIDATES]
 
 
 def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
-    """Return the fastest config on each geometry on which a layer was tried, the fastest of all first."""
+    """Return the fastest config of a layer for each geometry on which it was tried, fastest first."""
     if receipt is None:
         return []
     if target.bounds is None:
@@ -143,14 +142,14 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_
     return sorted(found, key=lambda design: design.latency_s)
 
 
-def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
-    """Return a layer on a geometry, with the default config if that is faster; raises ConfigError if it cannot run."""
+def _match_on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
+    """Return a layer with its config on a geometry, the default one if faster; raise ConfigError if it cannot run."""
     there = target.with_geometry(geometry)
     if match.locked and match.config is not None:
         if target.geometry_of(match.config) != geometry:
-            raise ConfigError("it is locked to another geometry")
+            raise ConfigError("the layer is locked to another geometry")
         return replace(match, latency_s=there.simulate(match.task.workload, match.config))
-    design = min(_there(there, match, designs), key=lambda design: design.latency_s, default=None)
+    design = min(_designs_on(there, match, designs), key=lambda design: design.latency_s, default=None)
     try:
         config = there.default_config(match.task.workload)
         default_s = there.simulate(match.task.workload, config)
@@ -164,21 +163,21 @@ def _on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: Vt
     return replace(match.untuned(reason, config), latency_s=default_s)
 
 
-def _there(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
-    """Yield what a layer was tried with on an accelerator, and the fastest of what it was tried with on others.
+def _designs_on(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
+    """Yield the designs tried on an accelerator, and the fastest ones from others with the same block.
 
-    These others have the same block and other buffers. Where these hold less, the config has smaller tiles.
+    The latter are simulated with the accelerator's own buffers; smaller ones make the config use smaller tiles.
     """
     yield from (design for design in designs if design.geometry == there.geometry)
     same_block = (design for design in designs if design.geometry.block == there.geometry.block)
-    for design in islice((design for design in same_block if design.geometry != there.geometry), _N_MOVED):
+    for design in islice((design for design in same_block if design.geometry != there.geometry), _MAX_MOVED_CONFIGS):
         config = {**design.config, **hardware_config(there.geometry)}
         with suppress(ConfigError):
             yield _Design(there.geometry, config, there.simulate(match.task.workload, config))
 
 
 def _latency_s(match: Match) -> float:
-    assert match.latency_s is not None, "what is simulated has a latency"
+    assert match.latency_s is not None, "simulated layers have a latency"
     return match.latency_s
 
 

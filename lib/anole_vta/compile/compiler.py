@@ -1,4 +1,4 @@
-"""Compiles for an accelerator: an integer network, its programs, and a library for the host beside it."""
+"""Compile a network for an accelerator: an integer network, its programs, and a library for the host."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
-    """Compile all host functions into a library; write none if there are no functions."""
+    """Compile all host functions into a library; without functions, write no file."""
     if not parts.host.functions_items():
         return
     device = get_device(describe_cpu())
@@ -110,7 +110,7 @@ def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
         lowered, _ = lower(parts.host, choices, device.schedule_default)
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
     except Exception as error:
-        raise BuildError(f"model {model.name}: TVM cannot compile the host's functions: {cause(error)}") from error
+        raise BuildError(f"model {model.name}: TVM cannot compile the functions of the host: {cause(error)}") from error
     write_library(library, executable)
 
 
@@ -119,9 +119,9 @@ def _cycles(program: Program) -> int:
 
 
 def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
-    """Return the cycles of all steps if every layer has the default config.
+    """Return the total cycles if every layer had its default config.
 
-    Where the default config has no room for the residual, the host would add it.
+    Where the default config has no room for a residual, the host would add it.
     """
     cycles = 0
     for step in network.accelerated:

@@ -1,7 +1,7 @@
-"""Splits a network into the parts that the accelerator runs and the parts that the host runs.
+"""Partition a network into layers for the accelerator and functions for the host.
 
-The accelerator runs anchor operators with an epilogue of bias, residual and relu only. The host runs everything in
-between, in as few functions as possible.
+The accelerator runs anchor operators with an epilogue of bias, residual and relu, and maximum pooling of their results.
+The host runs everything in between, in as few functions as possible.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FusedLayer:
         data, result, residual: names of values.
         weight: shape HWIO for a convolution, (in, out) for a matrix product.
         bias: shape (out channels,).
-        positive: whether negative results become 0.
+        positive: whether negative results are clipped to 0.
         cap: upper bound of the results, if any.
         shape: shape of the result.
     """
@@ -50,7 +50,7 @@ class FusedLayer:
     shape: tuple[int, ...]
 
     def run(self, data: NDArray[Any], residual: NDArray[Any] | None) -> NDArray[np.float32]:
-        """Return the result for data and a residual."""
+        """Compute the layer in floating point."""
         flat = data if self.weight.ndim == 4 else data.reshape(-1, self.weight.shape[0])
         total = (anchor(self.workload, flat, self.weight) + self.bias).reshape(self.shape)
         if residual is not None:
@@ -63,7 +63,7 @@ Part = FusedLayer | Pool | HostCall
 
 @dataclass(frozen=True)
 class Partition:
-    """A network split into parts, in an order in which they can run; `host` has the functions of the host."""
+    """The parts of a network in topological order; `host` is the module with the functions of the host."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -72,12 +72,12 @@ class Partition:
 
 
 class Partitioner:
-    """Splits a network.
+    """The partitioning of one network.
 
     Args:
         main: the network in normal form.
-        names: those of its anchor operators, in order.
-        takes: whether the accelerator takes an anchor operator, given its position among all.
+        names: names of its anchor operators, in order.
+        takes: whether the accelerator can run an anchor operator, given its position among all.
         can_add: whether a layer has room to add a residual.
         can_pool: whether the accelerator can run a maximum pool on data of the given shape.
     """
@@ -96,7 +96,7 @@ class Partitioner:
         self._outputs = variables(main.body.body)
         last = self._bindings[-1] if self._bindings else None
         if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
-            # The tuple of several outputs is not itself a value to run.
+            # The tuple of several outputs is no operator.
             self._outputs = variables(self._bindings.pop().value)
         self._users: dict[relax.Var, list[int]] = {}
         for position, binding in enumerate(self._bindings):
@@ -107,7 +107,7 @@ class Partitioner:
         self._names |= {binding.var: f"v{position}" for position, binding in enumerate(self._bindings)}
 
     def split(self) -> Partition:
-        """Return the parts."""
+        """Partition the network."""
         layers, inner = self._layers()
         builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
         accelerated = {layer.result for layer in layers.values()}
@@ -124,7 +124,7 @@ class Partitioner:
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
     def _layers(self) -> tuple[dict[int, FusedLayer], set[int]]:
-        """Return the layers by the position of their last operator, and the positions of all their other operators."""
+        """Return the layers by the positions of their last operators, and the positions of their other operators."""
         layers: dict[int, FusedLayer] = {}
         inner: set[int] = set()
         number = -1
@@ -163,8 +163,8 @@ class Partitioner:
                     break
             elif kind in (_RELU, _RELU6) or (kind == _CLIP and _number(user.args[1]) == 0):
                 positive = True
-                most = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
-                cap = None if most == math.inf else most
+                upper = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
+                cap = None if upper == math.inf else upper
             else:
                 break
             positions.append(following)
@@ -175,7 +175,7 @@ class Partitioner:
         return positions, FusedLayer(name, workload, *names, weight, bias, positive, cap, tuple(extents(last.value)))
 
     def _only_user(self, position: int) -> int | None:
-        """Return the position of a value's only reader, or None if there is no single one."""
+        """Return the position of a value's only user, or None if it has none, has several, or is an output."""
         var = self._bindings[position].var
         users = self._users.get(var, [])
         return users[0] if len(users) == 1 and var not in self._returned else None
@@ -194,7 +194,7 @@ class Partitioner:
         return pool if self._can_pool(pool, tuple(extents(call.args[0]))) else None
 
     def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
-        """Make one function of the host of the waiting operators."""
+        """Turn the waiting operators into one host function."""
         inside = set(waiting)
         bindings = [self._bindings[position] for position in waiting]
         made = {binding.var for binding in bindings}
@@ -221,7 +221,7 @@ def _emit(
     arguments: Sequence[relax.Var],
     results: Sequence[relax.Var],
 ) -> None:
-    """Add a function with the given bindings to a module; it returns a tuple."""
+    """Add a function with the given bindings to a module; the function returns a tuple."""
     params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(arguments)]
     renamed: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
     with builder.function(name, params):
@@ -245,12 +245,12 @@ def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
 
 
 def _operator(expr: ir.Expr) -> str:
-    """Return the name of the operator that an expression calls; an empty one if it calls none."""
+    """Return the name of the operator that an expression calls, or an empty string."""
     return expr.op.name if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
-    """Return a constant with one number for each channel; a scalar is repeated."""
+    """Return a constant as one value per channel, or None if it is none; a scalar is broadcast."""
     if not isinstance(expr, ir.GenericConst):
         return None
     value = expr.value.numpy()
@@ -260,7 +260,7 @@ def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
 
 
 def _are_added(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
-    """Whether a call adds two different variables, both of the shape and type of its result."""
+    """Whether a call adds two different variables, both with the shape and type of its result."""
     if not isinstance(other, relax.Var) or other.same_as(value):
         return False
     types = [(str(each.ty.dtype), extents(each)) for each in (value, other, call)]

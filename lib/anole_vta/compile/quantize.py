@@ -1,4 +1,4 @@
-"""Post-training quantization: symmetric, with one power-of-two scale for each value and weight, found on samples."""
+"""Post-training quantization: symmetric, with a power-of-two scale per tensor, calibrated on samples."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from anole_vta.network.network import (
 )
 from anole_vta.target import as_conv2d
 
-_FINER = 4
+_N_SCALES = 4
 
 _BIAS_BITS = 28
 _MAX_BIAS = 2 << _BIAS_BITS
-"""Bound on biases, including half a unit of the result, such that no sum overflows 32 bits."""
+"""Bound on biases, including half a unit of the result, that keeps sums within 32 bits."""
 
-_RESIDUAL_SHIFT = 22
-"""The most bits that a residual, which has 7 bits, is shifted left."""
+_MAX_RESIDUAL_SHIFT = 22
+"""The maximum left shift of a residual, which has 7 bits."""
 
-_FINEST = -1000
+_FINEST_EXPONENT = -1000
 """A scale finer than any that occurs."""
 
 Observed = Mapping[str, NDArray[np.float32]]
@@ -42,7 +42,7 @@ Observed = Mapping[str, NDArray[np.float32]]
 
 
 def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed:
-    """Run a network in floating point on samples and return all of its values."""
+    """Run a network in floating point on samples, and return all of its values."""
     observed: dict[str, list[NDArray[Any]]] = {}
     for sample in samples:
         values: dict[str, NDArray[Any]] = dict(zip(parts.inputs, sample, strict=True))
@@ -62,9 +62,9 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
 
 
 def best_exponent(values: NDArray[np.float32]) -> int:
-    """Return the power-of-two scale with which integers approximate values with the least mean square error.
+    """Return the exponent of the power-of-two scale that minimizes the mean square error of quantization.
 
-    The coarsest candidate scale holds the largest value; finer ones clip it, but are more precise elsewhere.
+    The coarsest candidate represents the largest value; finer ones clip it, but are more precise elsewhere.
     """
     largest = float(np.abs(values).max(initial=0.0))
     if not largest or not math.isfinite(largest):
@@ -72,21 +72,21 @@ def best_exponent(values: NDArray[np.float32]) -> int:
     coarsest = math.ceil(math.log2(largest / MAX_VALUE))
     flat = values.ravel()
     errors = []
-    for exponent in range(coarsest, coarsest - _FINER, -1):
-        numbers = _rounded(flat, exponent)
-        errors.append((float(np.square(np.ldexp(numbers, exponent) - flat, dtype=np.float64).sum()), -exponent))
+    for exponent in range(coarsest, coarsest - _N_SCALES, -1):
+        quantized = _rounded(flat, exponent)
+        errors.append((float(np.square(np.ldexp(quantized, exponent) - flat, dtype=np.float64).sum()), -exponent))
     return -min(errors)[1]
 
 
 def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
-    """Return the signal-to-noise ratio in decibels; None where noise or signal is zero, or the ratio not finite."""
+    """Return the signal-to-noise ratio in decibels; None if noise or signal is zero or not finite."""
     wide = expected.astype(np.float64)
     signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
     return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
 
 
 def quantize(parts: Partition, observed: Observed, config_of: Callable[[Workload], Config]) -> QuantizedNetwork:
-    """Return the network in integers, whose scales follow from all values observed on samples."""
+    """Quantize a network to integers, with scales from the values observed on samples."""
     exponents: dict[str, int] = {}
 
     def exponent_of(name: str) -> int:
@@ -115,11 +115,11 @@ def _layer(
     fused: FusedLayer, data_exponent: int, residual_exponent: int | None, result_exponent: int, config: Config
 ) -> AcceleratorLayer:
     w = as_conv2d(fused.workload)
-    # The finest bits of weights do not matter where the weights are tiny beside what is added to the products.
+    # The lowest bits of weights do not matter if bias or residual are much larger than the products.
     best = best_exponent(fused.weight) if fused.weight.any() else result_exponent - data_exponent
     weight_exponent = max(best, _finest_sum(fused, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
-    # A result finer than the sum would only be the sum shifted left.
+    # A finer scale than that of the sum would only shift the sum left.
     result_exponent = max(result_exponent, sum_exponent)
     shift = result_exponent - sum_exponent
     half = 1 << shift - 1 if shift else 0
@@ -137,12 +137,12 @@ def _layer(
 
 
 def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
-    """Return the finest scale of the sums at which bias and residual are not cut off."""
+    """Return the finest scale of the sums that represents bias and residual without overflow."""
     max_bias = float(np.abs(fused.bias).max(initial=0.0))
-    finest = math.frexp(max_bias)[1] - _BIAS_BITS if max_bias else _FINEST
-    return finest if residual_exponent is None else max(finest, residual_exponent - _RESIDUAL_SHIFT)
+    finest = math.frexp(max_bias)[1] - _BIAS_BITS if max_bias else _FINEST_EXPONENT
+    return finest if residual_exponent is None else max(finest, residual_exponent - _MAX_RESIDUAL_SHIFT)
 
 
 def _rounded(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
-    """Return values in units of a scale, rounded to nearest and clipped to what an integer holds."""
+    """Return values in units of a scale, rounded to nearest and clipped to the range of integers."""
     return np.clip(np.rint(np.ldexp(values, -exponent)), -MAX_VALUE, MAX_VALUE)

@@ -1,1 +1,1 @@
-"""Whole networks on the accelerator."""
+"""Entire networks on the accelerator: integer layers, host calls and saved builds."""

@@ -1,4 +1,4 @@
-"""Saves and loads a network for the accelerator: streams and packed constants of each step, and the host's library."""
+"""Save and load networks for the accelerator: instruction streams, packed constants and the host library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ARRAYS = ("weight", "bias")
 
 
 def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, Loaded]) -> None:
-    """Write all files of a network except the host's library into an existing folder."""
+    """Write all files of a network except the host library into an existing folder."""
     (folder / "steps").mkdir()
     steps = []
     for number, step in enumerate(network.steps):
@@ -53,7 +53,7 @@ def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, L
 
 @dataclass(frozen=True)
 class BuiltNetwork:
-    """A network that can be run, on the simulated accelerator with all programs."""
+    """A network loaded from a build, with the simulated accelerator and the host functions to run it."""
 
     network: QuantizedNetwork
     hardware: SimulatedAccelerator
@@ -61,27 +61,27 @@ class BuiltNetwork:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load the files that `save_network` wrote, and the host's library; raises BuildError."""
+        """Load the files of `save_network` and the host library; raise BuildError if they are missing or broken."""
         network, loaded = _read_network(folder)
         return cls(network, SimulatedAccelerator(loaded), host_of(folder / HOST_LIBRARY))
 
     def run(self, inputs: Sequence[NDArray[Any]], accelerator: StepRunner | None = None) -> Mapping[str, Value]:
-        """Run the network on the simulated hardware, or on another given accelerator, and return all values."""
+        """Run the network on the simulated hardware, or on another step runner, and return all values."""
         return run_quantized(self.network, inputs, self.host, accelerator or self.hardware)
 
     def outputs(self, values: Mapping[str, Value]) -> list[NDArray[Any]]:
-        """Return the outputs among the values of a run."""
+        """Return the outputs of the network from the values of a run."""
         return [float_of(values[name]) for name in self.network.outputs]
 
 
 def load_programs(folder: Path) -> dict[str, Program]:
-    """Return the program of each accelerator step by name, without the host's library; raise what `load` raises."""
+    """Return the program of each accelerator step by name, without loading the host library; raise BuildError."""
     network, loaded = _read_network(folder)
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
 
 def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
-    """Return the network that a folder holds, and the program and constants of each of its accelerator steps."""
+    """Read the network in a folder, and the program and constants of each accelerator step."""
     try:
         plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
@@ -94,7 +94,7 @@ def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
 
 
 def host_of(library: Path) -> Host:
-    """Return a function that calls a host library's functions; a missing library has none. Raises BuildError."""
+    """Return a caller of the functions in a host library, which may be missing; raise BuildError if it is broken."""
     if not library.exists():
         return _no_host
     import tvm
@@ -113,7 +113,7 @@ def host_of(library: Path) -> Host:
 
 
 def _no_host(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-    raise BuildError(f"there is no library with the host's function {function}")
+    raise BuildError(f"there is no library with the host function {function}")
 
 
 def _step_to_json(step: NetworkStep) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _step_to_json(step: NetworkStep) -> dict[str, Any]:
 
 
 def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
-    """Write a program and its constants, and return their entry in the manifest."""
+    """Write a program and its constants, and return their entry in network.json."""
     program = loaded.program
     (folder / f"{name}.stream").write_bytes(encode_stream(program.instructions, program.geometry))
     uops = np.array([encode_uop(uop, program.geometry) for uop in program.uops], dtype="<u4")

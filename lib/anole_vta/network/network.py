@@ -1,6 +1,6 @@
-"""A quantized network: integer layers for the accelerator, host functions between them, and the reference in NumPy.
+"""Quantized networks: integer layers, host functions between them, and the integer reference in NumPy.
 
-A value is held as int8 with a power-of-two scale, or as float32 where the host computes.
+Values are int8 with a power-of-two scale on the accelerator, and float32 on the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anole.record import Config
 from anole.task import Conv2d
 
 MAX_VALUE = 127
-"""The largest integer of a value; the least is its negative, so that the range is symmetric."""
+"""The largest quantized value; the range is symmetric."""
 
 
 class Quantized(NamedTuple):
@@ -37,7 +37,7 @@ class AcceleratorLayer:
     clipped.
 
     Attributes:
-        workload: the layer as a convolution; data and result are reshaped accordingly.
+        workload: the layer as a convolution, to which data and result are reshaped.
         data, result, residual: names of values; a residual has the result's shape and is added before the shift.
         weight: int8, HWIO.
         bias: int32, shape (out channels,), in units of the sum.
@@ -66,7 +66,7 @@ class AcceleratorLayer:
 
     @property
     def shift(self) -> int:
-        """How far the sum is shifted right; a negative shift is to the left."""
+        """The right shift of the sum; a negative one shifts left."""
         return self.result_exponent - self.sum_exponent
 
 
@@ -90,7 +90,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class HostCall:
-    """A host function on float32 values, which are named."""
+    """A call of a host function on named float32 values."""
 
     function: str
     arguments: tuple[str, ...]
@@ -100,7 +100,7 @@ class HostCall:
 NetworkStep = AcceleratorLayer | Pool | HostCall
 
 _MAX_RESIDUAL = 1 << 29
-"""Bound on residuals such that, as with biases, no sum overflows 32 bits."""
+"""Bound on residuals that, like that on biases, keeps sums within 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,20 @@ class QuantizedNetwork:
 
 
 Host = Callable[[str, Sequence[NDArray[Any]]], Sequence[NDArray[Any]]]
-"""Calls a host function by its name."""
+"""A caller of host functions by name."""
 
 Data = NDArray[np.int8]
 Sum = NDArray[np.int32]
 
 
 class StepRunner(Protocol):
-    """Computes the accelerator's steps on NHWC data: the simulated hardware, or the integer reference."""
+    """A runner of accelerator steps on NHWC data: the simulated hardware, or the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Return the result for data and a residual in units of the sum."""
+        """Run a layer; the residual is in units of the sum."""
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Return the result."""
+        """Run a maximum pool."""
 
 
 def run_quantized(
@@ -163,7 +163,7 @@ def run_quantized(
 
 
 def numbers_of(value: Value, exponent: int) -> Data:
-    """Return a value as integers of a scale, rounded to nearest, ties to even, and clipped."""
+    """Quantize a value to a scale, rounding to nearest, ties to even, and clipping."""
     if isinstance(value, Quantized) and value.exponent == exponent:
         return value.numbers
     scaled = np.ldexp(float_of(value), -exponent)
@@ -171,25 +171,25 @@ def numbers_of(value: Value, exponent: int) -> Data:
 
 
 def float_of(value: Value) -> NDArray[Any]:
-    """Return a value in floating point, exactly, as the host uses it."""
+    """Return a value in floating point; the conversion is exact."""
     return np.ldexp(value.numbers.astype(np.float32), value.exponent) if isinstance(value, Quantized) else value
 
 
 def _rescaled(numbers: Data, shift: int) -> Sum:
-    """Return numbers times 2 ** shift, rounded down."""
+    """Return integers times 2 ** shift, rounded down and clipped."""
     wide = numbers.astype(np.int64)
     shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
     return np.asarray(np.clip(shifted, -_MAX_RESIDUAL, _MAX_RESIDUAL), np.int32)
 
 
 class IntegerReference:
-    """Computes layers by their definition, in integers; the accelerator must match it bit for bit."""
+    """The definition of the layers in integers; the accelerator must match it bit for bit."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Return the result of a layer."""
+        """Run a layer in NumPy."""
         w = layer.workload
         windows = windows_of(data, w.kernel, w.strides, w.padding, 0)
-        # Sums of this size are exact in float64, whose products are much faster than those of integers.
+        # Sums of this size are exact in float64, and floating-point matrix products are much faster.
         products = np.tensordot(
             windows.astype(np.float64), layer.weight.astype(np.float64), axes=((4, 5, 3), (0, 1, 2))
         )
@@ -200,13 +200,13 @@ class IntegerReference:
         return np.asarray(np.clip(shifted, layer.low, layer.high), np.int8)
 
     def pool(self, pool: Pool, data: Data) -> Data:
-        """Return the maximum over windows."""
+        """Run a maximum pool in NumPy."""
         return max_pool(pool, data, int(np.iinfo(np.int8).min))
 
 
-def max_pool(pool: Pool, data: NDArray[Any], least: float) -> NDArray[Any]:
-    """Return the maximum over windows of NHWC data, with a border of the least value."""
-    return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, least).max(axis=(4, 5)))
+def max_pool(pool: Pool, data: NDArray[Any], lowest: float) -> NDArray[Any]:
+    """Return the maximum over windows of NHWC data padded with `lowest`."""
+    return np.asarray(windows_of(data, pool.kernel, pool.strides, pool.padding, lowest).max(axis=(4, 5)))
 
 
 def windows_of(
@@ -216,7 +216,7 @@ def windows_of(
     padding: tuple[int, int, int, int],
     border: float,
 ) -> NDArray[Any]:
-    """Return the windows of NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
+    """Return the windows of padded NHWC data, shape (n, rows, columns, channels, kernel rows, kernel columns)."""
     top, left, bottom, right = padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=border)
     windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=(1, 2))

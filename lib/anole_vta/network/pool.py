@@ -1,4 +1,4 @@
-"""Lowers maximum pooling for VTA++, whose loads can pad a tile with the least value."""
+"""Lower maximum pooling for VTA++, whose loads can pad a tile with the minimum of the type."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
 def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Program:
     """Return the program of a maximum pool, with the buffers ``data`` and ``out``.
 
-    A tile has whole rows of one block of channels, as many rows as fit. The data's shape is NHWC, with images and
-    channels in whole blocks.
+    A tile has complete rows of one block of channels, as many as fit. The data is NHWC; batch and channels are
+    multiples of the block.
 
     Raises:
         ConfigError: the accelerator cannot run it; the message gives the reason.
     """
     if geometry.variant != "vta++":
-        raise ConfigError(f"{geometry.variant} cannot surround a tile with the least number")
+        raise ConfigError(f"{geometry.variant} cannot pad a tile with the minimum of the type")
     images, height, width, channels = shape
     rows, columns = pooled_size(pool, height, width)
     columns_in = (columns - 1) * pool.strides[1] + pool.kernel[1]
@@ -37,19 +37,19 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
     }
     writer = ProgramWriter(geometry, sizes)
     writer.signal(_STORE, _COMPUTE)
-    before, behind = outside(-pool.padding[1], columns_in, width)
+    before, after = outside(-pool.padding[1], columns_in, width)
     for block, row in itertools.product(range(blocks), range(0, rows, tile)):
         n = min(tile, rows - row)
         rows_in = (n - 1) * pool.strides[0] + pool.kernel[0]
         first = row * pool.strides[0] - pool.padding[0]
         above, below = outside(first, rows_in, height)
-        if max(above, below, before, behind) > MAX_BORDER:
+        if max(above, below, before, after) > MAX_BORDER:
             raise ConfigError(f"a border of more than {MAX_BORDER} does not fit a load")
         at = tile * columns
         base = writer.base("data", Memory.ACC) + (block * height + first + above) * width
-        y, x = rows_in - above - below, columns_in - before - behind
+        y, x = rows_in - above - below, columns_in - before - after
         writer.wait(_COMPUTE, _STORE)
-        writer.add(Load(Memory.ACC, at, base, y, x, width, above, below, before, behind, pad_min=True))
+        writer.add(Load(Memory.ACC, at, base, y, x, width, above, below, before, after, pad_min=True))
         for number, (i, j) in enumerate(itertools.product(*map(range, pool.kernel))):
             begin, end = writer.kernel((i, j), [alu_uop(0, at + i * columns_in + j, geometry)])
             opcode = AluOpcode.MAX if number else AluOpcode.MOV
@@ -66,7 +66,7 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
 
 
 def pooled_size(pool: Pool, height: int, width: int) -> tuple[int, int]:
-    """Return the rows and columns of the result."""
+    """Return the height and width of the result."""
     top, left, bottom, right = pool.padding
     return (
         (height + top + bottom - pool.kernel[0]) // pool.strides[0] + 1,
@@ -75,7 +75,7 @@ def pooled_size(pool: Pool, height: int, width: int) -> tuple[int, int]:
 
 
 def _rows_that_fit(pool: Pool, columns: int, columns_in: int, geometry: Geometry) -> int:
-    """Return the most rows of results that fit the accumulators beside their inputs."""
+    """Return the maximum number of result rows that fit the accumulators together with their inputs."""
     depth = geometry.depth(Memory.ACC)
     step = columns + pool.strides[0] * columns_in
     rows = (depth - max(0, pool.kernel[0] - pool.strides[0]) * columns_in) // step

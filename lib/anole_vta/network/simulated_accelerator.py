@@ -1,4 +1,4 @@
-"""Runs layers on the simulated hardware: lowers them to programs, packs tensors into DRAM, and executes."""
+"""Run layers on the simulated hardware: lower them to programs, pack tensors into DRAM, and simulate."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from anole_vta.templates.program import Program
 
 @dataclass(frozen=True)
 class Loaded:
-    """A step's program, and its constants in the accelerator's layout."""
+    """The program of a step, and its constants in the accelerator's layout."""
 
     program: Program
     constants: Mapping[str, NDArray[Any]]
 
 
 def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueStep, ...]:
-    """Return the epilogue that a layer applies to its sums."""
+    """Return the epilogue of a layer: bias, residual, shift and clipping."""
     steps: list[EpilogueStep] = [Bias()]
     if layer.residual is not None:
         steps.append(Residual())
@@ -42,15 +42,15 @@ def epilogue_of(layer: AcceleratorLayer, geometry: Geometry) -> tuple[EpilogueSt
 
 
 def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
-    """Whether a layer has room to add a residual."""
+    """Whether the buffers have room for the residual of a layer."""
     return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
 
 
 def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> Loaded:
-    """Return the program and the packed constants of a step; for a pool, the shape of its data (NHWC) is given.
+    """Lower a step and pack its constants; `shape` is the NHWC shape of a pool's data.
 
     Raises:
-        ConfigError: the accelerator cannot run it.
+        ConfigError: the accelerator cannot run the step.
     """
     if isinstance(step, Pool):
         *pixels, channels = shape
@@ -59,31 +59,31 @@ def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[in
         )
     epilogue = epilogue_of(step, geometry)
     design = design_of(step.workload, geometry, step.config, epilogue)
-    whole = whole_blocks(step.workload, geometry)
-    ci, co = whole.in_channels - step.workload.in_channels, whole.out_channels - step.workload.out_channels
+    padded = whole_blocks(step.workload, geometry)
+    ci, co = padded.in_channels - step.workload.in_channels, padded.out_channels - step.workload.out_channels
     weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
     bias = np.pad(step.bias, (0, co)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
     return Loaded(
-        lower_conv2d(whole, design.schedule, geometry, epilogue),
+        lower_conv2d(padded, design.schedule, geometry, epilogue),
         {"weight": _pack_weight(weight, geometry), "bias": bias},
     )
 
 
 def _pack_weight(weight: NDArray[Any], geometry: Geometry) -> NDArray[Any]:
-    """Return HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
+    """Pack HWIO weights as [CO/BO][CI/BI][KH][KW][BO][BI]."""
     kh, kw, ci, co = weight.shape
     bi, bo = geometry.block_in, geometry.block_out
     return weight.reshape(kh, kw, ci // bi, bi, co // bo, bo).transpose(4, 2, 0, 1, 5, 3)
 
 
 def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
-    """Return [CO/BO][CI/BI][KH][KW][BO][BI] weights as HWIO."""
+    """Unpack [CO/BO][CI/BI][KH][KW][BO][BI] weights to HWIO."""
     co, ci, kh, kw, bo, bi = weight.shape
     return weight.transpose(2, 3, 1, 5, 0, 4).reshape(kh, kw, ci * bi, co * bo)
 
 
 class SimulatedAccelerator:
-    """The simulated hardware, with every step's program and constants by the name of its result."""
+    """The simulated hardware, with the program and constants of each step by the name of its result."""
 
     def __init__(self, loaded: Mapping[str, Loaded]) -> None:
         self.loaded = loaded
@@ -106,20 +106,20 @@ class SimulatedAccelerator:
 
 
 def _packed(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
-    """Return an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], its channels padded to whole blocks."""
-    whole = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
-    n, h, w, c = whole.shape
-    return whole.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
+    """Pack an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], padding channels to full blocks."""
+    padded = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
+    n, h, w, c = padded.shape
+    return padded.reshape(n // batch, batch, h, w, c // block, block).transpose(0, 4, 2, 3, 1, 5)
 
 
 def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> Data:
-    """Run a program on packed tensors, and return its region ``out`` as NHWC of this shape."""
+    """Run a program on packed tensors, and return its region ``out`` as NHWC with the given shape."""
     g, (n, h, w, c) = program.geometry, shape
     dram = np.zeros(max(region.address + region.size_bytes for region in program.regions.values()), np.uint8)
-    places = {name: slice(place.address, place.address + place.size_bytes) for name, place in program.regions.items()}
+    slices = {name: slice(each.address, each.address + each.size_bytes) for name, each in program.regions.items()}
     uops = np.array([encode_uop(uop, g) for uop in program.uops], dtype="<u4")
     for name, tensor in {**tensors, "uop": uops}.items():
-        dram[places[name]] = np.ascontiguousarray(tensor).view(np.uint8).ravel()
+        dram[slices[name]] = np.ascontiguousarray(tensor).view(np.uint8).ravel()
     FunctionalSimulator(g, dram).run(program.instructions)
-    out = dram[places["out"]].view(np.int8).reshape(n // g.batch, -1, h, w, g.batch, g.block_out)
+    out = dram[slices["out"]].view(np.int8).reshape(n // g.batch, -1, h, w, g.batch, g.block_out)
     return out.transpose(0, 4, 2, 3, 1, 5).reshape(n, h, w, -1)[..., :c]

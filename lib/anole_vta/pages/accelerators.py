@@ -1,4 +1,4 @@
-"""Section: the accelerator that each build has, as the file that describes it to VTA."""
+"""Report section: the geometry chosen for each build, with its vta_config.json."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ order by name
 """
 
 REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vta, hardware: search}`."
-"""What fills the sections on accelerators."""
+"""The data that the sections on accelerators need."""
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Return the chosen geometries, and a vta_config.json of each."""
+    """Return a table of the chosen geometries, with a vta_config.json for each."""
     query = source.database.query(SQL)
     if not query.rows:
         return [Lacking("Chosen geometry", REMEDY)]
@@ -58,11 +58,11 @@ def make(source: ReportSource) -> list[Shown]:
     return [
         Figure(
             "Chosen geometry",
-            "area and on-chip memory in units of VTA's own (1x16x16, default buffers); cycles and ms of all steps of "
-            "the accelerator in one run, lower is better. The host's time is not counted.",
+            "area and on-chip memory relative to VTA (1x16x16, default buffers); cycles and ms of all accelerator "
+            "steps in one run, lower is better. Time on the host is not counted.",
             f"{counted(len(rows), 'build')}.",
             "the timing simulator counts cycles exactly, and ms follow from the clock. Area is an estimate in gates "
-            "(docs/vta/README.md). The last column is what the layers would take if each had its own best geometry.",
+            "(docs/vta/README.md). The last column is the time if each layer had its own best geometry.",
             (query,),
             Table.of((*columns, "best of each, ms"), rows),
             downloads=tuple(downloads),

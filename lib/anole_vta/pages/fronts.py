@@ -1,4 +1,4 @@
-"""Section: the accelerators that builds were simulated on, and the exact fronts over several networks."""
+"""Report section: the accelerators that builds were simulated on, and exact Pareto fronts over several networks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _EXPLORED = "Front of time, area and energy"
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Return the geometries that builds were simulated on, and the exact front of each accelerator."""
+    """Return the geometries that builds were simulated on, and the exact Pareto front of each accelerator entry."""
     found = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
     lacking = Lacking(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
     return [_of_builds(source), *(map(_explored, found) if found else (lacking,))]
 
 
 def _of_builds(source: ReportSource) -> Shown:
-    title = "Geometries that a whole network was simulated on"
+    title = "Geometries that an entire network was simulated on"
     query = source.database.query(_CANDIDATES)
     if not query.rows:
         return Lacking(title, _SEARCH)
@@ -74,7 +74,7 @@ def _of_builds(source: ReportSource) -> Shown:
     )
     return Figure(
         title,
-        "cycles of all accelerator steps of one run, and area in units of VTA's own; less of both is better.",
+        "cycles of all accelerator steps of one run, and area relative to VTA; lower is better for both.",
         f"{len(points)} geometries of {counted(len(builds), 'build')}; the table has the {len(best)} on the fronts.",
         "all layers simulated on one accelerator, each with its fastest config there; the line is the front. Area is "
         "an estimate in gates (docs/vta/README.md).",
@@ -85,20 +85,20 @@ def _of_builds(source: ReportSource) -> Shown:
 
 
 def _explored(path: Path) -> Shown:
-    """Return the front in a file that exploring an accelerator wrote."""
+    """Return the figure for a file of the exploration stage."""
     title = f"{_EXPLORED}: {path.parent.name}"
     try:
         return _figure(title, path.parent.name, path.read_text(encoding="utf-8"))
     except (ValueError, LookupError, StopIteration):
         return Lacking(
-            title, f"its {path.name}, which is broken; `anole accelerator {path.parent.name}` writes it anew."
+            title, f"its {path.name}, which is broken; `anole accelerator {path.parent.name}` writes it again."
         )
 
 
 def _figure(title: str, name: str, text: str) -> Figure:
     rows = list(csv.DictReader(io.StringIO(text)))
     energy = next(column for column in rows[0] if "energy" in column)
-    unit = "millijoules" if energy == "energy_mj" else "units of the front's least"
+    unit = "millijoules" if energy == "energy_mj" else "units of the front's lowest"
     fronts = {row["network"] for row in rows}
     points = [
         {
@@ -111,7 +111,7 @@ def _figure(title: str, name: str, text: str) -> Figure:
     shown = ("network", "knee", "accelerator", "area", "latency_ms", energy, "checked")
     knees = (
         (
-            *(row["network"], f"least {row['knee']}", row["accelerator"], times(float(row["area"])), row["latency_ms"]),
+            *(row["network"], f"min {row['knee']}", row["accelerator"], times(float(row["area"])), row["latency_ms"]),
             *(significant(float(row[energy])), row["checked"]),
         )
         for row in rows
@@ -119,12 +119,12 @@ def _figure(title: str, name: str, text: str) -> Figure:
     )
     return Figure(
         title,
-        f"milliseconds of all layers on the accelerator in one run, area in units of VTA's own, energy in {unit}; "
-        "less of each is better.",
-        f"{counted(len(rows), 'point')} on {counted(len(fronts), 'front')}, of single networks and of all together.",
-        "every program of every layer simulated; each layer has its fastest on one accelerator for all. Nothing else "
-        "is at most as large in all three. Area is an estimate in gates, energy one from accesses "
-        "(docs/vta/accelerators.md); what is not marked RTL is extrapolated.",
+        f"milliseconds of all layers on the accelerator in one run, area relative to VTA, energy in {unit}; "
+        "lower is better for each.",
+        f"{counted(len(rows), 'point')} on {counted(len(fronts), 'front')}, for single networks and for all together.",
+        "every program of every layer simulated; each layer has its fastest program on one accelerator for all. No "
+        "other accelerator dominates a point. Area is estimated in gates, and energy from accesses "
+        "(docs/vta/accelerators.md); cycles not marked RTL are extrapolated.",
         (),
         Table.of(shown, knees),
         with_rows(read_chart(Path(__file__).with_name("fronts.json")), points),

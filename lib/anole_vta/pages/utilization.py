@@ -1,4 +1,4 @@
-"""Section: how busy each unit of an accelerator is, by layer."""
+"""Report section: the utilization of each unit of an accelerator, by layer."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ order by build.name, step.key
 """
 
 _MAX_INSTRUCTIONS = 3_000_000
-"""The most instructions of all builds together whose schedule is computed; they take half a minute or so."""
+"""Limit on the instructions of all builds together that are simulated, in about half a minute."""
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Return the share of the cycles in which each unit works."""
+    """Return a figure of the share of cycles in which each unit works."""
     title = "Utilization by unit"
     query = source.database.query(_SQL)
     if not query.rows:
@@ -66,10 +66,10 @@ def make(source: ReportSource) -> list[Shown]:
     return [
         Figure(
             title,
-            "share of a program's cycles in which a unit works; the matrix unit, a part of compute, should work much.",
+            "share of a program's cycles in which a unit works; the matrix unit (part of compute) should be high.",
             f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated here.",
-            "the timing simulator runs each step's instructions, which lie in the build's folder; without it, only "
-            "cycles are known. The picture has whole networks, the table each step, the longest first.",
+            "the timing simulator runs the instructions of each step from the build's folder; without it, "
+            "only cycles are known. The chart shows entire networks, the table each step, longest first.",
             (query,),
             Table.of(("build", "layer", "cycles", "instructions", *_UNITS), table),
             with_rows(read_chart(Path(__file__).with_suffix(".json")), values) if values else None,
@@ -81,7 +81,7 @@ _UNITS = ("load", "compute", "store", "matrix unit")
 
 
 def _used(folder: Path, created_at: str) -> Mapping[str, Utilization]:
-    """Return the work of each step of a build; nothing if the folder holds another build than the database."""
+    """Return the utilization of each step of a build; empty if the folder holds another build than the database."""
     try:
         if read_build(folder).created_at != created_at:
             return {}

@@ -1,1 +1,1 @@
-"""Simulators of the accelerator: a functional one and a timing one."""
+"""Functional and timing simulators of the accelerator."""

@@ -1,4 +1,4 @@
-"""What instructions make the modules do: the tokens they wait for, the bursts they read, and the cycles they take."""
+"""The activities of modules that run instructions: tokens, bursts and cycles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anole_vta.simulator.read_channel import Bursts, bursts_of
 
 
 class Module(IntEnum):
-    """The modules that run instructions."""
+    """A module that runs instructions."""
 
     LOAD = 0
     COMPUTE = 1
@@ -19,7 +19,7 @@ class Module(IntEnum):
 
 
 class Token(IntEnum):
-    """The queues of tokens, from one module to another."""
+    """A queue of tokens from one module to another."""
 
     LOAD_TO_COMPUTE = 0
     COMPUTE_TO_LOAD = 1
@@ -37,7 +37,7 @@ def module_of(instruction: Instruction) -> Module:
 
 
 _CLIENT = {Memory.UOP: 1, Memory.INP: 2, Memory.WGT: 3, Memory.ACC: 4}
-"""The loads' priorities at the memory; the instruction fetch comes first."""
+"""The memory priorities of loads; the instruction fetch has priority 0."""
 
 _TOKENS = {
     Module.LOAD: (None, Token.COMPUTE_TO_LOAD, None, Token.LOAD_TO_COMPUTE),
@@ -47,23 +47,23 @@ _TOKENS = {
     ),
     Module.STORE: (Token.COMPUTE_TO_STORE, None, Token.STORE_TO_COMPUTE, None),
 }
-"""What each flag of a `Dependence` pops or pushes, by module."""
+"""The token that each flag of a `Dependence` pops or pushes, by module."""
 
 _NOTHING = Bursts((), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What an instruction makes its module do, and for how long.
+    """The work of a module for one instruction.
 
     Attributes:
-        pops, pushes: tokens that it waits for and leaves; plain numbers, which are faster.
-        cycles: its duration if nothing else affects it; 0 for loads.
-        client, requested, gap: its priority at the memory, the cycles until its first request, and between requests.
+        pops, pushes: tokens that it waits for and leaves; plain integers for speed.
+        cycles: its duration if independent of other modules; 0 for loads.
+        client, requested, gap: its memory priority, the cycles until its first request, and those between requests.
         bursts: the bursts that it reads or writes.
-        delay: cycles from its last beat until that is written.
-        border: border elements in the first rows, beside the data, and in the last rows.
-        passing: number of rows without border elements beside the data.
+        delay: cycles from its last beat until the data is written.
+        border: border elements in the rows above the data, left and right of it, and in the rows below.
+        passing: rows of data without border elements at their sides.
     """
 
     module: Module
@@ -79,17 +79,17 @@ class Activity:
     passing: int = 0
 
     def end(self, start: int, last_beat_end: int) -> int:
-        """Return when a load ends, given the end of its last beat.
+        """Return the cycle in which a load ends, given the end of its last beat.
 
-        A single port writes the data, a few cycles after the beats. In the cycles between these it writes the border,
-        from its first row to its last. A row without a border of its own takes a cycle to pass.
+        A single port writes the data a few cycles after the beats, and the border, from the first row to the last, in
+        the cycles between. It takes a cycle to pass a row without border elements.
         """
         written = last_beat_end + self.delay
-        first, beside, last = self.border
-        if not (first or beside or last):
+        first, sides, last = self.border
+        if not (first or sides or last):
             return written + 1
         cycle, free_until = start + 1, written - self.bursts.beats
-        for n, passed in ((first, 0), (beside, self.passing), (last, 0)):
+        for n, passed in ((first, 0), (sides, self.passing), (last, 0)):
             between = min(n, max(0, free_until - cycle))
             cycle += between + passed
             if n > between:
@@ -98,7 +98,7 @@ class Activity:
 
 
 class Activities:
-    """The activities of instructions on an accelerator; those that are equal are one object."""
+    """The activities of instructions on an accelerator; equal ones are the same object."""
 
     def __init__(self, geometry: Geometry) -> None:
         self._geometry = geometry
@@ -107,7 +107,7 @@ class Activities:
         self._same: dict[Activity, Activity] = {}
 
     def period(self, instruction: Load | Store) -> int:
-        """Return the distance in DRAM, in elements, after which an instruction's timing repeats."""
+        """Return the number of elements in DRAM after which an instruction's timing repeats."""
         return max(1, self._burst_bytes // self._geometry.element_bytes(_memory_of(instruction)))
 
     def of(self, instruction: Instruction, by: int = 0) -> Activity:
@@ -127,8 +127,8 @@ class Activities:
 
     def _activity(self, instruction: Instruction, address: int) -> Activity:
         module = module_of(instruction)
-        asked = [token if flag else None for token, flag in zip(_TOKENS[module], instruction.dependence, strict=True)]
-        pops, pushes = (tuple(int(token) for token in half if token is not None) for half in (asked[:2], asked[2:]))
+        tokens = [token if flag else None for token, flag in zip(_TOKENS[module], instruction.dependence, strict=True)]
+        pops, pushes = (tuple(int(token) for token in half if token is not None) for half in (tokens[:2], tokens[2:]))
         if isinstance(instruction, (Gemm, Alu)):
             return Activity(module, pops, pushes, _cycles(instruction))
         if isinstance(instruction, Finish) or not instruction.x_size:
@@ -138,7 +138,7 @@ class Activities:
             return Activity(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
         memory = instruction.memory
         wide = self._geometry.element_bytes(memory) <= self._geometry.bus_bytes
-        beside, columns = instruction.x_pad_0 + instruction.x_pad_1, instruction.columns
+        sides, columns = instruction.x_pad_0 + instruction.x_pad_1, instruction.columns
         return Activity(
             *(module, pops, pushes, 0),
             client=_CLIENT[memory],
@@ -146,8 +146,8 @@ class Activities:
             gap=2 if wide else 1,
             bursts=self._bursts(instruction, memory, address),
             delay=1 if wide else 2,
-            border=(instruction.y_pad_0 * columns, instruction.y_size * beside, instruction.y_pad_1 * columns),
-            passing=0 if beside else instruction.y_size,
+            border=(instruction.y_pad_0 * columns, instruction.y_size * sides, instruction.y_pad_1 * columns),
+            passing=0 if sides else instruction.y_size,
         )
 
     def _store_cycles(self, bursts: Bursts) -> int:
@@ -164,7 +164,7 @@ class Activities:
 
 def _cycles(instruction: Gemm | Alu) -> int:
     n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
-    # GEMM and ALU begin a micro-operation in every cycle, unless that reads two accumulators.
+    # GEMM and ALU start a micro-operation per cycle; one that reads two accumulators takes two cycles.
     return n + 6 if isinstance(instruction, Gemm) or instruction.use_imm else 2 * n + 6
 
 

@@ -1,4 +1,4 @@
-"""Event-driven simulation of the accelerator's modules and its instruction fetch; cycles without events are skipped."""
+"""Event-driven simulation of the accelerator's modules and instruction fetch; cycles without events are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anole_vta.simulator.read_channel import ChannelState, Read, ReadChannel
 from anole_vta.simulator.streams import Streams
 
 NEVER = 1 << 62
-"""A cycle that is never reached."""
+"""A cycle beyond any simulation: no event."""
 
 _FETCH_REQUEST = 2
 """Cycles from the start of a fetch to its request."""
@@ -30,20 +30,20 @@ _LOADER = (None, 1, 0, 0, 1)
 _COMPUTE = int(Module.COMPUTE)
 
 _FETCHED, _ENDED, _DISPATCH, _TEST = 0, 1, 4, 5
-"""Kinds of events, in their order within a cycle. Instructions end, and are tested, in each of three modules."""
+"""Kinds of events, in their order within a cycle. Each of three modules has its own end and test events."""
 
 _EVENTS = 8
 
 
 Cursor: TypeAlias = tuple[int, int]
-"""A position in a program: a passage, and how many instructions of the one who asks come before, within it."""
+"""A position in the program: a passage, and an offset in it, which for a module counts only its own instructions."""
 
 
 class Progress(NamedTuple):
-    """How far a program has come when COMPUTE has ended all instructions before a passage.
+    """The progress of a program when COMPUTE has ended all instructions before a passage.
 
     Attributes:
-        heads: for every module, the position of the first instruction that it has not ended, or behind its last.
+        heads: for every module, the position of the first instruction that it has not ended, or after its last.
         dispatched: the position of the next instruction to dispatch.
     """
 
@@ -54,16 +54,15 @@ class Progress(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state that, together with the program, decides what a clockwork does next; relative to its progress.
+    """The state that, together with the program, determines the rest of the simulation; relative to its progress.
 
     Attributes:
         due: cycles until each kind of event.
         running: for every module that runs an instruction, its relative start cycle, passage and offset.
         pops: for every other module, the tokens for which its first instruction waits; None if its queue is empty.
-        waiting: number of instructions in each queue; None if all have been dispatched, when it does not matter.
-        dispatch: the offset of the next instruction to dispatch in its passage, and the number of those fetched; or
-            None likewise.
-        run: the relative cycle in which the current uninterrupted dispatch began, and its modules; None if it is over.
+        waiting: the length of each queue; None if all instructions have been dispatched, when it no longer matters.
+        dispatch: the offset in its passage of the next instruction to dispatch, and the number fetched; None likewise.
+        run: the relative first cycle of the current uninterrupted dispatch, and its modules; None if it has ended.
         stalled_by: the module whose full queue stalls the dispatch, if any.
     """
 
@@ -79,7 +78,7 @@ class State(NamedTuple):
 
 
 class EventSimulator:
-    """Runs a program given as the activities of its modules.
+    """An event-driven simulator of a program, given as the activities of its modules.
 
     An instruction starts when it is at the head of its module's queue and the tokens that it waits for are present.
     """
@@ -93,7 +92,7 @@ class EventSimulator:
         if geometry.bus_bytes >= INSTRUCTION_BYTES:
             self._chunk = min(self._chunk, 16)
         self._due = [NEVER] * _EVENTS
-        # Of every module: the position of its first instruction that has not ended, and the activities of that passage.
+        # For every module: position of the first instruction that has not ended, and the activities of that passage.
         self._passages, self._offsets = [0] * 3, [0] * 3
         self._activities = list(streams.part(0).activities)
         self._started, self._waiting = [0] * 3, [0] * 3
@@ -104,7 +103,7 @@ class EventSimulator:
         self._channel = ReadChannel(_READ_LATENCY)
 
     def run(self) -> int:
-        """Run the program and return the cycle in which FINISH starts; raises StreamError at a deadlock."""
+        """Run the program and return the cycle in which FINISH starts; raise StreamError at a deadlock."""
         due = self._due
         self._fetch(1)
         while (cycle := min(due)) < NEVER:
@@ -122,14 +121,14 @@ class EventSimulator:
         return self._started[Module.COMPUTE]
 
     def _first_to_end(self, cycle: int, module: int) -> int:
-        """Return the module whose ending instruction comes first in the program, among those that end in a cycle."""
+        """Return the module whose instruction comes first in the program, among those that end in a cycle."""
         due = self._due
         if due.count(cycle) == 1:
             return module
         return min([each for each in range(3) if due[_ENDED + each] == cycle], key=self._number)
 
     def _fetch(self, cycle: int) -> None:
-        """Start reading the next instructions: a whole burst, or a part of one."""
+        """Start reading the next instructions, at most a burst."""
         n = min(self._chunk, self._n - self._fetched)
         if n:
             self._fetched += n
@@ -155,7 +154,7 @@ class EventSimulator:
             self._stalled_by = fetched[len(given)]
 
     def _fitting(self, modules: bytes) -> int:
-        """Return how many of the next instructions, given by their modules, fit the queues."""
+        """Return the number of next instructions, given by their modules, that fit the queues."""
         if max(self._waiting) + len(modules) <= self._queue_entries:
             return len(modules)
         room = [self._queue_entries - waiting for waiting in self._waiting]
@@ -166,7 +165,7 @@ class EventSimulator:
         return len(modules)
 
     def _head(self, module: int) -> Activity:
-        """Return the first activity of a module's queue, which is not empty."""
+        """Return the first activity in a module's queue, which must not be empty."""
         activities, offset = self._activities[module], self._offsets[module]
         while offset == len(activities):
             offset = self._offsets[module] = 0
@@ -175,13 +174,13 @@ class EventSimulator:
         return activities[offset]
 
     def _number(self, module: int) -> int:
-        """Return the number in the program of the first instruction of a module's queue."""
+        """Return the index in the program of the first instruction in a module's queue."""
         passage = self._passages[module]
         within = self.streams.part(passage).numbers[module][self._offsets[module]]
         return int(self.streams.firsts[passage]) + within
 
     def _test(self, cycle: int, module: int) -> None:
-        """Start the first instruction of a module's queue if its tokens are present."""
+        """Start the first instruction in a module's queue if its tokens are present."""
         due, tokens = self._due, self._tokens
         if due[_ENDED + module] < NEVER or not self._waiting[module]:
             return
@@ -215,7 +214,7 @@ class EventSimulator:
                 self._due[_ENDED + module] = activity.end(self._started[module], changed.end)
 
     def _end(self, cycle: int, module: int) -> None:
-        """End a module's instruction and hands out its tokens."""
+        """End a module's instruction and push its tokens."""
         due, activity = self._due, self._head(module)
         due[_ENDED + module] = NEVER
         self._waiting[module] -= 1
@@ -237,7 +236,7 @@ class EventSimulator:
             self._passed(cycle, passed)
 
     def _passed(self, cycle: int, passage: int) -> None:
-        """Be called when COMPUTE has ended its last instruction of a passage."""
+        """Hook: COMPUTE has ended its last instruction of a passage."""
 
     def progress(self, cycle: int, passage: int) -> Progress:
         """Return the program's progress in a cycle, relative to a passage."""
@@ -250,9 +249,9 @@ class EventSimulator:
         return Progress(cycle, passage, heads, (dispatching, within))
 
     def state(self, at: Progress) -> State:
-        """Return the state that decides everything from here on."""
+        """Return the state that determines the rest of the simulation."""
         cycle, passage, heads, (_, dispatched) = at
-        due, is_whole, is_over = self._due, self._dispatched == self._n, self._run_end <= cycle
+        due, is_dispatched, is_over = self._due, self._dispatched == self._n, self._run_end <= cycle
         running: list[tuple[int, int, int] | None] = [None] * 3
         pops: list[tuple[int, ...] | None] = [None] * 3
         for module, waiting in enumerate(self._waiting):
@@ -264,8 +263,8 @@ class EventSimulator:
             tuple([each - cycle if each < NEVER else NEVER for each in due]),
             tuple(running),
             tuple(pops),
-            None if is_whole and is_over else tuple(self._waiting),
-            None if is_whole else (dispatched, self._fetched - self._dispatched),
+            None if is_dispatched and is_over else tuple(self._waiting),
+            None if is_dispatched else (dispatched, self._fetched - self._dispatched),
             None if is_over else (self._run_cycle - cycle, self.streams.modules(self._run_first, self._dispatched)),
             self._stalled_by,
             tuple(self._tokens),
@@ -295,11 +294,11 @@ class EventSimulator:
         self._channel.resume(state.channel, cycle + _FETCH_REQUEST)
 
     def _deadlock(self) -> str:
-        """Describe which instructions wait for which tokens."""
+        """Return an error message with the waiting instructions and the missing tokens."""
         waiting = []
         for module in Module:
             if self._waiting[module]:
-                lacking = [Token(token) for token in self._head(module).pops if not self._tokens[token]]
-                names = " and ".join(token.name.lower().replace("_", " ") for token in lacking)
+                missing = [Token(token) for token in self._head(module).pops if not self._tokens[token]]
+                names = " and ".join(token.name.lower().replace("_", " ") for token in missing)
                 waiting.append(f"instruction {self._number(module)} ({module.name.lower()}) waits for {names}")
         return f"deadlock: {'; '.join(waiting)}"

@@ -1,4 +1,4 @@
-"""The functional simulator: computes a program's results bit for bit."""
+"""The functional simulator: the bit-exact results of a program."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from anole_vta.isa import (
 
 
 class FunctionalSimulator:
-    """An accelerator with its memories and DRAM, whose bytes are changed in place.
+    """An accelerator with its memories and DRAM, which is modified in place.
 
-    It runs instructions in the order of the program, which is one of the orders that the tokens allow.
+    Instructions run in program order, one of the orders that the tokens allow.
 
     Attributes:
         inp, wgt, acc, out: the buffers, shape (depth, rows, columns) of their elements.
@@ -44,7 +44,7 @@ class FunctionalSimulator:
         self.uop = np.zeros(g.depth(Memory.UOP), np.uint32)
 
     def run(self, program: Iterable[Instruction]) -> None:
-        """Run a program to its FINISH; raises StreamError if one leaves a buffer or DRAM, or none ends it."""
+        """Run a program to its FINISH; raise StreamError if an access is out of bounds, or FINISH is missing."""
         for number, instruction in enumerate(program):
             if isinstance(instruction, Finish):
                 return
@@ -56,7 +56,7 @@ class FunctionalSimulator:
         raise StreamError("the program does not end with FINISH")
 
     def step(self, instruction: Instruction) -> None:
-        """Run one instruction and ignore its tokens; raise StreamError where it leaves a buffer or DRAM."""
+        """Run one instruction, ignoring its tokens; raise StreamError if an access is out of bounds."""
         check(instruction, self.geometry)
         match instruction:
             case Load():
@@ -90,12 +90,12 @@ class FunctionalSimulator:
         self.dram[where] = elements.reshape(tile, -1).view(np.uint8).reshape(where.shape)
 
     def _addresses(self, tile: Load | Store, memory: Memory) -> NDArray[np.int64]:
-        """Return the address of every byte of a tile in DRAM, shape (rows, bytes of a row)."""
+        """Return the DRAM address of every byte of a tile, shape (rows, bytes of a row)."""
         size = self.geometry.element_bytes(memory)
         starts = (tile.dram_base + np.arange(tile.y_size) * tile.x_stride) * size
         end = int(starts[-1]) + tile.x_size * size if len(starts) else 0
         if end > len(self.dram):
-            raise StreamError(f"DRAM ends at byte {len(self.dram)}; bytes up to {end} are asked for")
+            raise StreamError(f"DRAM ends at byte {len(self.dram)}; bytes up to {end} are accessed")
         return np.asarray(starts[:, None] + np.arange(tile.x_size * size))
 
     def _gemm(self, gemm: Gemm) -> None:
@@ -106,7 +106,7 @@ class FunctionalSimulator:
             return
         src = self._indices(gemm, src, gemm.src_out, gemm.src_in, Memory.INP)
         wgt = self._indices(gemm, wgt, gemm.wgt_out, gemm.wgt_in, Memory.WGT)
-        # Sums of integers of this size are exact in float64, and floating-point products are much faster.
+        # Sums of this size are exact in float64, and floating-point matrix products are much faster.
         inp, weights = self.inp[src].astype(np.float64), self.wgt[wgt].astype(np.float64)
         products = np.matmul(inp, weights.transpose(0, 2, 1))
         order = np.argsort(dst, kind="stable")
@@ -125,9 +125,9 @@ class FunctionalSimulator:
         self._alu_steps(alu, compute, dst, src)
 
     def _alu_steps(self, alu: Alu, compute: Operation, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
-        """Compute the steps at once if none accesses what another writes; otherwise splits them into halves."""
-        apart = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
-        if len(dst) > 1 and not apart:
+        """Compute all steps at once if they are independent; otherwise, split them in half."""
+        is_independent = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
+        if len(dst) > 1 and not is_independent:
             half = len(dst) // 2
             self._alu_steps(alu, compute, dst[:half], src[:half])
             self._alu_steps(alu, compute, dst[half:], src[half:])
@@ -146,27 +146,27 @@ class FunctionalSimulator:
     def _indices(
         self, nest: Gemm | Alu, start: NDArray[np.int64], outer: int, inner: int, memory: Memory
     ) -> NDArray[np.int64]:
-        """Return one index into a memory for every step of a nest, in order, shape (n,)."""
+        """Return the index into a memory for every step of a loop nest, in order, shape (n,)."""
         loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
         indices = (loops[:, :, None] + start).ravel()
         depth = self.geometry.depth(memory)
         if len(indices) and (found := int(indices.max())) >= depth:
-            raise StreamError(f"{memory.name} holds {depth} elements; index {found} is asked for")
+            raise StreamError(f"{memory.name} holds {depth} elements; index {found} is accessed")
         return np.asarray(indices)
 
 
 Operation = Callable[[NDArray[np.int32], "NDArray[np.int32] | np.int32"], NDArray[np.int32]]
-"""Computes an ALU instruction on two operands."""
+"""An ALU operation on two operands."""
 
 
 def _shift(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
-    """Shift right, arithmetically; a negative distance shifts left."""
+    """Shift right arithmetically; a negative distance shifts left."""
     y = np.asarray(y, np.int32)
     return np.where(y >= 0, x >> np.clip(y, 0, 31), np.left_shift(x, np.clip(-y, 0, 31))).astype(np.int32)
 
 
 def _low_product(x: NDArray[np.int32], y: NDArray[np.int32] | np.int32) -> NDArray[np.int32]:
-    """Multiply the low bytes as signed numbers."""
+    """Multiply the low bytes as int8."""
     return np.multiply(x.astype(np.int8).astype(np.int32), np.asarray(y).astype(np.int8).astype(np.int32))
 
 
@@ -180,4 +180,4 @@ _OPERATIONS: dict[tuple[AluOpcode, str], Operation] = {
     (AluOpcode.MOV, "vta++"): lambda x, y: np.broadcast_to(y, x.shape).astype(np.int32),
     (AluOpcode.MUL, "vta++"): _low_product,
 }
-"""Operations by opcode and variant; those of both variants have no variant. VTA's fifth opcode multiplies."""
+"""Operations by opcode and variant, which is empty for those in both. The fifth opcode multiplies on VTA."""

@@ -1,4 +1,4 @@
-"""The read channel to DRAM: five clients share it, and bursts are served one by one in the order of their requests."""
+"""The DRAM read channel: five clients share it, and bursts are served one by one in request order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 OUTSTANDING_BURSTS = 16
-"""The most bursts of all clients together that are requested and not yet fully read."""
+"""The maximum number of bursts, over all clients, that are requested and not yet completely read."""
 
 
 ReadState: TypeAlias = tuple[int, int, Sequence[int], int, int, int, int]
-"""The fields of a read in their order; its cycles are relative."""
+"""The fields of a read in order, with relative cycles."""
 
 _client = attrgetter("client")
 
@@ -24,12 +24,12 @@ class Read:
 
     Attributes:
         client: its priority; 0 comes first.
-        ready: the cycle from which its next request may leave.
+        ready: the earliest cycle of its next request.
         bursts: beats of every burst.
         left: beats of the bursts that are not requested yet; initially of all bursts.
-        end: the cycle after its last beat, as known so far; a read of higher priority may delay it.
+        end: the cycle after its last beat, as planned so far; a read of higher priority may delay it.
         gap: cycles from one of its requests to the next; requests of other clients may leave in between.
-        next: number of the next burst to request.
+        next: index of the next burst to request.
     """
 
     client: int
@@ -41,7 +41,7 @@ class Read:
     next: int = field(default=0, repr=False)
 
     def state(self, earliest: int) -> ReadState:
-        """Return the state that matters from a cycle on."""
+        """Return the state relevant from a cycle on."""
         if not self.left:
             return self.client, 0, (), 0, self.end - earliest, 1, 0
         ready, end = max(0, self.ready - earliest), self.end - earliest
@@ -49,12 +49,12 @@ class Read:
 
 
 class ChannelState(NamedTuple):
-    """The state that decides how a channel serves later reads; cycles are relative to a reference cycle.
+    """The state that determines how a channel serves later reads; cycles are relative to a reference cycle.
 
     Attributes:
         reads: the states of the unfinished reads.
-        ends: when the bursts end that are requested and not yet fully read.
-        begin: when the last of them begins; -1 if it has begun.
+        ends: the ends of the bursts that are requested and not yet completely read.
+        begin: the beginning of the last of them; -1 if it has begun.
     """
 
     reads: tuple[ReadState, ...] = ()
@@ -63,17 +63,17 @@ class ChannelState(NamedTuple):
 
 
 _Request: TypeAlias = tuple[int, int, int, Read, int]
-"""The cycle in which a request leaves, begin and end of its burst, its read, and from when it could have left."""
+"""The cycle of a request, the begin and end of its burst, its read, and the earliest cycle of the request."""
 
 
 class ReadChannel:
-    """Serves bursts in the order of their requests.
+    """A DRAM read channel that serves bursts in the order of their requests.
 
-    The latency is paid once, from the cycle in which the queue of requests last became non-empty. As long as the queue
-    never runs empty, bursts follow each other without a gap. The queue does not hold the burst that is being served.
+    The latency is paid once, from the cycle in which the request queue last became non-empty. While the queue is not
+    empty, bursts follow each other without a gap. The queue does not hold the burst that is being served.
 
-    A read is planned as soon as it is known: request by request, and by a closed form from where requests leave in
-    every cycle. The requests of a later read may come in between; those that had not left by then are planned anew.
+    A read is planned as soon as it is known: request by request, then in closed form once there is a request in every
+    cycle. Later reads may come in between; requests not yet sent by then are planned again.
     """
 
     def __init__(self, latency: int) -> None:
@@ -96,7 +96,7 @@ class ReadChannel:
         return [*[other for other, end in zip(known, before, strict=True) if other.end != end], read]
 
     def state(self, earliest: int) -> ChannelState:
-        """Return the state that matters to reads that become ready from a cycle on."""
+        """Return the state relevant to reads that become ready from a cycle on."""
         reads = [read for read in self._reads if read.end > earliest]
         if not reads:
             return ChannelState()
@@ -118,7 +118,7 @@ class ReadChannel:
         self._requests = [(earliest - 1, begin, end + earliest, gone, 0) for end in state.ends]
 
     def _advance(self, cycle: int) -> None:
-        """Plan all requests that leave before a cycle, and no others."""
+        """Plan all requests before a cycle, and drop plans for later ones."""
         self._plan(self._reads, cycle)
         requests = self._requests
         while requests and requests[-1][0] >= cycle:
@@ -127,7 +127,7 @@ class ReadChannel:
             read.left += read.bursts[read.next]
 
     def _plan(self, reads: Sequence[Read], until: int | None = None) -> None:
-        """Plan the requests that leave before a cycle; if there is none, the end of all reads."""
+        """Plan the requests before a cycle or, without one, the end of all reads."""
         waiting = [read for read in reads if read.left]
         if not waiting:
             return
@@ -141,7 +141,7 @@ class ReadChannel:
             end = cycle + 1 + latency
         while waiting:
             if until is None and max([max(read.ready - cycle, read.gap) for read in waiting]) <= 1:
-                # Requests leave faster than they are served, so the queue does not run empty.
+                # Requests are sent faster than served, so the queue does not run empty.
                 for read in waiting:
                     end += read.left
                     read.end = end
@@ -175,10 +175,9 @@ class Bursts:
 
 @lru_cache(1 << 14)
 def bursts_of(address: int, row_bytes: int, stride_bytes: int, rows: int, bus_bytes: int, burst_bytes: int) -> Bursts:
-    """Return the bursts of a tile; a burst ends at multiples of the burst size and at the end of each row.
+    """Return the bursts of a tile; bursts end at multiples of the burst size and at the end of each row.
 
-    Of the first row's address, only the remainder modulo the burst size matters. A partly used beat of the bus counts
-    as a whole.
+    Only the first row's address modulo the burst size matters. A partly used beat of the bus counts fully.
     """
     lengths = []
     for row in range(rows):

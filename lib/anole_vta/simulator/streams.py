@@ -1,6 +1,6 @@
-"""A program's instructions, with passages that repeat at other DRAM places stored once, and what each module does.
+"""Compact instruction streams: passages that repeat at other DRAM addresses are stored once.
 
-The modules' streams are made of passages, too.
+The activities of the modules are stored by passage, too.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from anole_vta.isa import Instruction, Load, Store
 from anole_vta.simulator.activity import Activities, Activity, Module
 
 PLACES = 4
-"""The DRAM places with which the instructions of a passage move."""
+"""The number of independent DRAM base addresses of a passage."""
 
 _WINDOW = 64
-"""Number of passages whose modules are joined at a time."""
+"""The number of passages whose modules are joined at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Passage:
-    """Consecutive instructions that can be moved to other places in DRAM.
+    """Consecutive instructions that can be relocated in DRAM.
 
     Attributes:
-        instructions: the instructions at their first places.
-        located: pairs of an instruction's number and the index of the place with which it moves.
+        instructions: the instructions at their original addresses.
+        located: pairs of an instruction's index and the index of its base address.
     """
 
     instructions: tuple[Instruction, ...]
     located: tuple[tuple[int, int], ...] = ()
 
     def movable(self) -> Iterator[tuple[int, int, Load | Store]]:
-        """Yield the number, the place and the instruction of all that move."""
+        """Yield the index, the base address index, and the instruction of all relocatable instructions."""
         for number, place in self.located:
             instruction = self.instructions[number]
-            assert isinstance(instruction, (Load, Store)), "nothing else accesses DRAM"
+            assert isinstance(instruction, (Load, Store)), "only loads and stores access DRAM"
             yield number, place, instruction
 
     def moved(self, by: Sequence[int]) -> list[Instruction]:
-        """Return the instructions with their places moved by these numbers of elements."""
+        """Return the instructions with their base addresses increased by numbers of elements."""
         instructions = list(self.instructions)
         for number, place, instruction in self.movable():
             instructions[number] = instruction._replace(dram_base=instruction.dram_base + by[place])
@@ -52,12 +52,12 @@ class Passage:
 
 
 class Code(Sequence[Instruction]):
-    """The instructions of a program, made of passages; as a sequence, all of their instructions in order.
+    """The instructions of a program, a sequence stored as passages.
 
     Attributes:
-        passages: the passages, each once.
-        order: which of them come one after the other, shape (n,).
-        by: the distances in elements from a passage's first places to these, shape (n, PLACES).
+        passages: the distinct passages.
+        order: indices of the passages in program order, shape (n,).
+        by: offsets in elements from a passage's original base addresses, shape (n, PLACES).
     """
 
     def __init__(self, passages: Sequence[Passage], order: NDArray[np.int64], by: NDArray[np.int64]) -> None:
@@ -65,7 +65,7 @@ class Code(Sequence[Instruction]):
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """The number of the first instruction of every passage, and behind the last; shape (n + 1,)."""
+        """The index of the first instruction of every passage, and the total; shape (n + 1,)."""
         lengths = np.array([len(passage.instructions) for passage in self.passages])
         return np.concatenate([[0], np.cumsum(lengths[self.order])])
 
@@ -95,7 +95,7 @@ class Code(Sequence[Instruction]):
 
 
 def code_of(instructions: Sequence[Instruction]) -> Code:
-    """Return instructions in passages; each ends with a store if they have no known structure."""
+    """Return instructions as passages; plain sequences are split after every store."""
     if isinstance(instructions, Code):
         return instructions
     stores = [number + 1 for number, each in enumerate(instructions) if isinstance(each, Store)]
@@ -107,11 +107,11 @@ def code_of(instructions: Sequence[Instruction]) -> Code:
 
 
 class Part(NamedTuple):
-    """What the modules do in a passage at its place.
+    """The activities of a passage, by module.
 
     Attributes:
-        activities, numbers: of every module, its activities and the numbers of their instructions in the passage.
-        modules: the module of each instruction; a byte each.
+        activities, numbers: for every module, its activities and the indices of their instructions in the passage.
+        modules: the module of each instruction, a byte each.
     """
 
     activities: tuple[tuple[Activity, ...], ...]
@@ -123,9 +123,9 @@ class Streams:
     """The activities of a program, by passage and module.
 
     Attributes:
-        firsts: the number of the first instruction of every passage, and behind the last.
-        kinds: a number for every passage; equal ones have equal activities.
-        patterns: a number for every passage; equal ones have instructions of the same modules in the same order.
+        firsts: the index of the first instruction of every passage, and the total.
+        kinds: a number for every passage; the same for equal activities.
+        patterns: a number for every passage; the same for the same sequence of modules.
     """
 
     def __init__(self, code: Code, activities: Activities) -> None:
@@ -171,7 +171,7 @@ class Streams:
         return int(self.firsts.searchsorted(number, "right")) - 1
 
     def left(self, module: int, passage: int, offset: int) -> int:
-        """Return how many instructions of a module there are from its position on."""
+        """Return the number of a module's remaining instructions from its position on."""
         return int(self._counts[-1, module] - self._counts[passage, module]) - offset
 
     @cached_property
@@ -181,9 +181,9 @@ class Streams:
 
 
 def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64]:
-    """Return a number for every passage; the instructions that move with a place do the same where it is equal.
+    """Return a number for every passage, the same if its instructions with this base address have equal timing.
 
-    Addresses matter only because bursts end at fixed boundaries.
+    Addresses affect timing only because bursts end at fixed boundaries.
     """
     moving = [[each for _, own, each in passage.movable() if own == place] for passage in code.passages]
     periods = np.array([max(map(activities.period, each), default=1) for each in moving])
@@ -200,7 +200,7 @@ def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64
 
 
 def _by_module(part: Sequence[Activity]) -> Part:
-    """Return the same activities by module."""
+    """Group activities by module."""
     modules = bytes([activity.module for activity in part])
     numbers = tuple([tuple([n for n, own in enumerate(modules) if own == module]) for module in range(3)])
     return Part(tuple([tuple([part[n] for n in own]) for own in numbers]), numbers, modules)

@@ -1,4 +1,4 @@
-"""The timing simulator: the start and end of a program's instructions, by events and closed forms."""
+"""The timing simulator: cycle counts of programs, and the start and end of each instruction."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole_vta.simulator.repeats import FastForwardSimulator
 from anole_vta.simulator.streams import Streams, code_of
 
 _COMPARED_BLOCKS = ((1, 16, 16), (1, 32, 32), (1, 16, 32), (1, 16, 64), (1, 32, 64))
-"""The blocks of which cycles of the generated hardware are known, on VTA's own bus."""
+"""The blocks whose cycles were compared with the generated hardware, with VTA's bus."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """When every instruction was busy, in cycles from the launch.
+    """The busy cycles of every instruction, counted from the launch.
 
     Attributes:
         cycles: the value of the hardware's counter: the cycle in which FINISH starts.
-        start, end: for every instruction, in the order of the program; it is busy in [start, end).
+        start, end: for every instruction, in program order; it is busy in [start, end).
         read_beats, read_bursts: totals of all loads, without instruction fetches.
     """
 
@@ -36,21 +36,21 @@ class Timeline:
 
 
 def is_extrapolated(geometry: Geometry) -> bool:
-    """Whether cycles on an accelerator were never compared with those of the generated hardware."""
+    """Whether cycles on an accelerator have not been compared with the generated hardware."""
     bus = (geometry.bus_bytes, geometry.burst_beats)
     own = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
     return not own or geometry.block not in _COMPARED_BLOCKS
 
 
 def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
-    """Return when every instruction of a program runs; raises StreamError without a FINISH, or at a deadlock."""
+    """Simulate a program and return its timeline; raise StreamError without a FINISH, or at a deadlock."""
     streams = _streams(program, geometry)
     recorder = _Recorder(streams, geometry)
     cycles = recorder.run()
     parts = [streams.part(passage) for passage in range(len(streams.kinds))]
-    whole = [each for part in parts for stream in part.activities for each in stream]
-    read = [each.bursts for each in whole if each.client]
-    written = [each.bursts for each in whole if each.module == Module.STORE]
+    activities = [each for part in parts for stream in part.activities for each in stream]
+    read = [each.bursts for each in activities if each.client]
+    written = [each.bursts for each in activities if each.module == Module.STORE]
     return Timeline(
         cycles,
         tuple(recorder.start),
@@ -61,7 +61,7 @@ def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
 
 
 def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
-    """Return the same cycles as `simulate`, but much faster, because repetitions are run only once."""
+    """Return the same cycles as `simulate`, but much faster, by skipping repetitions."""
     return FastForwardSimulator(_streams(program, geometry), geometry).run()
 
 
@@ -73,7 +73,7 @@ def _streams(program: Sequence[Instruction], geometry: Geometry) -> Streams:
 
 
 class _Recorder(EventSimulator):
-    """A clockwork that records when every instruction starts and ends."""
+    """A simulator that records the start and end of every instruction."""
 
     def __init__(self, streams: Streams, geometry: Geometry) -> None:
         super().__init__(streams, geometry)

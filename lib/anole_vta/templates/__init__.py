@@ -1,1 +1,1 @@
-"""Schedules for the accelerator, and their lowering to programs."""
+"""Design spaces and schedules for the accelerator, and their lowering to programs."""

@@ -1,4 +1,4 @@
-"""Lowers convolutions for the accelerator: turns a schedule into a program, or rejects it with the reason."""
+"""Lower scheduled convolutions to accelerator programs, or reject a schedule with the reason."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LOAD, _COMPUTE, _STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
 @dataclass(frozen=True)
 class Schedule:
-    """The tiling of a convolution; sizes are those of one tile.
+    """The tiling of a convolution, with the sizes of one tile.
 
     Attributes:
         tile_h, tile_w: rows and columns of outputs.
         tile_ci, tile_co: blocks of input and output channels.
         h_threads, oc_threads: virtual threads over tiles of rows and of output channels; each has its own part of every
-            buffer, so that one loads while another computes.
+        buffer, and can load while another computes.
     """
 
     tile_h: int
@@ -52,7 +52,7 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Bias:
-    """An epilogue step that adds one number per channel, from the buffer ``bias``."""
+    """An epilogue step that adds one value per channel, from the buffer ``bias``."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ SHIFT_AND_CLIP: tuple[EpilogueStep, ...] = (
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop of a GEMM, with the index increments of one step."""
+    """A loop of a GEMM, with the index increments per iteration."""
 
     extent: int
     dst: int = 0
@@ -80,8 +80,8 @@ class _Loop:
     wgt: int = 0
 
 
-class _Place(NamedTuple):
-    """A tile of outputs, identified by its number along each axis; or many of them."""
+class _Tile(NamedTuple):
+    """The indices of an output tile along each axis, or arrays of them."""
 
     batch: Any
     row: Any
@@ -89,13 +89,13 @@ class _Place(NamedTuple):
     column: Any
 
 
-class _At(NamedTuple):
-    """The DRAM position of a tile, in elements from the beginning of each buffer; or the positions of many.
+class _Offsets(NamedTuple):
+    """The DRAM offsets of a tile, in elements from the beginning of each buffer, or arrays of them.
 
     Attributes:
-        data: its first input, counted as if the border were stored.
-        weight, bias: those of its first output channel.
-        out: its first output; also that of the residual.
+        data: of its first input, as if the padding were stored.
+        weight, bias: of its first output channel.
+        out: of its first output; also for the residual.
     """
 
     data: Any
@@ -105,19 +105,19 @@ class _At(NamedTuple):
 
 
 _DATA, _WEIGHT, _BIAS, _OUT = range(4)
-"""The DRAM places with which instructions move: indices of the fields of `_At`."""
+"""The base addresses of instructions: indices of the fields of `_Offsets`."""
 
 
 def lower_conv2d(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> Program:
-    """Return the program of a convolution, with the buffers ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
+    """Lower a convolution to a program with the buffers ``data``, ``weight``, [``bias``, ``residual``,] ``out``.
 
-    Layouts: data [N/B][C/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO]; in
-    32 bits, bias [CO/BO][B][BO] and residual, whose layout is that of out.
+    Layouts: data [N/B][C/BI][H][W][B][BI], weight [CO/BO][CI/BI][KH][KW][BO][BI], out [N/B][CO/BO][OH][OW][B][BO], and
+    in int32, bias [CO/BO][B][BO] and residual like out.
 
     Raises:
-        ConfigError: the schedule cannot be run; the message gives the reason.
+        ConfigError: the accelerator cannot run the schedule; the message gives the reason.
     """
     return _Lowering(workload, schedule, geometry, epilogue).run()
 
@@ -125,16 +125,16 @@ def lower_conv2d(
 def check_schedule(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> None:
-    """Checks that a schedule can be run; raises what `lower_conv2d` raises, except for the program's length."""
+    """Raise ConfigError if the accelerator cannot run a schedule; only the length of the program is not checked."""
     _Lowering(workload, schedule, geometry, epilogue)
 
 
 class _Lowering:
     def __init__(self, w: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep]) -> None:
         self.w, self.s, self.g, self.epilogue = w, schedule, geometry, epilogue
-        self.blocks_n = _whole("batch", w.batch, geometry.batch)
-        self.blocks_ci = _whole("input channels", w.in_channels, geometry.block_in)
-        self.blocks_co = _whole("output channels", w.out_channels, geometry.block_out)
+        self.blocks_n = _n_blocks("batch", w.batch, geometry.batch)
+        self.blocks_ci = _n_blocks("input channels", w.in_channels, geometry.block_in)
+        self.blocks_co = _n_blocks("output channels", w.out_channels, geometry.block_out)
         if w.groups != 1 or w.dilation != (1, 1):
             raise ConfigError("groups and dilation")
         self.rows_in = (schedule.tile_h - 1) * w.strides[0] + w.kernel[0]
@@ -178,7 +178,7 @@ class _Lowering:
             raise ConfigError(f"scratchpad overflow inp {inp} wgt {wgt} acc {acc}")
 
     def _rows_of_outputs(self) -> tuple[int, int, int]:
-        """Return rows, columns and stride of a tile of outputs; channels are kept apart."""
+        """Return rows, columns and stride of an output tile; channels are separate rows."""
         w, s = self.w, self.s
         if s.tile_w == w.out_width:
             return s.tile_co, s.tile_h * s.tile_w, w.out_height * w.out_width
@@ -187,7 +187,7 @@ class _Lowering:
         return s.tile_co * s.tile_h, s.tile_w, w.out_width
 
     def _rows_of_inputs(self) -> tuple[int, int, int]:
-        """Return rows, columns and stride of a tile of inputs without a border."""
+        """Return rows, columns and stride of an input tile without padding."""
         w, s = self.w, self.s
         if any(w.padding) and s.tile_ci > 1:
             raise ConfigError("3D load DMA")
@@ -217,74 +217,74 @@ class _Lowering:
         return writer.finish()
 
     def _write_tiles(self, threads: Sequence[tuple[int, int]]) -> None:
-        """Compute all tiles, one in every context at a time."""
+        """Write the code for all tiles, one in every context at a time."""
         s = self.s
         tiles = (self.blocks_n, self.tiles_h // s.h_threads, self.tiles_co // s.oc_threads, self.tiles_w)
         b, i0, co0, j = np.indices(tiles).reshape(4, -1)
-        first = _Place(b, i0 * s.h_threads, co0 * s.oc_threads, j)
-        # Beside their position, the instructions of tiles can differ only in their borders.
+        first = _Tile(b, i0 * s.h_threads, co0 * s.oc_threads, j)
+        # Apart from addresses, the instructions of tiles can differ only in their borders.
         rows = [tuple(self.border_rows[row : row + s.h_threads]) for row in range(0, self.tiles_h, s.h_threads)]
         names = [("tile", rows[i], self.border_columns[k]) for i, k in zip(i0.tolist(), j.tolist(), strict=True)]
 
         def write(number: int) -> None:
             batch, row, channel, column = (int(axis[number]) for axis in first)
-            self._tiles([_Place(batch, row + h, channel + co, column) for h, co in threads], names[number][1:])
+            self._tiles([_Tile(batch, row + h, channel + co, column) for h, co in threads], names[number][1:])
 
-        self.writer.passages(names, np.stack(self._at(first), axis=-1), write)
+        self.writer.passages(names, np.stack(self._offsets(first), axis=-1), write)
 
-    def _tiles(self, places: Sequence[_Place], borders: tuple[object, ...]) -> None:
-        """Compute one tile in every context."""
+    def _tiles(self, tiles: Sequence[_Tile], borders: tuple[object, ...]) -> None:
+        """Write the code for one tile in every context."""
         writer = self.writer
-        at = np.array([self._at(places[0])])
-        writer.passages(["begin"], at, lambda _: self._reset(places))
+        at = np.array([self._offsets(tiles[0])])
+        writer.passages(["begin"], at, lambda _: self._reset(tiles))
         taps = self.w.kernel[0] * self.w.kernel[1]
         step = np.array([self.w.height * self.w.width, taps, 0, 0]) * self.s.tile_ci
         steps = at + np.arange(self.tiles_ci)[:, None] * step
-        writer.passages([("step", *borders)] * self.tiles_ci, steps, partial(self._reduce, places))
-        writer.passages(["end"], at, lambda _: self._leave(places))
+        writer.passages([("step", *borders)] * self.tiles_ci, steps, partial(self._reduce, tiles))
+        writer.passages(["end"], at, lambda _: self._finish_tiles(tiles))
 
-    def _reset(self, places: Sequence[_Place]) -> None:
-        """Set the outputs of a tile in every context to zero."""
-        for context in range(len(places)):
+    def _reset(self, tiles: Sequence[_Tile]) -> None:
+        """Zero the outputs of a tile in every context."""
+        for context in range(len(tiles)):
             self.writer.wait(_COMPUTE, _STORE)
             self._gemm(context, reset=True)
             self.writer.signal(_COMPUTE, _LOAD)
 
-    def _reduce(self, places: Sequence[_Place], k: int) -> None:
+    def _reduce(self, tiles: Sequence[_Tile], k: int) -> None:
         """Compute one step of the reduction in every context."""
-        for context, place in enumerate(places):
+        for context, tile in enumerate(tiles):
             self.writer.wait(_LOAD, _COMPUTE)
-            self._load(context, place, k)
+            self._load(context, tile, k)
             self.writer.signal(_LOAD, _COMPUTE)
-        for context in range(len(places)):
+        for context in range(len(tiles)):
             self.writer.wait(_COMPUTE, _LOAD)
             self._gemm(context, reset=False)
             self.writer.signal(_COMPUTE, _LOAD)
 
-    def _leave(self, places: Sequence[_Place]) -> None:
-        """Compute the epilogue of a tile in every context, and store it."""
+    def _finish_tiles(self, tiles: Sequence[_Tile]) -> None:
+        """Compute the epilogue of a tile in every context, and store the results."""
         writer = self.writer
-        for _ in places:
+        for _ in tiles:
             writer.wait(_LOAD, _COMPUTE)
-        for context, place in enumerate(places):
-            self._finish(context, place)
+        for context, tile in enumerate(tiles):
+            self._epilogue(context, tile)
             writer.signal(_COMPUTE, _STORE)
-        for context, place in enumerate(places):
+        for context, tile in enumerate(tiles):
             writer.wait(_STORE, _COMPUTE)
-            base = writer.base("out", Memory.OUT) + self._at(place).out
+            base = writer.base("out", Memory.OUT) + self._offsets(tile).out
             writer.add(Store(context * self.tile_out, base, *self.out_rows), _OUT)
             writer.signal(_STORE, _COMPUTE)
 
-    def _at(self, place: _Place) -> _At:
+    def _offsets(self, tile: _Tile) -> _Offsets:
         w, s = self.w, self.s
-        row = place.row * s.tile_h * w.strides[0] - w.padding[0]
-        column = place.column * s.tile_w * w.strides[1] - w.padding[1]
-        block = place.batch * self.blocks_co + place.channel * s.tile_co
-        return _At(
-            data=(place.batch * self.blocks_ci * w.height + row) * w.width + column,
-            weight=place.channel * s.tile_co * self.blocks_ci * w.kernel[0] * w.kernel[1],
-            bias=place.channel * s.tile_co,
-            out=(block * w.out_height + place.row * s.tile_h) * w.out_width + place.column * s.tile_w,
+        row = tile.row * s.tile_h * w.strides[0] - w.padding[0]
+        column = tile.column * s.tile_w * w.strides[1] - w.padding[1]
+        block = tile.batch * self.blocks_co + tile.channel * s.tile_co
+        return _Offsets(
+            data=(tile.batch * self.blocks_ci * w.height + row) * w.width + column,
+            weight=tile.channel * s.tile_co * self.blocks_ci * w.kernel[0] * w.kernel[1],
+            bias=tile.channel * s.tile_co,
+            out=(block * w.out_height + tile.row * s.tile_h) * w.out_width + tile.column * s.tile_w,
         )
 
     def _gemm(self, context: int, reset: bool) -> None:
@@ -314,19 +314,19 @@ class _Lowering:
         factors = (outer.dst, inner.dst, outer.src, inner.src, outer.wgt, inner.wgt)
         return tuple(_unrolled(start, loops[2:])), Gemm(reset, 0, 0, outer.extent, inner.extent, *factors)
 
-    def _load(self, context: int, place: _Place, k: int) -> None:
+    def _load(self, context: int, tile: _Tile, k: int) -> None:
         """Load the inputs and weights of one step of the reduction."""
         w, s = self.w, self.s
-        (above, below), (before, behind) = self.border_rows[place.row], self.border_columns[place.column]
-        at, pixels = self._at(place), w.height * w.width
+        (above, below), (before, after) = self.border_rows[tile.row], self.border_columns[tile.column]
+        at, pixels = self._offsets(tile), w.height * w.width
         base = self.writer.base("data", Memory.INP) + at.data + k * s.tile_ci * pixels + above * w.width + before
         if any(w.padding):
-            y, x, stride = self.rows_in - above - below, self.columns_in - before - behind, w.width
+            y, x, stride = self.rows_in - above - below, self.columns_in - before - after, w.width
         else:
             y, x, stride = self.inp_rows
         first = context * self.tile_inp
         if x and y:
-            self.writer.add(Load(Memory.INP, first, base, y, x, stride, above, below, before, behind), _DATA)
+            self.writer.add(Load(Memory.INP, first, base, y, x, stride, above, below, before, after), _DATA)
         else:
             # A load of width 0 would load nothing, not even a border.
             half = self.rows_in // 2
@@ -336,7 +336,7 @@ class _Lowering:
         y, x, stride = _fold((s.tile_co, self.blocks_ci * taps), (s.tile_ci * taps, 1))
         self.writer.add(Load(Memory.WGT, context * self.tile_wgt, base, y, x, stride), _WEIGHT)
 
-    def _finish(self, context: int, place: _Place) -> None:
+    def _epilogue(self, context: int, tile: _Tile) -> None:
         """Compute the epilogue of a tile."""
         s, writer = self.s, self.writer
         first, pixels = context * self.tile_out, s.tile_h * s.tile_w
@@ -347,21 +347,21 @@ class _Lowering:
                 each = (1, self.tile_out, 0, 1, 0, 1)
                 writer.add(Alu(step.opcode, begin, end, *each, use_imm=True, imm=step.imm))
             elif isinstance(step, Bias):
-                base = writer.base("bias", Memory.ACC) + self._at(place).bias
+                base = writer.base("bias", Memory.ACC) + self._offsets(tile).bias
                 at, free = free + context * s.tile_co, free + self.contexts * s.tile_co
                 writer.add(Load(Memory.ACC, at, base, 1, s.tile_co, s.tile_co), _BIAS)
                 begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, s.tile_co, pixels, pixels, 1, 1, 0))
             else:
                 at, free = free + context * self.tile_out, free + self.contexts * self.tile_out
-                base = writer.base("residual", Memory.ACC) + self._at(place).out
+                base = writer.base("residual", Memory.ACC) + self._offsets(tile).out
                 writer.add(Load(Memory.ACC, at, base, *self.out_rows), _OUT)
                 begin, end = writer.kernel((number, context), [alu_uop(first, at, self.g)])
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
 
 
 def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
-    """Yield the micro-operations of the loops that do not fit an instruction, outermost first."""
+    """Unroll the loops that do not fit an instruction, given outermost first, into micro-operations."""
     indices = np.array([start], np.int64)
     for loop in loops:
         steps = np.arange(loop.extent)[:, None] * (loop.dst, loop.src, loop.wgt)
@@ -386,12 +386,12 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def outside(first: int, size: int, extent: int) -> tuple[int, int]:
-    """Return how many of the `size` positions from `first` on lie before 0, and how many at or after `extent`."""
+    """Return how many of the `size` positions from `first` on are before 0, and how many at or after `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))
 
 
-def _whole(what: str, extent: int, block: int) -> int:
+def _n_blocks(what: str, extent: int, block: int) -> int:
     if extent % block:
         raise ConfigError(f"{extent} {what} are not a multiple of the block's {block}")
     return extent // block

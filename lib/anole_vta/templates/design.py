@@ -1,4 +1,4 @@
-"""The design space of a convolution: the accelerator's block, its threads and its tiles (DCOC, Table 2)."""
+"""The design space of a convolution: block, buffers, threads and tiles (DCOC, Table 2)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Sched
 from anole_vta.templates.estimates import Mapped, blocks_that_fit, limits_of, min_cycles
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
-"""The knobs of the accelerator's block: batch, input and output channels."""
+"""The knobs of the GEMM block: batch, input channels and output channels."""
 
 BUFFERS = ("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size")
-"""The knobs of the buffers, with the names of VTA's settings: binary logarithms of their sizes in bytes."""
+"""The knobs of the buffers, named as VTA's settings: binary logarithms of sizes in bytes."""
 
 HARDWARE = (*BLOCK, *BUFFERS)
 """The knobs of the hardware agent."""
@@ -34,7 +34,7 @@ HARDWARE = (*BLOCK, *BUFFERS)
 _SOFTWARE = ("h_threading", "oc_threading", "tile_h", "tile_w")
 
 PROGRAM = (*BLOCK, *_SOFTWARE, "blocks_ci", "blocks_co")
-"""What determines a program on VTA: the columns of `programs_of`."""
+"""The columns of `programs_of`, which determine a program on VTA."""
 
 _SEARCHED: Mapping[str, tuple[int, ...]] = {
     "tile_b": (1, 2, 4, 8),
@@ -44,21 +44,21 @@ _SEARCHED: Mapping[str, tuple[int, ...]] = {
     "log_wgt_buff_size": (15, 16, 17, 18, 19),
     "log_acc_buff_size": (14, 15, 16, 17, 18),
 }
-"""The values of the hardware agent's knobs, beside those of the given accelerator."""
+"""The values of the hardware agent's knobs, in addition to those of the given accelerator."""
 
 _THREADS = (1, 2)
 
 
 @dataclass(frozen=True)
 class Design:
-    """The accelerator and the schedule that a config stands for."""
+    """The accelerator and the schedule that a config selects."""
 
     geometry: Geometry
     schedule: Schedule
 
     @property
     def program(self) -> tuple[object, ...]:
-        """What determines the program of a convolution beside its epilogue, as `programs_of` says it of many."""
+        """All that determines the program of a convolution except the epilogue, as `programs_of` for one config."""
         g = self.geometry
         own = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
         return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
@@ -72,15 +72,14 @@ EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
 def conv2d_space(
     w: Conv2d, base: Geometry, bounds: Bounds | None = None, is_open: bool = False, frequency_hz: float = 1e8
 ) -> Space:
-    """Return the space of a convolution.
+    """Return the search space of a convolution.
 
-    The hardware agent has the block of the matrix unit, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the paper, and
-    the sizes of the buffers; the scheduling agent has ``h_threading`` and ``oc_threading``; the mapping agent has
-    ``tile_h`` and ``tile_w``, rows and columns of one tile. A rule (`design_of`) decides how many blocks of channels a
-    tile has.
+    The knobs by agent: hardware has the block of the matrix unit, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the
+    paper, and the buffer sizes; scheduling has ``h_threading`` and ``oc_threading``; mapping has ``tile_h`` and
+    ``tile_w``, rows and columns of a tile. The blocks of channels in a tile follow from these, see `design_of`.
 
-    `base` is the accelerator; where bounds say that it is searched, it is all of it but the block and the buffers. An
-    open space also holds what the accelerator cannot run. The clock's frequency converts a penalty to a speed.
+    `base` is the accelerator; if bounds are given, its block and buffers are searched. An open space includes configs
+    that the accelerator cannot run. The clock frequency converts a penalty to a speed.
     """
     knobs = [option_knob(name, values, agent="hardware") for name, values in _hardware(w, base, bounds, is_open)]
     knobs += [option_knob(name, _THREADS, agent="scheduling") for name in ("h_threading", "oc_threading")]
@@ -90,7 +89,7 @@ def conv2d_space(
     def speed(columns: Columns) -> NDArray[np.float64]:
         return frequency_hz / min_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
-    # Buffers that are searched have sizes that make no difference.
+    # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
     runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
     space = partial(Space, knobs, [runs], merit_is_speed=True, programs=programs)
@@ -113,7 +112,7 @@ def conv2d_space(
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
-    """Return DCOC's penalty of n configs, shape (n,); 0 for accelerators that are impossible."""
+    """Return DCOC's penalty of n configs, shape (n,); 0 for invalid accelerators."""
     geometries, of_each = _accelerators(base, columns)
     return np.array([0.0 if each is None else _penalty(bounds, each) for each in geometries])[of_each]
 
@@ -130,13 +129,13 @@ def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -
 def design_of(
     w: Conv2d, base: Geometry, config: Mapping[str, Any], epilogue: tuple[EpilogueStep, ...] = EPILOGUE
 ) -> Design:
-    """Return the design that a config stands for.
+    """Return the design that a config selects.
 
-    Channels are padded to whole blocks. Tiles have as many blocks of output channels as fit, and then as many blocks of
-    input channels as fit.
+    Channels are padded to full blocks. A tile has as many blocks of output channels as fit, then as many of input
+    channels.
 
     Raises:
-        ConfigError: the accelerator cannot run it; the message gives the reason.
+        ConfigError: the accelerator cannot run the design; the message gives the reason.
     """
     geometry = geometry_of(base, config)
     columns = {name: np.array([value]) for name, value in {**hardware_config(geometry), **config}.items()}
@@ -150,9 +149,9 @@ def design_of(
 def tiles_of(
     w: Conv2d, base: Geometry, columns: Columns, epilogue: tuple[EpilogueStep, ...] = EPILOGUE
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the blocks of input and of output channels of the tiles of n configs, each of shape (n,).
+    """Return the blocks of input and of output channels in the tiles of n configs, each of shape (n,).
 
-    Both are 0 where the accelerator cannot run it.
+    Both are 0 for configs that the accelerator cannot run.
     """
     geometries, of_each = _accelerators(base, columns)
     limits = limits_of(geometries)[of_each]
@@ -160,10 +159,10 @@ def tiles_of(
 
 
 def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64]:
-    """Return what determines the programs of n configs that can be run: the columns `PROGRAM`, shape (n, n_columns).
+    """Return a row that identifies the program of each of n valid configs: the columns `PROGRAM`, shape (n, n_columns).
 
-    Configs with equal rows have equal programs: a buffer's size limits the tiles, and appears in no instruction. Only
-    VTA++ has a column more, INP's size: it shares micro-operations with equal encodings, which depend on that.
+    A buffer's size limits the tiles, but does not appear in instructions. VTA++ has one more column, INP's size, as it
+    shares micro-operations with equal encodings, which depend on INP's index width.
     """
     tile_ci, tile_co = tiles_of(w, base, columns)
     rows = [*(columns[name] for name in (*BLOCK, *_SOFTWARE)), tile_ci, tile_co]
@@ -173,25 +172,25 @@ def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64
 
 
 def geometry_of(base: Geometry, config: Mapping[str, Any]) -> Geometry:
-    """Return the geometry that a config asks for; raises ConfigError if it is not possible.
+    """Return the geometry that a config selects; raise ConfigError if it is invalid.
 
-    Where the config has no such knob, it is that of `base`: builds of older versions have configs without buffers.
+    Missing knobs have the values of `base`, as in builds of older versions, whose configs have no buffer sizes.
     """
-    asked = {**hardware_config(base), **config}
+    selected = {**hardware_config(base), **config}
     try:
-        return _geometry(base, tuple(asked[name] for name in HARDWARE))
+        return _geometry(base, tuple(selected[name] for name in HARDWARE))
     except TargetError as error:
         raise ConfigError(str(error)) from error
 
 
 def hardware_config(geometry: Geometry) -> dict[str, int]:
-    """Return the values of the hardware agent's knobs that ask for a geometry."""
+    """Return the values of the hardware agent's knobs that select a geometry."""
     sizes_bytes = (geometry.inp_bytes, geometry.wgt_bytes, geometry.acc_bytes)
     return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
 def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
-    """Return a convolution with its channels padded to whole blocks of an accelerator."""
+    """Return a convolution with channels padded to full blocks of an accelerator."""
     whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
     return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
 
@@ -204,12 +203,12 @@ def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
 
 @cache
 def _known(base: Geometry) -> dict[int, Geometry | None]:
-    """Return what `_accelerators` has found so far, by code: the search's walks ask for it again and again."""
+    """Return the cache of `_accelerators`, by joined code; searches look the same geometries up repeatedly."""
     return {}
 
 
 def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | None], NDArray[np.int64]]:
-    """Return the distinct geometries that n configs ask for, None where impossible, and which each config has."""
+    """Return the distinct geometries of n configs, None where invalid, and the index of each config's geometry."""
     joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
     for name in HARDWARE:
         joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
@@ -224,7 +223,7 @@ def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | Non
 
 
 _BLOCK_BITS, _LOG_BITS = 14, 6
-"""Bits of a block's extents, which are at most 4096, and of a buffer's logarithm; all of them fit one word."""
+"""Bits of a block's extents, at most 4096, and of a buffer's logarithm; all together fit 64 bits."""
 
 
 @cache
@@ -233,7 +232,7 @@ def _penalty(bounds: Bounds, geometry: Geometry) -> float:
 
 
 def can_run(lower: Callable[[], object]) -> bool:
-    """Whether the accelerator can run what a function lowers; otherwise, that raises ConfigError."""
+    """Whether a lowering succeeds; it raises ConfigError if the accelerator cannot run the result."""
     try:
         lower()
     except ConfigError:
@@ -242,9 +241,9 @@ def can_run(lower: Callable[[], object]) -> bool:
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
-    """Return a config on `base` itself: whole rows if possible, as many as fit, and two threads if possible.
+    """Return a config on `base` itself, with the widest tiles, then the most rows that fit, then two threads.
 
-    If the accelerator cannot run the convolution at all, this raises ConfigError.
+    Raise ConfigError if the accelerator cannot run the convolution at all.
     """
     space = conv2d_space(w, base)
     columns = space.columns(vectors := space.vectors(np.arange(space.size)))

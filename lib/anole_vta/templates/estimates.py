@@ -1,4 +1,4 @@
-"""What is known of many configs at once without lowering them: the tiles that fill the buffers, and a roofline."""
+"""Vectorized estimates for many configs without lowering: tiles that fit the buffers, and a roofline."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from anole_vta.geometry import Geometry, Memory
 from anole_vta.templates.conv2d import MAX_BORDER, MAX_SIZE, MAX_STEPS, Bias, EpilogueStep, Residual
 
 Ints = NDArray[np.int64]
-"""One number for each of n configs, shape (n,)."""
+"""An integer for each of n configs, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Threads, tiles and accelerators of n configs, each of shape (n,).
+    """The accelerators, threads and tiles of n configs, each of shape (n,).
 
     Attributes:
         batch, block_in, block_out: the block of the matrix unit.
-        inp, wgt, acc: how many elements the buffers hold.
+        inp, wgt, acc: buffer depths in elements.
         h_threads, oc_threads, tile_h, tile_w: as in `Schedule`.
     """
 
@@ -51,15 +51,15 @@ def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
 
 
 def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
-    """Return the blocks of input and of output channels of a tile, 0 where the accelerator cannot run it.
+    """Return the blocks of input and of output channels of a tile, 0 where the accelerator cannot run the config.
 
-    A tile has as many blocks of output channels as fit, and then as many blocks of input channels as fit. What fits is
-    what `check_schedule` accepts. Channels are filled up to whole blocks, and the epilogue needs accumulators, too.
+    A tile has as many blocks of output channels, then of input channels, as `check_schedule` accepts. Channels are
+    padded to full blocks, and the epilogue needs accumulators, too.
     """
     blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
     if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MAX_BORDER or w.height * w.width > MAX_SIZE:
         return blocks_ci, blocks_co
-    # Accelerators that cannot be made have a batch of 0.
+    # Invalid accelerators have a batch of 0.
     rows = (mapped.batch > 0) & (w.batch % np.maximum(mapped.batch, 1) == 0)
     rows &= (w.out_height % mapped.tile_h == 0) & (w.out_width % mapped.tile_w == 0)
     rows &= w.out_height // mapped.tile_h % mapped.h_threads == 0
@@ -71,7 +71,7 @@ def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep])
 
 
 class _Fit:
-    """Which numbers of blocks fit some configs; everything else about these configs is possible."""
+    """A predicate of the numbers of blocks per tile that fit; everything else about its configs is valid."""
 
     def __init__(self, w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> None:
         self.w, self.m = w, mapped
@@ -85,12 +85,12 @@ class _Fit:
         self.max_inp = mapped.inp // (contexts * rows_in * columns_in)
         self.max_wgt = np.minimum(mapped.wgt // contexts, MAX_SIZE) // self.taps
         max_acc = mapped.acc // (contexts * (self.pixels * (1 + n_residual) + n_bias))
-        # A store, and a load of several blocks of input channels, has two dimensions.
-        whole = (mapped.tile_w == w.out_width) | (mapped.tile_h == w.out_height)
-        self.max_co = np.where(whole, np.minimum(max_acc, MAX_STEPS // self.pixels), np.minimum(max_acc, 1))
+        # DMA has two dimensions: a store, or a load of several input blocks, must fold into them.
+        folds = (mapped.tile_w == w.out_width) | (mapped.tile_h == w.out_height)
+        self.max_co = np.where(folds, np.minimum(max_acc, MAX_STEPS // self.pixels), np.minimum(max_acc, 1))
         self.max_co[self.pixels > MAX_STEPS] = 0
-        whole_in = (rows_in == 1) | (rows_in == w.height) | (columns_in == w.width)
-        self.max_ci = np.where(whole_in & (not any(w.padding)), self.max_inp, np.minimum(self.max_inp, 1))
+        folds_in = (rows_in == 1) | (rows_in == w.height) | (columns_in == w.width)
+        self.max_ci = np.where(folds_in & (not any(w.padding)), self.max_inp, np.minimum(self.max_inp, 1))
 
     def __call__(self, tile_ci: Ints, tile_co: Ints) -> NDArray[np.bool_]:
         fits = (tile_ci <= self.max_ci) & (tile_co <= self.max_co) & (tile_ci * tile_co <= self.max_wgt)
@@ -98,7 +98,7 @@ class _Fit:
 
 
 def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
-    """Return the largest divisor of each extent that fits, 0 where none does."""
+    """Return the largest divisor of each extent that fits, or 0."""
     found = np.zeros(len(extents), dtype=np.int64)
     for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
         found[(extents % size == 0) & fits(size)] = size
@@ -110,29 +110,29 @@ Traffic = dict[str, NDArray[np.float64]]
 
 
 def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> Traffic:
-    """Return the cycles that computing and moving take in n configs, each of shape (n,).
+    """Return the cycles for computing and moving data of n configs, each of shape (n,).
 
-    For each part of the output channels, whose tiles have `tile_co` blocks, a tile loads the pixels that it sees, halo
-    included, and its weights.
+    For each group of `tile_co` blocks of output channels, a tile loads its input pixels, including the halo, and its
+    weights.
     """
     of = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
     pixels, taps = of["tile_h"] * of["tile_w"], w.kernel[0] * w.kernel[1]
-    seen = ((of["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((of["tile_w"] - 1) * w.strides[1] + w.kernel[1])
+    inputs = ((of["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((of["tile_w"] - 1) * w.strides[1] + w.kernel[1])
     blocks_ci, blocks_co = np.ceil(w.in_channels / of["tile_ci"]), np.ceil(w.out_channels / of["tile_co"])
-    places = w.batch / of["tile_b"] * w.out_height * w.out_width / pixels
-    loads = places * np.ceil(blocks_co / np.maximum(1, tile_co))
+    n_tiles = w.batch / of["tile_b"] * w.out_height * w.out_width / pixels
+    loads = n_tiles * np.ceil(blocks_co / np.maximum(1, tile_co))
     return {
-        "gemm": places * blocks_ci * blocks_co * pixels * taps,
-        "inp": loads * blocks_ci * of["tile_b"] * of["tile_ci"] * seen / bus_bytes,
-        "wgt": places * blocks_ci * blocks_co * of["tile_ci"] * of["tile_co"] * taps / bus_bytes,
-        "out": places * pixels * blocks_co * of["tile_b"] * of["tile_co"] / bus_bytes,
+        "gemm": n_tiles * blocks_ci * blocks_co * pixels * taps,
+        "inp": loads * blocks_ci * of["tile_b"] * of["tile_ci"] * inputs / bus_bytes,
+        "wgt": n_tiles * blocks_ci * blocks_co * of["tile_ci"] * of["tile_co"] * taps / bus_bytes,
+        "out": n_tiles * pixels * blocks_co * of["tile_b"] * of["tile_co"] / bus_bytes,
     }
 
 
 def min_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
-    """Return the cycles that n configs take at least, shape (n,); the arguments are those of `traffic`.
+    """Return a lower bound on the cycles of n configs, shape (n,); the arguments are as for `traffic`.
 
-    Two threads compute and move at the same time; with one, both take turns.
+    Two threads overlap computing and moving data; one thread alternates.
     """
     moved = traffic(w, columns, tile_co, bus_bytes)
     loading = moved["inp"] + moved["wgt"] + moved["out"]

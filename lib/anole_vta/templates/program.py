@@ -1,4 +1,4 @@
-"""Writes programs for the accelerator: tokens, micro-operations and DRAM addresses."""
+"""A writer of accelerator programs, which manages tokens, micro-operations and DRAM addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Program:
-    """A program for an accelerator of some geometry; its micro-operations lie in the region ``uop``."""
+    """A program for an accelerator with this geometry; its micro-operations are in the region ``uop``."""
 
     geometry: Geometry
     instructions: Sequence[Instruction]
@@ -39,7 +39,7 @@ class Program:
 
 @dataclass(frozen=True)
 class _Written:
-    """Passages that were written one after the other, at some places, and the tokens that modules wait for then."""
+    """A written sequence of passages, its base addresses, and the tokens that modules wait for at its end."""
 
     order: NDArray[np.int64]
     by: NDArray[np.int64]
@@ -48,16 +48,16 @@ class _Written:
 
 
 class ProgramWriter:
-    """Writes a program as VTA's runtime does, so that the instruction streams are the same.
+    """A writer that emits the same instruction streams as VTA's runtime.
 
     A module's next instruction pops a token, and its last one pushes it if nothing was written since; otherwise a no-op
-    carries the token. Each buffer in DRAM begins on a page of its own.
+    carries the token. Each buffer in DRAM begins on its own page.
     """
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
         self.geometry = geometry
         self._passages: list[Passage] = []
-        # What is closed so far, in pieces of which the first ones can no longer be reopened.
+        # Closed passages, in pieces; the first `_unchanged` ones can be repeated, as they were never reopened.
         self._order: list[NDArray[np.int64]] = []
         self._by: list[NDArray[np.int64]] = []
         self._unchanged = 0
@@ -76,27 +76,27 @@ class ProgramWriter:
         self._waits = (FREE,) * len(Module)
 
     def base(self, name: str, memory: Memory) -> int:
-        """Return the address of a buffer in elements of a memory."""
+        """Return the base address of a buffer, in elements of a memory."""
         return self.regions[name].address // self.geometry.element_bytes(memory)
 
     def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
-        """Write passages with `write`, given their numbers, or repeat earlier ones of these names at other places.
+        """Write passages by calling `write` with their indices, or repeat earlier ones with equal names.
 
-        Passages of one name differ only in their DRAM places, shape (n, PLACES), which are in elements from any origin;
-        `add` assigns instructions to places. A passage may consist of others.
+        Passages with the same name differ only in their base addresses `places`, shape (n, PLACES), in elements from
+        any origin; `add` assigns instructions to these. A passage may consist of others.
         """
         if self._open:
             self._close()
-        again: list[_Written] = []
+        repeated: list[_Written] = []
         for number, name in enumerate(names):
             situation = (name, self._waits, len(self._uops))
             known = self._written.get(situation)
             if known is not None:
-                again.append(known)
+                repeated.append(known)
                 self._waits = known.waits
                 continue
-            self._repeat(again, places[number - len(again) : number])
-            again = []
+            self._repeat(repeated, places[number - len(repeated) : number])
+            repeated = []
             n_before, outer = len(self._order), self._unchanged
             self._unchanged = n_before
             write(number)
@@ -107,15 +107,15 @@ class ProgramWriter:
                 order, by = (np.concatenate(pieces[n_before:]) for pieces in (self._order, self._by))
                 self._written[situation] = _Written(order, by, places[number], self._waits)
             self._unchanged = min(outer, self._unchanged)
-        self._repeat(again, places[len(places) - len(again) :])
+        self._repeat(repeated, places[len(places) - len(repeated) :])
 
-    def _repeat(self, again: Sequence[_Written], places: NDArray[np.int64]) -> None:
-        """Repeat what was written, at other places."""
-        if again:
-            further = places - np.array([known.places for known in again])
-            self._order.append(np.concatenate([known.order for known in again]))
-            lengths = [len(known.order) for known in again]
-            self._by.append(np.concatenate([known.by for known in again]) + np.repeat(further, lengths, axis=0))
+    def _repeat(self, repeated: Sequence[_Written], places: NDArray[np.int64]) -> None:
+        """Repeat written passages with other base addresses."""
+        if repeated:
+            offsets = places - np.array([known.places for known in repeated])
+            self._order.append(np.concatenate([known.order for known in repeated]))
+            lengths = [len(known.order) for known in repeated]
+            self._by.append(np.concatenate([known.by for known in repeated]) + np.repeat(offsets, lengths, axis=0))
 
     def _close(self) -> None:
         """End the open passage."""
@@ -125,7 +125,7 @@ class ProgramWriter:
         self._open, self._located = [], []
 
     def _reopen(self) -> None:
-        """Open the last passage again."""
+        """Reopen the last passage."""
         order, by = self._order.pop(), self._by.pop()
         self._order.append(order[:-1])
         self._by.append(by[:-1])
@@ -136,7 +136,7 @@ class ProgramWriter:
     def add(self, instruction: Instruction, place: int | None = None) -> None:
         """Append an instruction, which pops the tokens that its module waits for.
 
-        If it moves with one of the passage's places, that place's index is given.
+        `place` is the index of the base address in the passage with which the instruction is relocated, if any.
         """
         module = module_of(instruction)
         if self._waits[module] is not FREE:
@@ -147,7 +147,7 @@ class ProgramWriter:
         self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
-        """Make a module's next instruction wait for a token of a neighbour."""
+        """Make a module's next instruction wait for a token from a neighboring module."""
         flag = "pop_prev" if of < module else "pop_next"
         if getattr(self._waits[module], flag):
             self._commit(module)
@@ -157,7 +157,7 @@ class ProgramWriter:
         self._waits = (*self._waits[:module], tokens, *self._waits[module + 1 :])
 
     def signal(self, module: Module, to: Module) -> None:
-        """Make a module's last instruction leave a token for a neighbour."""
+        """Make a module's last instruction push a token for a neighboring module."""
         self._commit(module)
         flag = "push_next" if module < to else "push_prev"
         if not self._open and self._order:
@@ -169,10 +169,10 @@ class ProgramWriter:
         self._open[-1] = last._replace(dependence=last.dependence._replace(**{flag: True}))
 
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
-        """Return the range of micro-operations in the buffer; load them if they are not there.
+        """Return the range of micro-operations in the buffer, loading them first if necessary.
 
-        VTA identifies them by the name of their kernel; VTA++ shares equal ones. If they exceed the buffer, this raises
-        ConfigError.
+        VTA identifies them by the name of their kernel; VTA++ shares equal ones. Raise ConfigError if they exceed the
+        buffer.
         """
         wanted = tuple(uops)
         key = wanted if self.geometry.variant == "vta++" else name
@@ -191,7 +191,7 @@ class ProgramWriter:
         return begin, begin + len(wanted)
 
     def finish(self) -> Program:
-        """Return the program, which ends when all stores have reached DRAM; raises ConfigError if it is too long."""
+        """Return the program, which ends when all stores have reached DRAM; raise ConfigError if it is too long."""
         self.signal(Module.STORE, Module.COMPUTE)
         self.signal(Module.LOAD, Module.COMPUTE)
         self.wait(Module.COMPUTE, Module.STORE)
@@ -212,7 +212,7 @@ class ProgramWriter:
 
 
 def _noop(module: Module) -> Instruction:
-    """Return an instruction that does nothing but wait and signal."""
+    """Return an instruction that only pops and pushes tokens."""
     if module == Module.STORE:
         return Store()
     return Load(Memory.INP if module == Module.LOAD else Memory.UOP)

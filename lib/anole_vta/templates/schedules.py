@@ -1,4 +1,4 @@
-"""Tools for hardware designers: the cycles of convolution schedules, and the timeline of an instruction stream."""
+"""Tools for hardware designers: cycle counts of convolution schedules, and timelines of instruction streams."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from anole_vta.templates.program import Program
 _SHAPE = re.compile(r"(?:(\d+)x)?(\d+)x(\d+)(?:_div([1-9]\d*))?")
 _WORKLOAD = ("h", "w", "ci", "co", "kh", "kw", "pad", "stride")
 _SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
-"""What a row's fields are called, in the order of those of `Schedule`."""
+"""The names of a row's fields, in the order of the fields of `Schedule`."""
 
 
 def geometry_named(shape: str) -> Geometry:
-    """Return the geometry of a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``.
+    """Return the geometry with a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``; raise TargetError for others.
 
-    Without a divisor, the buffers have VTA's sizes in bytes. With a divisor d, the buffers are d times less deep than
-    VTA's are with VTA's block, and the instruction queues d times shorter. Other names raise TargetError.
+    Without a divisor, the buffers have VTA's sizes in bytes. With divisor d, they have 1/d of the elements of VTA's
+    buffers with VTA's block, and the instruction queues 1/d of the entries.
     """
     match = _SHAPE.fullmatch(shape)
     if match is None:
-        raise TargetError(f"shape {shape!r}: allowed are [BATCHx]BLOCK_INxBLOCK_OUT, and _div and a number after it")
+        raise TargetError(f"shape {shape!r}: allowed is [BATCHx]BLOCK_INxBLOCK_OUT, optionally followed by _divN")
     batch, block_in, block_out, divisor = (int(group or 1) for group in match.groups())
     block = Geometry(batch, block_in, block_out)
     if match.group(4) is None:
@@ -46,11 +46,11 @@ def geometry_named(shape: str) -> Geometry:
 
 @dataclass(frozen=True)
 class ScheduleRow:
-    """A row of a file of schedules: a convolution and how an accelerator runs it.
+    """A row of a schedule file: a convolution, its schedule, and an accelerator.
 
     Attributes:
-        plain: the whole row as it was read.
-        shape: the accelerator's name, see `geometry_named`.
+        plain: the entire row as read.
+        shape: the name of the accelerator, see `geometry_named`.
     """
 
     plain: Mapping[str, Any]
@@ -60,13 +60,13 @@ class ScheduleRow:
     has_bias: bool
 
     def program(self) -> Program:
-        """Return the row's program; raise ConfigError with a reason, or TargetError if there is no such geometry."""
+        """Return the row's program; raise ConfigError with a reason, or TargetError for an unknown geometry."""
         shift, *clip = SHIFT_AND_CLIP
         epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
         return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
 
     def counted(self) -> dict[str, Any]:
-        """Return the row with its ``cycles``, or with the reason why it is ``rejected``; raises TargetError."""
+        """Return the row with its ``cycles``, or the reason why it is ``rejected``; raise TargetError as `program`."""
         plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
         try:
             program = self.program()
@@ -76,7 +76,7 @@ class ScheduleRow:
 
 
 def read_schedules(path: Path) -> list[ScheduleRow]:
-    """Read rows of schedules; raise StreamError with the row that is none."""
+    """Read a file of schedules; raise StreamError if it, or a row, is invalid."""
     rows = _read(path)
     if not isinstance(rows, list):
         raise StreamError(f"{path}: is not a list of schedules")
@@ -86,12 +86,12 @@ def read_schedules(path: Path) -> list[ScheduleRow]:
 def _schedule_row(place: str, row: Any) -> ScheduleRow:
     workload = row.get("workload") if isinstance(row, dict) else None
     if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
-        raise StreamError(f"{place} has no workload, or no shape")
+        raise StreamError(f"{place}: has no workload, or no shape")
     numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
     for name, value in numbers.items():
-        least = 0 if name == "pad" else 1
-        if type(value) is not int or value < least:
-            raise StreamError(f"{place}: {name} is {value!r}; allowed is a whole number from {least} on")
+        minimum = 0 if name == "pad" else 1
+        if type(value) is not int or value < minimum:
+            raise StreamError(f"{place}: {name} is {value!r}; allowed is an integer >= {minimum}")
     height, width, ci, co, kernel_h, kernel_w, pad, stride = (numbers[name] for name in _WORKLOAD)
     w = Conv2d(1, height, width, ci, co, (kernel_h, kernel_w), (stride, stride), (pad,) * 4)
     schedule = Schedule(*(numbers[name] for name in _SCHEDULE))
@@ -99,10 +99,10 @@ def _schedule_row(place: str, row: Any) -> ScheduleRow:
 
 
 def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
-    """Return module, text, start and end of every instruction of a stream.
+    """Simulate a stream, and return the module, text, start and end of every instruction.
 
     Raises:
-        StreamError: the file is not a stream, or the stream cannot run; the message gives the instruction.
+        StreamError: the file is not a stream, or the stream cannot run; the message names the instruction.
     """
     program = _read_stream(path, geometry)
     timeline = simulate(program, geometry)
@@ -119,7 +119,7 @@ def trace(path: Path, geometry: Geometry) -> list[dict[str, Any]]:
 
 
 def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
-    """Read a stream: a JSON object with ``rows``, each with an instruction's ``hex``."""
+    """Read a stream: a JSON object with ``rows``, each with the ``hex`` of an instruction."""
     plain = _read(path)
     rows = plain.get("rows") if isinstance(plain, dict) else None
     if not isinstance(rows, list):
@@ -138,7 +138,7 @@ def _read_stream(path: Path, geometry: Geometry) -> Sequence[Instruction]:
 
 
 def _describe(instruction: Instruction) -> str:
-    """Describe an instruction in words: its non-zero fields, and the tokens that it waits for and leaves."""
+    """Format an instruction with its non-zero fields, and the tokens that it pops and pushes."""
     fields = instruction._asdict()
     flags = fields.pop("dependence")
     shown = [

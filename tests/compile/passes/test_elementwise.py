@@ -1,4 +1,4 @@
-"""Polynomials in the place of library functions differ from them by little; what is loaded with a bias is zero."""
+"""Polynomials differ little from the library functions that they replace; short biases are padded with zeros."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def polynomial(function: Callable[..., relax.Expr], dtype: str = "float32") -> t
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_errors_are_a_few_units_of_the_last_place(name: str) -> None:
+def test_errors_are_a_few_ulps(name: str) -> None:
     function, reference = FUNCTIONS[name]
     x = np.linspace(-30, 30, 4 * 501, dtype=np.float32).reshape(4, 501)
     found = run(polynomial(function), x)
@@ -52,14 +52,14 @@ def test_logarithms_of_all_magnitudes() -> None:
 
 
 @pytest.mark.parametrize("name", ["exp", "sigmoid", "silu"])
-def test_what_is_no_number_stays_none(name: str) -> None:
+def test_nan_and_infinity_are_preserved(name: str) -> None:
     x = np.full((4, 501), np.nan, np.float32)
     x[0] = np.inf
     function, reference = FUNCTIONS[name]
     np.testing.assert_array_equal(run(polynomial(function), x), reference(torch.from_numpy(x)).numpy())
 
 
-def test_other_types_keep_their_definition() -> None:
+def test_other_dtypes_keep_their_definition() -> None:
     assert "reinterpret" in polynomial(relax.op.exp).script()
     assert "reinterpret" not in polynomial(relax.op.exp, "float64").script()
 
@@ -69,32 +69,32 @@ def sum_with(bias: np.ndarray, *shape: int) -> tvm.IRModule:
     return relax.transform.LegalizeOps({"relax.add": legalize_add})(module)
 
 
-def added(module: tvm.IRModule) -> np.ndarray:
+def added_constant(module: tvm.IRModule) -> np.ndarray:
     """Return the constant that the only kernel is called with."""
     (call,) = calls(module)
     return call.args[1].fields[1].value.numpy()
 
 
 @pytest.mark.parametrize("shape", [(6,), (1, 1, 1, 6)])
-def test_the_rest_of_a_register_is_zero(shape: tuple[int, ...]) -> None:
+def test_a_short_bias_is_padded_with_zeros(shape: tuple[int, ...]) -> None:
     bias = np.arange(1, 7, dtype="float32").reshape(shape)
     data = np.ones((1, 5, 4, 6), dtype="float32")
     module = sum_with(bias, *data.shape)
-    np.testing.assert_array_equal(added(module), [1, 2, 3, 4, 5, 6, *10 * [0]])
+    np.testing.assert_array_equal(added_constant(module), [1, 2, 3, 4, 5, 6, *10 * [0]])
     np.testing.assert_array_equal(run(module, data), data + bias)
 
 
 @pytest.mark.parametrize(
     ("bias_shape", "shape"),
     [
-        pytest.param((16,), (1, 5, 4, 16), id="of a whole register"),
+        pytest.param((16,), (1, 5, 4, 16), id="fills a register"),
         pytest.param((5, 4, 6), (1, 5, 4, 6), id="one for each pixel"),
         pytest.param((1,), (1, 5, 4, 6), id="one for all"),
-        pytest.param((6,), (1, 5, 4, 1), id="data is spread over it"),
+        pytest.param((6,), (1, 5, 4, 1), id="data is broadcast"),
     ],
 )
-def test_what_is_no_bias_of_few_channels_stays(bias_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def test_other_operands_are_not_padded(bias_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
     bias, data = drawn(*bias_shape), np.ones(shape, dtype="float32")
     module = sum_with(bias, *shape)
-    assert added(module).shape == bias_shape
+    assert added_constant(module).shape == bias_shape
     np.testing.assert_array_equal(run(module, data), data + bias)

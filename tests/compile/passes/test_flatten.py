@@ -1,4 +1,4 @@
-"""Products and their epilogues with as many axes as templates have compute what they did."""
+"""Products and epilogues that are flattened to the rank of templates compute the same results."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def vector(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         (two_layers, "reshape matmul nn.relu matmul reshape"),
         (flat_from_the_start, "reshape matmul nn.relu reshape"),
         (scaled_attention, "reshape reshape einsum multiply add reshape"),
-        # What no template's epilogue can read stays behind the product.
+        # Operands that no template's epilogue can read are not flattened.
         (masks_of_heads, "reshape reshape matmul reshape add"),
         (rows_of_others, "reshape matmul reshape multiply"),
     ],

@@ -1,4 +1,4 @@
-"""A group normalization is a scale and a shift for each channel, which what follows it computes."""
+"""A group norm becomes a scale and a shift for each channel, which fuse with the following operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_resize import kernels
 
 
 def normalized(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModule:
-    """Return a rectified group normalization; with axes left out, those of an image."""
+    """Return a module with a group norm over all spatial axes, followed by a ReLU."""
     spatial = [axis for axis in range(1, len(shape)) if axis != channel]
     gamma, beta = (relax.const(drawn(shape[channel], seed=seed)) for seed in (1, 2))
 
@@ -51,13 +51,13 @@ CASES = [
 
 @pytest.mark.parametrize(("shape", "groups", "channel"), CASES)
 @pytest.mark.examples(2)
-def test_every_layout_is_right_and_fuses_with_what_follows(shape: tuple[int, ...], groups: int, channel: int) -> None:
+def test_every_layout_is_correct_and_fuses_with_its_reader(shape: tuple[int, ...], groups: int, channel: int) -> None:
     module, data = normalized(shape, groups, channel), drawn(*shape)
     assert kernels(module) == ["group_statistics", "fused_normalize_relu"]
     np.testing.assert_allclose(run(module, data), expected(data, groups, channel), rtol=1e-5, atol=1e-5)
 
 
-def test_a_large_mean_costs_no_digits() -> None:
+def test_a_large_mean_costs_no_accuracy() -> None:
     data = drawn(1, 20, 20, 8) + np.float32(1000)
     found = run(normalized(data.shape, 1, 3), data)
     np.testing.assert_allclose(found, expected(data, 1, 3), atol=1e-3)

@@ -1,4 +1,4 @@
-"""A linear interpolation is one along each axis, from tables, and fuses with what follows it."""
+"""Linear interpolation is computed one axis at a time, from tables, and fuses with the following operators."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def kernels(module: tvm.IRModule) -> list[str]:
     ],
 )
 @pytest.mark.examples(2)
-def test_results_are_those_of_tvm(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str) -> None:
+def test_results_match_tvm(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str) -> None:
     module, data = resized(shape, size, layout, position, "linear"), drawn(*shape)
     np.testing.assert_allclose(run(legalized(module), data), run(module, data), rtol=1e-5, atol=1e-5)
 
 
-def test_the_second_kernel_does_not_repeat_the_first_and_computes_what_follows() -> None:
+def test_only_the_second_kernel_fuses_with_its_reader() -> None:
     module = legalized(resized((1, 28, 28, 21), (56, 56), "NHWC", "half_pixel", "linear"))
     assert kernels(module) == ["resize", "fused_resize_relu"]
     assert "Tensor((1, 28, 56, 21)" in module.script()
 
 
-def test_an_image_that_shrinks_first_loses_most() -> None:
+def test_the_axis_that_shrinks_most_comes_first() -> None:
     module = legalized(resized((1, 3, 90, 80), (30, 40), "NCHW", "half_pixel", "linear"))
     assert "Tensor((1, 3, 30, 80)" in module.script()
 
 
-def test_an_axis_that_stays_needs_no_kernel() -> None:
+def test_an_unchanged_axis_needs_no_kernel() -> None:
     module = legalized(resized((1, 3, 12, 9), (24, 9), "NCHW", "half_pixel", "linear"))
     assert kernels(module) == ["fused_resize_relu"]
 

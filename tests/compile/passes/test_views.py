@@ -1,4 +1,4 @@
-"""Permutations become fewer and smaller, and the data stays the same."""
+"""Permutations are removed or made smaller, and results stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[list[int], list[int], list[int], list[int]]:
-    """A shape, a permutation, a shape of as many elements, made of the same factors, and another permutation."""
+    """Return a shape, a permutation, another shape with the same factors and elements, and a permutation."""
     shape = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4))
     first = draw(st.sampled_from(list(permutations(range(len(shape))))))
     pieces = [piece for axis in first for piece in {4: [2, 2], 6: [2, 3]}.get(shape[axis], [shape[axis]])]
@@ -34,7 +34,7 @@ def chains(draw: st.DrawFn) -> tuple[list[int], list[int], list[int], list[int]]
 
 
 @given(chains())
-def test_an_order_is_kept_where_the_elements_say_so(chain: tuple[list[int], list[int], list[int], list[int]]) -> None:
+def test_order_is_kept_if_elements_agree(chain: tuple[list[int], list[int], list[int], list[int]]) -> None:
     shape, first, between, second = chain
     data = np.arange(prod(shape)).reshape(shape)
     moved = data.transpose(first).reshape(between).transpose(second).ravel()
@@ -85,15 +85,15 @@ MEANS = [
             for order, axes in MEANS
             for keepdims in (False, True)
         ),
-        pytest.param(mean_before_permuting, mean([0, 3, 1, 2], [0], False), "permute_dims mean", id="changes places"),
+        pytest.param(mean_before_permuting, mean([0, 3, 1, 2], [0], False), "permute_dims mean", id="reorders axes"),
         (permute_before_enlarging, enlarged((10, 9)), "permute_dims resize2d"),
         pytest.param(permute_before_enlarging, enlarged((3, 3)), "resize2d permute_dims", id="shrinks"),
         pytest.param(
-            permute_before_enlarging, enlarged((10, 9), True), "resize2d permute_dims sum add", id="read as it lies"
+            permute_before_enlarging, enlarged((10, 9), True), "resize2d permute_dims sum add", id="also read as is"
         ),
     ],
 )
-def test_permutations_vanish_or_are_of_less_data(
+def test_permutations_vanish_or_shrink(
     change: Callable[[tvm.IRModule], tvm.IRModule], build: Build, expected: str
 ) -> None:
     before, data = module_of(build, SHAPE), drawn(*SHAPE)
@@ -102,7 +102,7 @@ def test_permutations_vanish_or_are_of_less_data(
     np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-5, atol=1e-6)
 
 
-def test_every_function_of_a_module_is_read() -> None:
-    whole = module_of(mean([0, 3, 1, 2], [2, 3], True), SHAPE)
-    parts = tvm.IRModule({"host0": whole["main"].with_attr("global_symbol", "host0")})
+def test_every_function_of_a_module_is_rewritten() -> None:
+    module = module_of(mean([0, 3, 1, 2], [2, 3], True), SHAPE)
+    parts = tvm.IRModule({"host0": module["main"].with_attr("global_symbol", "host0")})
     assert "R.permute_dims" not in mean_before_permuting(parts).script()

@@ -1,4 +1,4 @@
-"""TVM's rules for untuned functions: what they forget is not left to the host, which cannot touch a GPU's memory."""
+"""TVM's rules for untuned functions: no block is left to the host, which cannot access a GPU's memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGET = CudaTarget(describe_cuda("sm_90"))
 
 
 def transposed_and_flattened() -> tirx.PrimFunc:
-    """A function of two results, the second of which is made of the first, as before a Transformer's attention."""
+    """Return a function with two results, one computed from the other, as before a Transformer's attention."""
     data = te.placeholder((1, 16, 64), name="data")
     turned = te.compute((16, 1, 64), lambda i, j, k: data[j, i, k], name="T_transpose")
     flat = te.compute((16, 64), lambda i, k: turned[i, 0, k], name="T_reshape")
@@ -37,7 +37,7 @@ def test_all_results_are_computed_on_the_gpu(emulated_gpu: EmulatedGpu) -> None:
 
 
 @pytest.mark.guard
-def test_a_loop_of_the_host_is_killed_on_an_emulated_gpu_too(emulated_gpu: EmulatedGpu) -> None:
+def test_a_host_loop_on_gpu_memory_also_fails_on_an_emulated_gpu(emulated_gpu: EmulatedGpu) -> None:
     data = te.placeholder((8,), name="data")
     func = te.create_prim_func([data, te.compute((8,), lambda i: data[i] + 1.0, name="more")])
     sch = tvm.s_tir.Schedule(te.create_prim_func([data, te.compute((8,), lambda i: data[i] * 2.0, name="bound")]))

@@ -1,4 +1,4 @@
-"""What a machine has for CUDA: GPUs, compilers, and what is said where they are missing."""
+"""Detection of GPUs and CUDA compilers, and the messages if they are missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DENSE = Dense(1, 8, 8)
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine whose programs are those of a folder, of which there are none yet."""
+    """Make PATH an empty folder, where tests install programs; return it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
@@ -33,21 +33,21 @@ def install(folder: Path, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "arch"),
+    ("output", "arch"),
     [
         ("9.0, 0, GPU-a", "sm_90"),
         ("12.0, 0, GPU-a", "sm_120"),
         ("8.6, 0, GPU-a\n9.0, 1, GPU-b", "sm_86"),
     ],
 )
-def test_the_first_gpu_is_found(machine: Path, said: str, arch: str) -> None:
-    install(machine, "nvidia-smi", f"printf '{said}\\n'")
+def test_the_first_gpu_is_found(machine: Path, output: str, arch: str) -> None:
+    install(machine, "nvidia-smi", f"printf '{output}\\n'")
     assert present_gpus()[0].architecture == arch
     assert describe_cuda()["arch"] == arch
 
 
 @pytest.mark.parametrize("script", [None, "exit 9", "echo 'No devices were found'", "true"])
-def test_no_gpu_is_said(machine: Path, script: str | None) -> None:
+def test_a_missing_gpu_is_reported(machine: Path, script: str | None) -> None:
     if script is not None:
         install(machine, "nvidia-smi", script)
     assert present_gpus() == ()
@@ -56,13 +56,13 @@ def test_no_gpu_is_said(machine: Path, script: str | None) -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_35", "hopper", 90])
-def test_an_unknown_architecture_is_said(arch: object) -> None:
-    with pytest.raises(TargetError, match=r"arch: found .*; allowed are sm_70, sm_72"):
+def test_an_unknown_architecture_is_reported(arch: object) -> None:
+    with pytest.raises(TargetError, match=r"arch: unknown value .*; use one of sm_70, sm_72"):
         describe_cuda(arch)
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_a_description_is_plain_and_whole(arch: str) -> None:
+def test_a_description_is_json_and_complete(arch: str) -> None:
     description = describe_cuda(arch)
     assert json.loads(json.dumps(description)) == description
     assert CudaTarget(description).limits == BlockLimits()
@@ -72,16 +72,16 @@ def test_a_description_is_plain_and_whole(arch: str) -> None:
     ("target", "message"),
     [
         ({"kind": "cuda", "arch": 90}, "targets.gpu.arch: found 90"),
-        ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: found 'sm_1'; allowed are sm_70"),
+        ({"kind": "cuda", "arch": "sm_1"}, "targets.gpu: arch: unknown value 'sm_1'; use one of sm_70"),
         (
             {"kind": "cuda", "threads": 2},
-            "targets.gpu.threads: is not known; allowed: kind, arch, model, space, measure, required",
+            "targets.gpu.threads: is unknown; allowed: kind, arch, model, space, measure, required",
         ),
         ({"kind": "cuda", "space": "wide"}, "targets.gpu.space: found 'wide', which is not a kind of space"),
     ],
     ids=["a number", "unknown", "another's key", "another space"],
 )
-def test_a_mistake_in_models_yaml_is_named(target: dict[str, object], message: str) -> None:
+def test_a_mistake_in_models_yaml_is_located(target: dict[str, object], message: str) -> None:
     models = {"net": {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 8, 8]}}}
     mapping = {"models": models, "targets": {"gpu": target}, "builds": [{"model": "net", "target": "gpu"}]}
     with pytest.raises(SpecError) as caught:
@@ -89,7 +89,7 @@ def test_a_mistake_in_models_yaml_is_named(target: dict[str, object], message: s
     assert message in str(caught.value)
 
 
-def test_running_on_a_gpu_that_is_not_there_is_refused(machine: Path) -> None:
+def test_running_without_the_gpu_is_rejected(machine: Path) -> None:
     target = CudaTarget(describe_cuda("sm_90"))
     for ask in (target.peak_gflops, lambda: target.runner(DENSE)):
         with pytest.raises(TargetError, match="cuda sm_90: found no GPU on this machine"):
@@ -99,7 +99,7 @@ def test_running_on_a_gpu_that_is_not_there_is_refused(machine: Path) -> None:
         target.runner(DENSE)
 
 
-def test_every_gpu_of_the_architecture_is_a_device_of_its_own(machine: Path) -> None:
+def test_every_gpu_of_the_architecture_is_a_separate_device(machine: Path) -> None:
     install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a\\n8.6, 1, GPU-b\\n9.0, 2, GPU-c\\n'")
     units = CudaTarget(describe_cuda("sm_90")).units()
     assert [(unit.name, dict(unit.environment)) for unit in units] == [
@@ -109,7 +109,7 @@ def test_every_gpu_of_the_architecture_is_a_device_of_its_own(machine: Path) -> 
 
 
 @pytest.mark.parametrize(("visible", "indices"), [("1", [1]), ("GPU-a1,GPU-b2", [0, 1]), ("GPU-b", [1]), ("", [])])
-def test_gpus_that_are_hidden_are_not_there(
+def test_hidden_gpus_are_ignored(
     machine: Path, monkeypatch: pytest.MonkeyPatch, visible: str, indices: list[int]
 ) -> None:
     install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a1\\n9.0, 1, GPU-b2\\n'")
@@ -117,7 +117,7 @@ def test_gpus_that_are_hidden_are_not_there(
     assert [gpu.index for gpu in present_gpus()] == indices
 
 
-def test_the_doctor_names_the_compilers(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_lists_the_compilers(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(machine, "nvcc", "echo 'Cuda compilation tools, release 13.0, V13.0.88'")
     monkeypatch.setattr(cuda_machine, "nvrtc_version", lambda: "13.2 (cuda-bindings 13.5.0)")
     assert cuda_machine.compilers() == "NVRTC 13.2 (cuda-bindings 13.5.0), nvcc 13.0.88"
@@ -127,7 +127,7 @@ def test_the_doctor_names_the_compilers(machine: Path, monkeypatch: pytest.Monke
     assert cuda_machine.compilers().startswith("MISSING: neither NVRTC (cuda-bindings) nor nvcc")
 
 
-def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_is_built(
+def test_an_unsupported_architecture_is_reported_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cuda_machine, "compiled_architectures", lambda: ("sm_75", "sm_90"))
@@ -135,7 +135,7 @@ def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_
         monkeypatch.delenv(name, raising=False)
     target = CudaTarget(describe_cuda("sm_70"))
     for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
-        with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* compiles for sm_75, sm_90 only"):
+        with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* supports only sm_75, sm_90"):
             ask()
     for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.OWN_COMPILER, "/usr/bin/own")):
         with monkeypatch.context() as other:
@@ -143,11 +143,11 @@ def test_an_architecture_that_the_compiler_has_given_up_is_said_before_anything_
             cuda_machine.check_architecture("sm_70")
 
 
-def test_the_compiler_says_what_it_compiles_for() -> None:
+def test_the_compiler_lists_its_architectures() -> None:
     assert "sm_90" in cuda_machine.compiled_architectures()
 
 
-def test_gpus_of_one_architecture_are_told_apart_by_their_model(machine: Path) -> None:
+def test_gpus_of_one_architecture_are_distinguished_by_model(machine: Path) -> None:
     install(machine, "nvidia-smi", "printf '9.0, 0, GPU-a, NVIDIA H200\\n9.0, 1, GPU-b, NVIDIA H100 PCIe\\n'")
     first = CudaTarget(describe_cuda())
     assert first.description["model"] == "NVIDIA H200" and "model" not in describe_cuda("sm_90")

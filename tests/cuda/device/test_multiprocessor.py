@@ -1,4 +1,4 @@
-"""What is known of multiprocessors: every architecture has facts, and occupancy is counted as NVIDIA counts it."""
+"""Specifications of multiprocessors: every architecture has plausible ones, and occupancy agrees with NVIDIA's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ usages = st.tuples(st.integers(1, 1024), st.integers(1, 255), st.integers(0, 48 
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_every_architecture_has_plausible_facts(arch: str) -> None:
+def test_every_architecture_has_plausible_specifications(arch: str) -> None:
     gpu = Multiprocessor.of(arch)
     assert 0.5e12 < gpu.peak_flops < 200e12
     assert gpu.lanes in (64, 128) and gpu.warps % gpu.schedulers == 0
@@ -31,24 +31,24 @@ def test_every_architecture_has_plausible_facts(arch: str) -> None:
     ("arch", "threads", "registers", "shared_bytes", "blocks"),
     [
         ("sm_80", 256, 32, 0, 8),  # 64 warps of 8
-        ("sm_80", 256, 64, 0, 4),  # 2048 registers of a warp: 8 of them to a scheduler
-        ("sm_80", 256, 65, 0, 3),  # rounded up to 72 registers: 7 warps to a scheduler
-        ("sm_80", 32, 32, 0, 32),  # no more blocks
+        ("sm_80", 256, 64, 0, 4),  # 2048 registers per warp: 8 warps per scheduler
+        ("sm_80", 256, 65, 0, 3),  # rounded up to 72 registers: 7 warps per scheduler
+        ("sm_80", 32, 32, 0, 32),  # the maximum number of blocks
         ("sm_75", 32, 32, 0, 16),
-        ("sm_80", 64, 32, 48 * KIB, 3),  # 49 KiB each, with what is reserved
+        ("sm_80", 64, 32, 48 * KIB, 3),  # 49 KiB each, reserved memory included
         ("sm_75", 64, 32, 32 * KIB, 2),  # nothing is reserved
         ("sm_90", 33, 32, 0, 32),  # two warps
         ("sm_86", 1024, 64, 0, 1),
     ],
 )
-def test_occupancy_is_as_the_calculator_counts(
+def test_occupancy_agrees_with_the_calculator(
     arch: str, threads: int, registers: int, shared_bytes: int, blocks: int
 ) -> None:
     assert Multiprocessor.of(arch).resident_blocks(threads, registers, shared_bytes) == blocks
 
 
 @given(arch=architectures, usage=usages, more=usages)
-def test_what_takes_more_is_never_resident_more_often(arch: str, usage: tuple[int, ...], more: tuple[int, ...]) -> None:
+def test_more_resources_never_increase_occupancy(arch: str, usage: tuple[int, ...], more: tuple[int, ...]) -> None:
     gpu, greedy = Multiprocessor.of(arch), [max(pair) for pair in zip(usage, more, strict=True)]
     assert gpu.resident_blocks(*greedy) <= gpu.resident_blocks(*usage)
 
@@ -65,9 +65,9 @@ def test_resident_blocks_fit(arch: str, usage: tuple[int, int, int]) -> None:
 
 
 @given(arch=architectures, threads=st.integers(1, 1024), parts=st.sampled_from([1, 2, 4]))
-def test_a_block_of_the_most_registers_is_resident(arch: str, threads: int, parts: int) -> None:
+def test_a_block_with_the_maximum_of_registers_is_resident(arch: str, threads: int, parts: int) -> None:
     gpu = Multiprocessor.of(arch)
     gpu = replace(gpu, registers=gpu.registers // parts, schedulers=gpu.schedulers // parts)
-    most = int(gpu.max_registers(np.array([threads]))[0])
-    assert gpu.resident_blocks(threads, most, 0) >= 1
-    assert most == gpu.thread_registers or gpu.resident_blocks(threads, most + 1, 0) == 0
+    maximum = int(gpu.max_registers(np.array([threads]))[0])
+    assert gpu.resident_blocks(threads, maximum, 0) >= 1
+    assert maximum == gpu.thread_registers or gpu.resident_blocks(threads, maximum + 1, 0) == 0

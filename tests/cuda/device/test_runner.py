@@ -1,4 +1,4 @@
-"""The CUDA runner and the peak: on a GPU where there is one, and what can be known without."""
+"""The CUDA runner and the peak kernel; some tests need a GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def measurer(target: CudaTarget) -> Iterator[Measurer]:
         yield measurer
 
 
-def test_the_peak_kernel_is_nothing_but_independent_multiply_adds() -> None:
+def test_the_peak_kernel_has_only_independent_multiply_adds() -> None:
     prepare_to_compile()
     code = source(peak_kernel(64), describe_cuda("sm_90"))
     loop = code[code.index("for (int step") :]
@@ -48,7 +48,7 @@ def test_the_peak_kernel_is_nothing_but_independent_multiply_adds() -> None:
 
 
 @pytest.mark.gpu
-def test_candidates_are_right_and_timed(target: CudaTarget, measurer: Measurer) -> None:
+def test_candidates_are_correct_and_timed(target: CudaTarget, measurer: Measurer) -> None:
     config = target.default_config(WORKLOAD)
     measured = list(measurer.measure([config, config]))
     assert [measurement.status for measurement in measured] == [Status.OK] * 2, measured
@@ -58,12 +58,12 @@ def test_candidates_are_right_and_timed(target: CudaTarget, measurer: Measurer) 
 
 
 @pytest.mark.gpu
-def test_the_peak_is_that_of_a_gpu(target: CudaTarget) -> None:
+def test_the_peak_is_plausible(target: CudaTarget) -> None:
     assert 100 < target.peak_gflops() < 1e6
 
 
 @pytest.mark.gpu
-def test_another_architecture_is_refused(target: CudaTarget) -> None:
+def test_another_architecture_is_rejected(target: CudaTarget) -> None:
     other = "sm_70" if target.description["arch"] != "sm_70" else "sm_75"
     with pytest.raises(TargetError, match=f"cuda {other}: this machine's GPU is"):
         CudaTarget(describe_cuda(other)).runner(WORKLOAD)

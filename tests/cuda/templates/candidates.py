@@ -1,4 +1,4 @@
-"""What the tests of the CUDA target share: one target, workloads of every template, their source and what it takes."""
+"""Helpers of the CUDA tests: a target, workloads for every template, candidates' source and its resource usage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = TARGET.limits
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Conv2d:
-    """Convolutions of odd sizes, strides, paddings and dilations; some of them grouped, some depthwise."""
+    """Return a convolution with any size, stride, padding and dilation, maybe grouped or depthwise."""
     kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
     dilation = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
     padding = draw(st.tuples(*[st.integers(0, 2)] * 4))
@@ -45,7 +45,7 @@ def convolutions(draw: st.DrawFn) -> Conv2d:
 
 
 dense_layers = st.builds(Dense, st.integers(1, 50), st.integers(1, 48), st.integers(1, 72))
-"""Dense layers of few and of many rows."""
+"""Dense layers with few and with many rows."""
 
 products = st.builds(
     BatchMatmul, st.integers(1, 3), st.integers(1, 40), st.integers(1, 32), st.integers(1, 48), st.booleans()
@@ -65,16 +65,16 @@ ONE_OF_EACH = {
 """A workload of every template."""
 
 WINOGRAD = ONE_OF_EACH["conv2d"]
-"""A workload that Winograd's template has, too."""
+"""A workload that the Winograd template supports, too."""
 
 
 def by_winograd(workload: Conv2d, **changes: object) -> Config:
-    """The config by which Winograd is fastest by the model, changed."""
+    """Return the fastest Winograd config by the model, with changes."""
     return {ALGORITHM: "winograd", **winograd_space(LIMITS, TARGET.gpu, workload).best_sampled, **changes}
 
 
 def default_of(kind: str) -> tuple[Workload, Config]:
-    """A workload and its default config, by the template's name; Winograd's has the size of its tiles."""
+    """Return a workload and its default config, by the name of a kind; ``winograd 4`` has tiles of size 4."""
     if kind in ONE_OF_EACH:
         return ONE_OF_EACH[kind], TARGET.default_config(ONE_OF_EACH[kind])
     return WINOGRAD, by_winograd(WINOGRAD, tile_size=int(kind[-1]))
@@ -92,7 +92,7 @@ winograd_convolutions = st.builds(
     kernel=st.just((3, 3)),
     padding=st.tuples(*[st.integers(0, 2)] * 4),
 )
-"""Of odd and even sizes, prime channels, and other paddings on every side."""
+"""Convolutions with odd and even sizes, prime channels, and different paddings on each side."""
 
 
 def scheduled(workload: Workload, config: Config, target: CudaTarget = TARGET) -> tirx.PrimFunc:
@@ -101,30 +101,30 @@ def scheduled(workload: Workload, config: Config, target: CudaTarget = TARGET) -
 
 
 def source_of(workload: Workload, config: Config, target: CudaTarget = TARGET) -> str:
-    """The CUDA C++ of a candidate."""
+    """Return the CUDA C++ source of a candidate."""
     return source(scheduled(workload, config, target), target.description)
 
 
 def kernels_of(text: str) -> list[str]:
-    """The definitions of the kernels in a source, in the order in which they are launched."""
+    """Return the kernels' definitions in a source, in launch order."""
     return [kernel for kernel in text.split('extern "C" __global__ ')[1:] if "{" in kernel]
 
 
 def taken_by(target: CudaTarget, workload: Workload, config: Config) -> dict[str, tuple[int, int]]:
-    """What a candidate takes, read from its schedule and source, and the limit, by the words of a rejection."""
+    """Return a candidate's resource usage, from its schedule and source, and the limits, by rejection reason."""
     script, kernels = scheduled(workload, config, target).script(), kernels_of(source_of(workload, config, target))
     if config.get(ALGORITHM) != "winograd":
         (kernel,) = kernels
-        return taken_by_kernel(target, script, kernel)
+        return kernel_usage(target, script, kernel)
     nests = re.split(r'(?=T\.thread_binding\(\d+, thread="blockIdx\.x")', script)[1:]
     data, products, outputs = zip(nests, kernels, strict=True)
-    # A transform holds one of its arrays after the other.
-    transforms = [taken_by_kernel(target, *each, together=max) for each in (data, outputs)]
-    largest = {f"the transforms: {what}": max(each[what] for each in transforms) for what in transforms[0]}
-    return taken_by_kernel(target, *products) | largest
+    # A transform's arrays are in registers one after the other.
+    transforms = [kernel_usage(target, *each, together=max) for each in (data, outputs)]
+    largest = {f"the transforms: {reason}": max(each[reason] for each in transforms) for reason in transforms[0]}
+    return kernel_usage(target, *products) | largest
 
 
-def taken_by_kernel(
+def kernel_usage(
     target: CudaTarget, nest: str, kernel: str, together: Callable[[Iterable[int]], int] = sum
 ) -> dict[str, tuple[int, int]]:
     limits, bound = target.limits, re.findall(r'T\.thread_binding\((\d+), thread="([\w.]+)"', nest)
@@ -132,10 +132,13 @@ def taken_by_kernel(
     found = re.search(r"__launch_bounds__\((\d+)\)", kernel)
     threads = int(found[1]) if found else 1
     arrays = re.findall(r"(__shared__ )?alignas\(64\) float (\w+)\[(\d+)\]", kernel)
-    shared = [4 * int(size) for place, name, size in arrays if place and not name.startswith("red_")]
-    # What threads add up together replaces what each of them held, and is no more than that.
+    shared = [4 * int(size) for is_shared, name, size in arrays if is_shared and not name.startswith("red_")]
+    # Sums across threads replace the threads' partial sums, and are no larger.
     summed = "dense_local_ptr" if "dense_local_rf_ptr" in kernel else None
-    held = together(int(size) for place, name, size in arrays if not place and "_local" in name and name != summed) + 8
+    held = (
+        together(int(size) for is_shared, name, size in arrays if not is_shared and "_local" in name and name != summed)
+        + 8
+    )
     virtual = max((extent for axis, extent in loops.items() if axis.startswith("vthread")), default=1)
     return {
         "a block has too many threads": (threads, limits.threads_per_block),

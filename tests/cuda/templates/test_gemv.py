@@ -1,4 +1,4 @@
-"""Dense layers of few rows on CUDA: threads that share a reduction wait for each other in all of its steps."""
+"""Dense layers with few rows on CUDA: threads that share a reduction synchronize in all of its steps."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ THREADS = [*range(1, 34), 40, 48, 63, 64, 65, 83, 96, 100, 128, 320]
 
 
 def config_of(along_x: int, along_k: int) -> tuple[Dense, Config]:
-    """A layer and a config with so many threads along the features and along the reduction."""
+    """Return a layer and a config with the given numbers of threads along the features and the reduction."""
     splits = {"tile_y": [1, 1], "tile_x": [2, along_x, 1], "tile_k": [1, along_k, 2]}
     return Dense(1, 2 * along_k, 2 * along_x), {**splits, "auto_unroll_max_step": 0, "unroll_explicit": 0}
 
 
 def relies_on_lockstep(workload: Dense, config: Config) -> bool:
-    """Whether lanes of a warp are to wait for each other: TVM's CUDA C++ has nothing there."""
+    """Whether lanes of a warp must synchronize, for which TVM generates no CUDA C++ code."""
     target = cuda_target(TARGET.description)
     pipeline, _, _ = tirx.get_default_tir_pipeline(target)
     lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": scheduled(workload, config)})))
     scopes: list[str] = []
 
-    def see(call: Any) -> None:
+    def record_scope(call: Any) -> None:
         if getattr(call.op, "name", "") == "tirx.tvm_storage_sync":
             scopes.append(str(call.args[0].value))
 
     for _, each in lowered.functions_items():
-        tvm_ffi.structural_walk(each.body, (ir.Call, see))
+        tvm_ffi.structural_walk(each.body, (ir.Call, record_scope))
     return "warp" in scopes
 
 
@@ -54,12 +54,12 @@ def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) ->
 
 @pytest.mark.guard
 @pytest.mark.parametrize("along_k", [33, 48, 100])
-def test_what_is_rejected_is_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
+def test_rejected_configs_have_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
     with pytest.raises(EmulationError, match="race: a read and a write"):
         emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
     assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
 
 
-def test_a_layer_that_no_block_of_whole_warps_divides_has_a_config() -> None:
+def test_a_layer_without_full_warps_has_a_config() -> None:
     workload = Dense(1, 83, 1)
     assert TARGET.default_config(workload)["tile_k"][1] == 1

@@ -1,4 +1,4 @@
-"""CUDA's open spaces: AutoTVM's sizes, and configs that are right or fail with the limit that they exceed."""
+"""CUDA's open spaces: AutoTVM's sizes, and configs that are correct or fail with the limit that they exceed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = (1, 1, 1, 1)
 OPEN = CudaTarget(describe_cuda("sm_90", space="open"))
 
 LAYER = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME)
-GREEDY = {
+EXCESSIVE = {
     "threads": ({"tile_f": [1, 1, 64, 1], "tile_y": [2, 1, 28, 1]}, "too many threads; the limit is 1024"),
     "threads along z": (
         {"tile_f": [4, 1, 1, 1], "tile_y": [1, 1, 112, 1], "tile_x": [112, 1, 1, 1]},
@@ -47,7 +47,7 @@ GREEDY = {
     ],
     ids=["ResNet-18", "VGG-16", "AlexNet"],
 )
-def test_an_open_space_has_the_size_of_autotvms(workload: Conv2d, size: int) -> None:
+def test_open_spaces_have_autotvms_sizes(workload: Conv2d, size: int) -> None:
     space = OPEN.space(workload)
     assert len(space) == size
     assert not space.constraints and space.merit is None
@@ -57,38 +57,36 @@ def test_an_open_space_has_the_size_of_autotvms(workload: Conv2d, size: int) -> 
 @pytest.mark.guard
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(workload=workloads, seed=st.integers(0, 1 << 30))
-def test_any_open_config_that_may_run_is_right(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
+def test_any_runnable_open_config_is_correct(workload: Workload, seed: int, emulated_gpu: EmulatedGpu) -> None:
     config = next(runnable(workload, seed), None)
     assume(config is not None)
     assert emulated_gpu.call(candidate_error, OPEN.description, workload, config) < 1e-5
 
 
 def runnable(workload: Workload, seed: int = 0) -> Iterator[Config]:
-    """Drawn configs of which a block has what they take."""
+    """Yield random configs within the limits of a block."""
     space, constrained = OPEN.space(workload), algorithms.direct_space(LIMITS, TARGET.gpu, workload)
-    drawn = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
-    return (config for config in drawn if constrained.refusal(config) is None)
+    sampled = (space.config(vector) for vector in space.sample(200, np.random.default_rng(seed)))
+    return (config for config in sampled if constrained.refusal(config) is None)
 
 
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
-def test_what_may_run_becomes_cuda(workload: Workload) -> None:
+def test_runnable_configs_have_cuda_source(workload: Workload) -> None:
     for config in islice(runnable(workload), 3):
         assert "__global__" in source_of(workload, config, OPEN)
 
 
-@pytest.mark.parametrize(("greed", "reason"), GREEDY.values(), ids=GREEDY)
-def test_what_a_block_cannot_have_fails_with_the_limit(
-    greed: dict[str, list[int]], reason: str, tmp_path: Path
-) -> None:
-    workload = LAYER if greed.get("tile_y") != [1, 1, 112, 1] else Conv2d(1, 112, 112, 4, 4, (1, 1))
-    config = {**OPEN.default_config(workload), **greed}
+@pytest.mark.parametrize(("excess", "reason"), EXCESSIVE.values(), ids=EXCESSIVE)
+def test_configs_beyond_a_limit_fail_with_the_limit(excess: dict[str, list[int]], reason: str, tmp_path: Path) -> None:
+    workload = LAYER if excess.get("tile_y") != [1, 1, 112, 1] else Conv2d(1, 112, 112, 4, 4, (1, 1))
+    config = {**OPEN.default_config(workload), **excess}
     assert OPEN.space(workload).rejection(config) is None
     with pytest.raises(ConfigError, match=reason):
         OPEN.build(workload, config, tmp_path / "kernel.so")
 
 
-def test_few_rows_wait_for_each_other_in_open_spaces_too(tmp_path: Path) -> None:
+def test_lockstep_reductions_are_rejected_in_open_spaces_too(tmp_path: Path) -> None:
     workload = Dense(1, 96, 40)
     config = {**OPEN.default_config(workload), "tile_x": [40, 1, 1], "tile_k": [2, 48, 1]}
     assert OPEN.space(workload).rejection(config) is None
@@ -98,13 +96,13 @@ def test_few_rows_wait_for_each_other_in_open_spaces_too(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("workload", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 @pytest.mark.examples(4)
-def test_the_default_is_the_constrained_spaces(workload: Workload) -> None:
+def test_the_default_is_the_same_as_in_the_constrained_space(workload: Workload) -> None:
     default = OPEN.default_config(workload)
     assert OPEN.space(workload).rejection(default) is None
     known = TARGET.default_config(workload)
     assert default == {name: value for name, value in known.items() if name != ALGORITHM}
 
 
-def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:
+def test_open_tasks_have_separate_keys_and_other_keys_stay() -> None:
     keys = {Task(LAYER, each.description, each.template_version(LAYER)).key for each in (OPEN, TARGET)}
     assert len(keys) == 2 and "space" not in TARGET.description

@@ -1,4 +1,4 @@
-"""The modeled speed of CUDA kernels: nothing exceeds the peak, and what costs more is never faster."""
+"""The modeled speed of CUDA kernels: nothing exceeds the peak, and additional work is never faster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COSTS = (
     *("registers", "shared_bytes", "multiply_adds", "instructions", "shared_cycles", "shared_waits"),
     *("sectors", "stages", "fresh_bytes", "reused_bytes"),
 )
-"""What a kernel takes or does; more of it may only cost time."""
+"""Costs of a kernel: increasing one never makes it faster."""
 
 
 def one(value: float) -> np.ndarray:
@@ -38,7 +38,7 @@ def one(value: float) -> np.ndarray:
 
 @st.composite
 def kernels(draw: st.DrawFn) -> Kernel:
-    """Kernels of all kinds, one at a time."""
+    """Return any kernel, as arrays of one element."""
     amounts = st.floats(0, 1e5)
     multiply_adds = draw(st.integers(1, 100_000))
     return Kernel(
@@ -60,18 +60,18 @@ gpus = st.sampled_from(ARCHITECTURES).map(Multiprocessor.of)
 @EXAMPLES
 @given(gpu=gpus, kernel=kernels())
 def test_nothing_is_faster_than_the_peak_or_the_memory(gpu: Multiprocessor, kernel: Kernel) -> None:
-    (taken_s,) = latency_s(gpu, kernel)
+    (time_s,) = latency_s(gpu, kernel)
     flop = 2.0 * kernel.blocks * kernel.threads * kernel.multiply_adds
-    assert np.isfinite(taken_s) and taken_s > 0
-    assert flop[0] / taken_s <= gpu.peak_flops
-    assert kernel.fresh_bytes[0] / taken_s <= gpu.memory_bytes_per_s
+    assert np.isfinite(time_s) and time_s > 0
+    assert flop[0] / time_s <= gpu.peak_flops
+    assert kernel.fresh_bytes[0] / time_s <= gpu.memory_bytes_per_s
 
 
 @EXAMPLES
 @given(gpu=gpus, kernel=kernels(), name=st.sampled_from(COSTS), factor=st.integers(1, 20))
-def test_what_costs_more_is_never_faster(gpu: Multiprocessor, kernel: Kernel, name: str, factor: int) -> None:
-    dearer = replace(kernel, **{name: getattr(kernel, name) * factor})
-    assert latency_s(gpu, dearer)[0] >= latency_s(gpu, kernel)[0] * (1 - 1e-12)
+def test_additional_costs_are_never_faster(gpu: Multiprocessor, kernel: Kernel, name: str, factor: int) -> None:
+    costlier = replace(kernel, **{name: getattr(kernel, name) * factor})
+    assert latency_s(gpu, costlier)[0] >= latency_s(gpu, kernel)[0] * (1 - 1e-12)
 
 
 @EXAMPLES
@@ -82,14 +82,14 @@ def test_more_multiprocessors_are_never_slower(gpu: Multiprocessor, kernel: Kern
 
 
 def test_few_resident_warps_leave_latencies_uncovered() -> None:
-    """By Little's law: with as much to do, one block at a time is slower than eight."""
+    """By Little's law, one resident block is slower than eight with the same amount of work."""
     gpu = Multiprocessor.of("sm_80")
     kernel = product_kernel(gpu, *_gemm())
     crowded = replace(kernel, shared_bytes=np.full_like(kernel.shared_bytes, 160 << 10))
     assert latency_s(gpu, crowded)[0] > 1.2 * latency_s(gpu, kernel)[0]
 
 
-def test_two_kernels_take_as_long_as_one_after_the_other() -> None:
+def test_the_times_of_two_kernels_add_up() -> None:
     gpu = Multiprocessor.of("sm_80")
     kernel = product_kernel(gpu, *_gemm())
     np.testing.assert_allclose(speed(gpu, kernel, kernel), speed(gpu, kernel) / 2)
@@ -120,7 +120,7 @@ def test_bank_conflicts_are_counted(
 
 @EXAMPLES
 @given(threads=st.integers(1, 64), stride=st.integers(1, 100))
-def test_along_one_axis_the_conflicts_are_those_of_the_banks(threads: int, stride: int) -> None:
+def test_conflicts_along_one_axis_agree_with_the_banks(threads: int, stride: int) -> None:
     words = np.arange(min(threads, 32)) * stride
     assert bank_cycles([one(threads)], [one(stride)], one(1))[0] == np.bincount(words % 32).max()
 
@@ -133,11 +133,11 @@ def test_sectors_are_counted(values: int, run: int, count: int) -> None:
 
 
 @given(values=st.integers(1, 10_000), run=st.integers(1, 10_000))
-def test_values_need_their_bytes_at_least(values: int, run: int) -> None:
+def test_sectors_have_at_least_the_bytes_of_the_values(values: int, run: int) -> None:
     assert values * 4 / 32 <= sectors(one(values), one(run))[0] <= values
 
 
-def test_fewer_registers_hold_fewer_values_and_spill_the_others() -> None:
+def test_values_beyond_the_registers_are_spilled() -> None:
     gpu = Multiprocessor.of("sm_80")
     small = replace(gpu, registers=gpu.registers // 16)
     full, spilling = (product_kernel(each, *_gemm()) for each in (gpu, small))
@@ -157,18 +157,18 @@ def test_every_valid_config_has_a_speed(workload: Workload, seed: int, arch: str
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 @pytest.mark.examples(2)
-def test_the_default_is_faster_by_the_model_than_most(kind: str) -> None:
+def test_the_default_is_among_the_fastest_by_the_model(kind: str) -> None:
     workload = ONE_OF_EACH[kind]
     default, space = TARGET.default_config(workload), TARGET.space(workload)
     if ALGORITHM in default:
         space = space.restricted({ALGORITHM: [default[ALGORITHM]]})
-    drawn = space.merit(space.columns(space.sample(500, np.random.default_rng(1))))
-    assert (drawn <= space.merit_of(default)).mean() > 0.98
+    sampled = space.merit(space.columns(space.sample(500, np.random.default_rng(1))))
+    assert (sampled <= space.merit_of(default)).mean() > 0.98
 
 
 @EXAMPLES
 @given(workload=workloads.filter(lambda each: isinstance(each, Conv2d) and each.groups == 1), seed=st.integers(0, 99))
-def test_a_convolution_multiplies_as_often_as_it_is_defined_to(workload: Conv2d, seed: int) -> None:
+def test_a_convolution_has_the_defined_number_of_multiply_adds(workload: Conv2d, seed: int) -> None:
     space = conv2d_space(LIMITS, TARGET.gpu, workload)
     kernel = conv2d_kernel(TARGET.gpu, workload, space.columns(space.sample(5, np.random.default_rng(seed))))
     assert (2 * kernel.blocks * kernel.threads * kernel.multiply_adds == workload.flop).all()

@@ -1,4 +1,4 @@
-"""The CUDA spaces: as large as the papers', and every config they reject breaks the limit that is named."""
+"""The CUDA spaces: they have the papers' sizes, and every rejected config exceeds the named limit."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ SMALL = BlockLimits(
     grid_x=20,
     grid_y=6,
 )
-"""A device on which small workloads break every limit."""
+"""A device on which small workloads exceed every limit."""
 
 SMALL_FOR_WINOGRAD = replace(SMALL, threads_z=1, registers_per_block=2500, registers_per_thread=40, grid_x=100)
-"""Another one, for workloads of Winograd."""
+"""A device on which small Winograd workloads exceed limits."""
 
 EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -58,7 +58,7 @@ EXAMPLES = settings(max_examples=examples(60), deadline=None, suppress_health_ch
     ],
     ids=lambda value: getattr(value, "label", getattr(value, "__name__", str(value))),
 )
-def test_spaces_are_large_and_direct_ones_are_autotvms(make: Callable[..., Space], workload: Conv2d, size: int) -> None:
+def test_spaces_have_the_expected_sizes(make: Callable[..., Space], workload: Conv2d, size: int) -> None:
     assert len(make(LIMITS, TARGET.gpu, workload)) == size
 
 
@@ -75,7 +75,7 @@ def test_the_default_of_every_algorithm_is_valid_on_any_device(workload: Workloa
     for limits in (LIMITS, replace(SMALL, grid_x=1 << 20, grid_y=1 << 10)):
         target = target_of(limits)
         assert target.space(workload).rejection(target.default_config(workload)) is None
-        # The small device has no room for some layers' transforms.
+        # Some layers' transforms do not fit the small device.
         if limits is LIMITS and ALGORITHM in target.default_config(workload):
             by_winograd = winograd_space(limits, TARGET.gpu, workload)
             assert by_winograd.rejection(by_winograd.best_sampled) is None
@@ -83,7 +83,7 @@ def test_the_default_of_every_algorithm_is_valid_on_any_device(workload: Workloa
 
 @EXAMPLES
 @given(workload=workloads | winograd_convolutions, seed=st.integers(0, 1 << 30))
-def test_the_features_describe_every_config_alike(workload: Workload, seed: int) -> None:
+def test_features_do_not_depend_on_the_other_configs(workload: Workload, seed: int) -> None:
     space = TARGET.space(workload)
     vectors = space.sample(5, np.random.default_rng(seed))
     features = space.features(vectors)
@@ -101,16 +101,16 @@ of_winograd = st.tuples(winograd_convolutions, st.just(SMALL_FOR_WINOGRAD), st.j
 
 
 @settings(EXAMPLES, max_examples=examples(90))
-@given(drawn=of_any_algorithm | of_winograd, seed=st.integers(0, 1 << 30))
-def test_what_is_rejected_breaks_the_limit_that_is_named(
-    drawn: tuple[Workload, BlockLimits, dict[str, list[str]]], seed: int
+@given(sampled=of_any_algorithm | of_winograd, seed=st.integers(0, 1 << 30))
+def test_rejected_configs_exceed_the_named_limit(
+    sampled: tuple[Workload, BlockLimits, dict[str, list[str]]], seed: int
 ) -> None:
-    workload, limits, restriction = drawn
+    workload, limits, restriction = sampled
     target = target_of(limits)
     space = target.space(workload).restricted(restriction)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
     reason, taken = space.rejection(config), taken_by(target, workload, config)
-    exceeded = {what for what, (amount, limit) in taken.items() if amount > limit}
+    exceeded = {name for name, (amount, limit) in taken.items() if amount > limit}
     if reason is None:
         assert not exceeded
     elif "twice as many tiles" in reason:
@@ -124,7 +124,7 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(
 
 
 @pytest.mark.parametrize(
-    ("make", "limits", "count", "unbroken"),
+    ("make", "limits", "count", "never_exceeded"),
     [
         (conv2d_space, replace(SMALL, grid_y=40), 9, set()),
         (
@@ -143,15 +143,15 @@ def test_what_is_rejected_breaks_the_limit_that_is_named(
     ],
     ids=["direct", "winograd"],
 )
-def test_every_limit_that_can_be_broken_rejects_something(
-    make: Callable[..., Space], limits: BlockLimits, count: int, unbroken: set[str]
+def test_every_limit_that_can_be_exceeded_rejects_configs(
+    make: Callable[..., Space], limits: BlockLimits, count: int, never_exceeded: set[str]
 ) -> None:
     space = make(limits, TARGET.gpu, Conv2d(2, 14, 14, 32, 64, (3, 3), padding=PADDED))
     columns = space.columns(space.vectors(np.random.default_rng(0).integers(0, space.size, 4096)))
     share = {constraint.reason: float(constraint.holds(columns).mean()) for constraint in space.constraints}
     assert len(share) == count
     assert all(held > 0 for held in share.values())
-    assert {reason.partition(";")[0] for reason, held in share.items() if held == 1} == unbroken
+    assert {reason.partition(";")[0] for reason, held in share.items() if held == 1} == never_exceeded
 
 
 @pytest.mark.parametrize("amount", [15, 16])
@@ -167,8 +167,8 @@ def test_virtual_threads_within_the_limit_are_unrolled(amount: int) -> None:
     assert is_unrolled == (TARGET.space(workload).rejection(config) is None)
 
 
-def test_a_workload_that_fits_no_device_is_said() -> None:
-    with pytest.raises(ConfigError, match="constraints leave no config"):
+def test_a_workload_that_does_not_fit_a_device_is_reported() -> None:
+    with pytest.raises(ConfigError, match="no config of this workload"):
         target_of(replace(SMALL, grid_x=1, threads_per_block=1)).default_config(Conv2d(3, 4, 4, 4, 4, (1, 1)))
 
 
@@ -187,7 +187,7 @@ def test_a_workload_that_fits_no_device_is_said() -> None:
     ],
     ids=str,
 )
-def test_only_dense_neighbourhoods_are_tuned_with_winograd_too(change: dict[str, Any], has_choice: bool) -> None:
+def test_only_suitable_convolutions_have_a_choice_of_winograd(change: dict[str, Any], has_choice: bool) -> None:
     workload = replace(WINOGRAD, **change)
     space, default = TARGET.space(workload), TARGET.default_config(workload)
     assert space.algorithms == (("direct", "winograd") if has_choice else ("",))

@@ -1,4 +1,4 @@
-"""The CUDA templates on an emulated GPU: any valid config is right and free of races, and its source is as asked."""
+"""CUDA templates on an emulated GPU: valid configs are correct and have no races, and their source is as configured."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PADDED = (1, 1, 1, 1)
 
 @st.composite
 def candidates(draw: st.DrawFn) -> tuple[Workload, Config]:
-    """Workloads of all templates with any valid config; a third are Winograd's."""
+    """Return a workload of any template with any valid config; a third use Winograd."""
     is_winograd = draw(st.integers(0, 2)) == 0
     workload = draw(winograd_convolutions if is_winograd else workloads)
     space = TARGET.space(workload).restricted({ALGORITHM: ["winograd"]} if is_winograd else {})
@@ -59,14 +59,14 @@ def check(gpu: EmulatedGpu, workload: Workload, config: Config) -> None:
 
 @SLOW_EXAMPLES
 @given(candidate=candidates())
-def test_any_valid_config_is_right(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
+def test_any_valid_config_is_correct(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
     check(emulated_gpu, *candidate)
 
 
 @pytest.mark.slow
 @settings(SLOW_EXAMPLES, max_examples=examples(800))
 @given(candidate=candidates())
-def test_any_valid_config_of_many_more_is_right(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
+def test_many_more_valid_configs_are_correct(candidate: tuple[Workload, Config], emulated_gpu: EmulatedGpu) -> None:
     check(emulated_gpu, *candidate)
 
 
@@ -84,7 +84,7 @@ def test_any_valid_config_of_many_more_is_right(candidate: tuple[Workload, Confi
     ids=lambda workload: workload.label,
 )
 @pytest.mark.examples(3)
-def test_defaults_are_right(workload: Workload, emulated_gpu: EmulatedGpu) -> None:
+def test_defaults_are_correct(workload: Workload, emulated_gpu: EmulatedGpu) -> None:
     config = TARGET.default_config(workload)
     assert TARGET.space(workload).rejection(config) is None
     check(emulated_gpu, workload, config)
@@ -103,7 +103,7 @@ def test_defaults_are_right(workload: Workload, emulated_gpu: EmulatedGpu) -> No
     ids=lambda workload: getattr(workload, "label", str(workload)),
 )
 @pytest.mark.examples(1)
-def test_winograd_is_right_with_either_tile(workload: Conv2d, size: int, emulated_gpu: EmulatedGpu) -> None:
+def test_winograd_is_correct_with_both_tile_sizes(workload: Conv2d, size: int, emulated_gpu: EmulatedGpu) -> None:
     config = by_winograd(workload)
     assert TARGET.space(workload).rejection(config) is None
     check(emulated_gpu, workload, {**config, "tile_size": size})
@@ -111,7 +111,7 @@ def test_winograd_is_right_with_either_tile(workload: Conv2d, size: int, emulate
 
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_the_source_binds_what_was_asked_for(kind: str) -> None:
+def test_the_source_binds_the_configured_threads(kind: str) -> None:
     workload, config = default_of(kind)
     text, script = source_of(workload, config), scheduled(workload, config).script()
     found = re.findall(r'T\.thread_binding\((\d+), thread="((?:block|thread)Idx\.[xyz])"', script)
@@ -122,7 +122,7 @@ def test_the_source_binds_what_was_asked_for(kind: str) -> None:
     assert kind == "gemv" or ("__shared__" in text and "__syncthreads" in text)
 
 
-def test_the_source_fetches_in_vectors_and_unrolls_as_asked() -> None:
+def test_the_source_loads_vectors_and_unrolls_as_configured() -> None:
     workload = ONE_OF_EACH["conv2d"]
     config = {
         ALGORITHM: "direct",
@@ -150,15 +150,17 @@ def test_kernels_compile_within_the_limits(kind: str) -> None:
 
 @pytest.mark.guard
 @pytest.mark.parametrize(("size", "bound"), [(2, 2e-6), (4, 1e-5)])
-def test_many_channels_lose_little_by_winograd(size: int, bound: float, emulated_gpu: EmulatedGpu) -> None:
-    """Far from the 1e-4 that answers may differ by: 0.8e-6 and 2.8e-6 were measured here."""
+def test_winograd_rounding_errors_of_many_channels_are_small(
+    size: int, bound: float, emulated_gpu: EmulatedGpu
+) -> None:
+    """The measured errors are 0.8e-6 and 2.8e-6, far below the allowed 1e-4."""
     workload = Conv2d(1, 14, 14, 512, 64, (3, 3), padding=PADDED)
     config = by_winograd(workload, tile_size=size)
     assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < bound
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_the_kernels_of_winograd_bind_what_was_asked_for(size: int) -> None:
+def test_the_winograd_kernels_bind_the_configured_threads(size: int) -> None:
     config = by_winograd(WINOGRAD, tile_size=size, tile_f=[2, 1, 16, 2], tile_p=[2, 4, 2], auto_unroll_max_step=0)
     data, products, outputs = kernels_of(source_of(WINOGRAD, config))
     for transform in (data, outputs):
@@ -170,7 +172,7 @@ def test_the_kernels_of_winograd_bind_what_was_asked_for(size: int) -> None:
     assert "max(" in outputs
 
 
-def test_what_is_between_winograds_kernels_is_in_the_memory_of_the_gpu() -> None:
+def test_winograds_intermediate_results_are_in_gpu_memory() -> None:
     config = by_winograd(WINOGRAD)
     with source_only():
         host = compile_kernel(scheduled(WINOGRAD, config), TARGET.description).mod.inspect_source()

@@ -1,4 +1,4 @@
-"""An engine in a process of its own answers, takes turns, and says why it cannot."""
+"""An engine in a separate process: its outputs, its turns and its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
 
 
-def test_an_engine_answers_once_and_takes_turns() -> None:
+def test_an_engine_returns_outputs_and_takes_turns() -> None:
     with EngineProcess(partial(Engine, "range", partial(np.arange, 3), list)) as engine:
         assert engine.started.outputs == [0, 1, 2]
         assert engine.started.start_s > 0
@@ -28,14 +28,14 @@ def test_an_engine_answers_once_and_takes_turns() -> None:
         assert len(engine.burst(0.0, 5)) == 5
 
 
-def test_an_engine_has_the_environment_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_inherits_the_environment_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     process = EngineProcess(partial(Engine, "threads", partial(os.getenv, "TVM_NUM_THREADS"), list))
     monkeypatch.setenv("TVM_NUM_THREADS", "7")
     with process as engine:
         assert engine.started.outputs == ["7"]
 
 
-def test_what_an_engine_prints_is_no_output_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_engines_output_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     with EngineProcess(partial(Engine, "loud", partial(print, "tuned!", flush=True), repr)):
         pass
     said = capfd.readouterr()
@@ -46,16 +46,16 @@ def test_what_an_engine_prints_is_no_output_of_ours(capfd: pytest.CaptureFixture
     ("run", "message"),
     [(partial(np.arange, "three"), r"Error: .*three|TypeError: "), (partial(os._exit, 7), "its process exited with 7")],
 )
-def test_an_engine_that_fails_says_why(run: Callable[[], object], message: str) -> None:
+def test_the_error_of_a_failing_engine_is_reported(run: Callable[[], object], message: str) -> None:
     with pytest.raises(EngineError, match=message), EngineProcess(partial(Engine, "broken", run, list)):
         pass
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")
 @pytest.mark.parametrize("pinned", [True, False])
-def test_an_engine_is_kept_on_a_core_only_if_asked(tmp_path: Path, pinned: bool) -> None:
-    tell_cores = partial(subprocess.run, f"nproc >> {quote(str(tmp_path))}/cores", shell=True)
-    with EngineProcess(partial(Engine, "cores", tell_cores, repr), pinned=pinned) as engine:
+def test_an_engine_is_pinned_to_a_core_only_on_request(tmp_path: Path, pinned: bool) -> None:
+    write_cores = partial(subprocess.run, f"nproc >> {quote(str(tmp_path))}/cores", shell=True)
+    with EngineProcess(partial(Engine, "cores", write_cores, repr), pinned=pinned) as engine:
         engine.burst(0.0)
     last = (tmp_path / "cores").read_text().split()[-1]
     assert int(last) == (1 if pinned else len(os.sched_getaffinity(0)))

@@ -1,4 +1,4 @@
-"""Engines are timed beside busy neighbours, and every run counts."""
+"""Timing of engines under background load, where every run counts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from anole.evaluate.timing import load
 from anole.evaluate.timing.turns import Pace
 from anole.evaluate.stage import evaluate_build
 
-def noted(count, before=load.busy_neighbours):
+def recording(count, before=load.busy_neighbours):
     print("neighbours", count)
     return before(count)
 
-load.busy_neighbours = noted
+load.busy_neighbours = recording
 logging.basicConfig(filename="load.txt", level=logging.INFO)
 pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
 load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=4)
@@ -52,7 +52,7 @@ evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,))
 """
 
 
-def test_percentiles_are_those_of_all_runs() -> None:
+def test_percentiles_are_over_all_runs() -> None:
     times = [np.arange(1, 51) / 1e3, np.arange(51, 101) / 1e3]
     assert load_latency("build", 2, times) == LoadLatency("build", 2, 0.05, 0.095, 0.099, runs=100, rounds=2)
     assert load_latency("build", 0, [np.array([0.3, 0.1])]) == LoadLatency("build", 0, 0.1, 0.3, 0.3, runs=2, rounds=1)
@@ -66,14 +66,14 @@ def test_no_engine_has_fewer_than_48_runs() -> None:
 SITE: Any = SimpleNamespace(timing=nullcontext)
 
 
-def test_every_engine_that_starts_is_timed_beside_each_number_of_neighbours() -> None:
+def test_every_started_engine_is_timed_with_each_number_of_busy_processes() -> None:
     starts = {
         name: partial(Engine, name, partial(np.arange, limit), list)
         for name, limit in (("build", 3), ("broken", "three"), ("other", 4))
     }
     found = time_under_load(starts, (0, 1), SITE, "net", PACE)
-    said = [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found]
-    assert said == [(count, engine, 6, 2) for count in (0, 1) for engine in ("build", "other")]
+    rows = [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found]
+    assert rows == [(count, engine, 6, 2) for count in (0, 1) for engine in ("build", "other")]
     starts_s = [latency.start_s for latency in found]
     assert starts_s[:2] == starts_s[2:] and all(start_s is not None and 0 < start_s < 60 for start_s in starts_s)
 
@@ -85,18 +85,18 @@ def test_an_engine_that_fails_during_its_turns_is_named() -> None:
         time_under_load(starts, (1,), SITE, "net", PACE)
 
 
-def test_a_line_tells_both_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_line_has_both_latencies_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:
     own, other = LoadLatency("build", 2, 0.01, 0.02, 0.04, 600, 6), LoadLatency("torch", 2, 0.02, 0.03, 0.05, 300, 6)
     with caplog.at_level(logging.INFO):
         log_load("net", [own, other])
     assert caplog.messages == [
-        "net: beside 2 busy processes: p50/p95/p99 10.000/20.000/40.000 ms, against 20.000/30.000/50.000 ms of torch "
+        "net: with 2 busy processes: p50/p95/p99 10.000/20.000/40.000 ms, against 20.000/30.000/50.000 ms of torch "
         "(2.00x/1.50x/1.25x), 600 and 300 runs"
     ]
 
 
 @pytest.mark.slow
-def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
+def test_a_build_is_evaluated_with_a_busy_process(tiny_project: Path) -> None:
     before = sorted((tiny_project / "net").rglob("*"))
     assert run_python(tiny_project, "-c", SCRIPT).stdout.splitlines() == ["neighbours 1"]
     evaluation = read_evaluation(tiny_project / "load.json")
@@ -104,7 +104,7 @@ def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
     assert engines == [("build", 1, 8), ("torch", 1, 8), ("onnxruntime", 1, 8)]
     assert all(0 < latency.p50_s <= latency.p95_s <= latency.p99_s for latency in evaluation.load_latencies or ())
     assert len(evaluation.latencies) == 2
-    lines = [line for line in (tiny_project / "load.txt").read_text().splitlines() if "beside 1 busy" in line]
+    lines = [line for line in (tiny_project / "load.txt").read_text().splitlines() if "with 1 busy" in line]
     assert len(lines) == 2
     assert sorted((tiny_project / "net").rglob("*")) == before
 
@@ -112,7 +112,7 @@ def test_a_build_is_evaluated_beside_a_neighbour(tiny_project: Path) -> None:
 HOST = """
 import signal, time
 from anole.evaluate.timing.load import busy_neighbours
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs of a shell
 with busy_neighbours(2) as ids:
     print(*ids, flush=True)
     time.sleep(60)
@@ -120,7 +120,7 @@ with busy_neighbours(2) as ids:
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> bool:
-    """Whether something comes true within some time."""
+    """Whether a condition becomes true within some seconds."""
     end_s = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end_s:
@@ -130,12 +130,12 @@ def within(seconds: float, holds: Callable[[], bool]) -> bool:
 
 
 def is_gone(process: int) -> bool:
-    """Whether a process has ended; its parent may not have asked for its status."""
+    """Whether a process has ended, even if its parent has not waited for it."""
     return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_neighbours_are_busy_until_the_block_ends(count: int) -> None:
+def test_processes_are_busy_until_the_block_ends(count: int) -> None:
     with pytest.raises(KeyError), busy_neighbours(count) as ids:
         assert len(set(ids)) == count
         for process in ids:
@@ -147,7 +147,7 @@ def test_neighbours_are_busy_until_the_block_ends(count: int) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_neighbours_do_not_outlive_a_killed_parent(how: signal.Signals) -> None:
+def test_busy_processes_do_not_outlive_a_killed_parent(how: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": str(HOME / "lib")}
     with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, env=environment) as parent:
         assert parent.stdout is not None
@@ -157,8 +157,8 @@ def test_neighbours_do_not_outlive_a_killed_parent(how: signal.Signals) -> None:
     assert within(10, lambda: all(map(is_gone, ids)))
 
 
-def test_a_neighbour_that_ends_too_early_is_found_out() -> None:
-    with pytest.raises(AnoleError, match="a busy neighbour ended before"), busy_neighbours(2) as ids:
+def test_a_busy_process_that_ends_too_early_is_an_error() -> None:
+    with pytest.raises(AnoleError, match="a busy process ended before"), busy_neighbours(2) as ids:
         os.kill(ids[1], signal.SIGKILL)
-        # Its main thread is gone before the others, and the process only when all are.
+        # The main thread ends before the others, and the process only with all threads.
         assert within(10, lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)

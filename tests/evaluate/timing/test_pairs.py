@@ -1,4 +1,4 @@
-"""Two engines are timed in one process, and every round has a new one."""
+"""Timing of two engines in one process, with a new process for every round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def timer_of(*runs: object) -> PairTimer:
     return PairTimer((first, second), [], {"WHO": "tester"}, "a and b")
 
 
-def test_a_round_finds_the_ratio_of_latencies() -> None:
+def test_a_round_measures_the_ratio_of_latencies() -> None:
     timer = timer_of(partial(time.sleep, 0.002), partial(time.sleep, 0.004))
     log_ratio, (found,) = timer.take(), timer.rounds
     assert log(1.5) < log_ratio == pytest.approx(log(found.latencies_s[1] / found.latencies_s[0]))
@@ -35,17 +35,17 @@ def test_short_runs_are_timed_several_at_once() -> None:
     assert all(1e-8 < each_s < 1e-4 for each_s in timer.rounds[0].latencies_s)
 
 
-def test_every_round_has_a_process_of_its_own_with_the_environment() -> None:
+def test_every_round_has_a_new_process_with_the_environment() -> None:
     timer = timer_of(partial(np.arange, 3), partial(np.arange, 3))
-    first, second = (timer._call(_told) for _ in range(2))
+    first, second = (timer._call(_process_and_variable) for _ in range(2))
     assert len({first[0], second[0], os.getpid()}) == 3 and first[1] == second[1] == "tester"
 
 
-def _told(*_: object) -> tuple[int, str]:
+def _process_and_variable(*_: object) -> tuple[int, str]:
     return os.getpid(), os.environ["WHO"]
 
 
-def test_an_engine_that_fails_or_ends_is_told() -> None:
+def test_a_failing_engine_is_reported() -> None:
     with pytest.raises(BuildError, match=r"^a and b: cannot be compared: .*arange"):
         timer_of(partial(np.arange, 3), partial(np.arange, "three")).take()
     with pytest.raises(BuildError, match=r"^a and b: cannot be compared: .*exited with 7"):
@@ -59,7 +59,7 @@ def spin() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not count waiting")
-def test_who_shares_a_processor_waits_and_who_sleeps_does_not() -> None:
+def test_threads_that_share_a_processor_wait_and_sleeping_ones_do_not() -> None:
     before = os.sched_getaffinity(0)
     with WaitMeter() as meter:
         asleep_s = timed(lambda: time.sleep(0.05), 1, meter)[1]
@@ -73,7 +73,7 @@ def test_who_shares_a_processor_waits_and_who_sleeps_does_not() -> None:
     assert sum(waited_s for _, waited_s in runs) > 0.05 > asleep_s
 
 
-def test_only_runs_that_nothing_disturbed_count() -> None:
+def test_only_undisturbed_runs_count() -> None:
     runs = [(2.0, 0.0), (2.2, 0.01), (2.4, 0.0), (9.0, 7.0), (1.0, 0.5), (2.6, 0.0)]
     assert list(undisturbed(runs)) == [2.0, 2.2, 2.4, 2.6]
     assert latency_s(runs) == pytest.approx(2.2)
@@ -85,7 +85,7 @@ def test_only_runs_that_nothing_disturbed_count() -> None:
         ([(float(number), 0.0) for number in range(1, 101)], 5.5),
         ([(2.0, 1.0), (3.0, 1.0), (4.0, 1.0), (9.0, 1.0)], 3.0),
     ],
-    ids=["of many the fastest tenth counts", "where everything is disturbed all count"],
+    ids=["the fastest tenth of many runs", "all runs if all are disturbed"],
 )
-def test_a_latency_is_a_mean_of_the_fastest(runs: list[tuple[float, float]], found_s: float) -> None:
+def test_the_latency_is_the_mean_of_the_fastest_runs(runs: list[tuple[float, float]], found_s: float) -> None:
     assert latency_s(runs) == pytest.approx(found_s)

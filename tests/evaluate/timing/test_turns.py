@@ -1,4 +1,4 @@
-"""Engines take turns, and no round is begun after the limit."""
+"""Timing in turns: the order of engines, the length of a turn, and the time limit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from anole.evaluate.timing.turns import Pace, time_interleaved
 
 
-def test_every_round_begins_with_another_engine() -> None:
+def test_the_order_of_engines_rotates() -> None:
     turns: list[str] = []
     engines = {name: lambda name=name: turns.append(name) for name in "abc"}
     times = time_interleaved(engines, Pace(rounds=4, burst_s=0.0, pause_s=0.0))
-    # At last there are twelve turns, in which two runs warm up and one is timed.
+    # The last twelve turns have two warm-up runs and one timed run each.
     assert turns[-36::3] == [*"abc", *"bca", *"cab", *"abc"]
     assert {name: [len(burst) for burst in bursts] for name, bursts in times.items()} == dict.fromkeys("abc", [1] * 4)
 
 
-def test_a_turn_lasts_as_long_as_asked() -> None:
+def test_a_turn_lasts_at_least_burst_s() -> None:
     naps_s: list[float] = []
 
     def nap() -> None:
@@ -27,7 +27,7 @@ def test_a_turn_lasts_as_long_as_asked() -> None:
     times = time_interleaved({"nap": nap}, Pace(rounds=2, burst_s=0.02, pause_s=0.0))
     for burst in times["nap"]:
         assert burst.sum() >= 0.02 > burst[:-1].sum()
-    # The last runs of a round are timed, each with little beside the engine's own time.
+    # The last runs of a round are timed, each with little overhead.
     assert (times["nap"][-1] >= naps_s[-len(times["nap"][-1]) :]).all()
 
 

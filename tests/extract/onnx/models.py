@@ -1,4 +1,4 @@
-"""ONNX models that tests write as text, and what ONNX Runtime computes by a model."""
+"""Helpers to write ONNX models as text and run them with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from anole.evaluate.engines import onnxruntime_session
 
 
 def value(name: str, shape: Sequence[int | str | None] | None = None, dtype: str = "float32") -> ValueInfoProto:
-    """Return the declaration of an input, output or other value."""
+    """Declare an input, output or other value."""
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
 
 def model_of(graph: str | GraphProto, opset: int = 17, domains: Sequence[str] = (), **weights: Any) -> ModelProto:
-    """Return the model of a graph, such as ``(float[n,4] x) => (float[] y) {[name] y = Mul (x, weight)}``."""
+    """Build the model of a graph, such as ``(float[n,4] x) => (float[] y) {[name] y = Mul (x, weight)}``."""
     graph = onnx.parser.parse_graph(f"net {graph}") if isinstance(graph, str) else graph
     graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
@@ -27,6 +27,6 @@ def model_of(graph: str | GraphProto, opset: int = 17, domains: Sequence[str] = 
 
 
 def reference(model: ModelProto | str, inputs: Any) -> list[NDArray[Any]]:
-    """Return what ONNX Runtime computes by a model or file."""
+    """Run a model or file with ONNX Runtime."""
     session = onnxruntime_session(model if isinstance(model, str) else model.SerializeToString(), 1)
     return [np.asarray(each) for each in session.run(None, dict(inputs))]

@@ -1,4 +1,4 @@
-"""Operators that read what a convolution computes, along each axis: channels last inside must not show outside."""
+"""Operators on the result of a convolution, along each axis: the internal NHWC layout must not be visible."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def test_operators_along_an_axis(tmp_path: Path, shape: Sequence[int]) -> None:
         weights = [net.weight(net.rng.standard_normal(shape[axis:])) for _ in range(2)]
         net.add("LayerNormalization", result, *weights, axis=axis)
         net.add("GatherElements", result, net.weight(net.rng.integers(0, extent, shape), "int64"), axis=axis)
-        places = net.weight(np.argsort(net.rng.random(shape), axis=axis), "int64")
+        indices = net.weight(np.argsort(net.rng.random(shape), axis=axis), "int64")
         for reduction in ("none", "max"):
             updates = net.weight(net.rng.standard_normal(shape))
-            net.add("ScatterElements", result, places, updates, axis=axis, reduction=reduction)
+            net.add("ScatterElements", result, indices, updates, axis=axis, reduction=reduction)
         net.add("Slice", result, *(net.weight([number], "int64") for number in (-1, -100, axis, -1)))
         for operator in ("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "ArgMax", "Flatten"):
             net.add(operator, result, axis=axis)
@@ -42,7 +42,7 @@ def test_operators_along_an_axis(tmp_path: Path, shape: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_operators_with_a_constant_that_is_broadcast(tmp_path: Path, shape: Sequence[int]) -> None:
+def test_operators_with_a_broadcast_constant(tmp_path: Path, shape: Sequence[int]) -> None:
     net, result = convolved(shape)
     for n_axes in range(len(shape) + 1):
         for every in (1, 2):
@@ -60,7 +60,7 @@ def test_operators_with_a_constant_that_is_broadcast(tmp_path: Path, shape: Sequ
 
 
 def convolved(shape: Sequence[int]) -> tuple[Network, str]:
-    """Return a network with one convolution, whose result has this shape, and the result's name."""
+    """Return a network with one convolution whose result has this shape, and the result's name."""
     net = Network()
     batch, channels, *extents = shape
     kernel = net.weight(net.rng.standard_normal((channels, 3, *(1 for _ in extents))))

@@ -1,4 +1,4 @@
-"""A file that cannot be built gives one message and exit code 2, and leaves nothing behind."""
+"""ONNX files that cannot be built: one message, exit code 2, and no files left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .models import model_of
 
 
 def make() -> ModelProto:
-    """Return a product, a rectifier and a row of the values above zero."""
+    """Return a model with a matrix product, a ReLU and a sum."""
     graph = """(float[batch,4] x) => (float[] y) {
         [project] product = MatMul (x, weight)
         [rectify] scores = Relu (product)
@@ -28,7 +28,7 @@ def make() -> ModelProto:
     return model_of(graph, weight=np.ones((4, 4), np.float32))
 
 
-def put_outside(model: ModelProto) -> None:
+def move_weights_outside(model: ModelProto) -> None:
     Path("../weights.data").write_bytes(bytes(64))
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
@@ -48,12 +48,12 @@ def change_last(operator: str) -> Callable[[ModelProto], None]:
 
 
 CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
-    "weights outside": (put_outside, {}, "../weights.data"),
+    "weights outside": (move_weights_outside, {}, "../weights.data"),
     "no converter": (
         change_last("RandomNormalLike"),
         {},
-        "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build what is before, give "
-        "the model `outputs: [scores]`",
+        "net.onnx: RandomNormalLike 'double': there is no converter for this operator. To build the part before "
+        "them, set the model's `outputs: [scores]`",
     ),
     "an unknown output": (
         lambda m: None,
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
         {"dims": {"batch": 2, "butch": 1}},
         "dims.butch: net.onnx has no such dynamic dimension; did you mean 'batch'",
     ),
-    "a dimension that is open": (lambda m: None, {"dims": {}}, "input x has the dynamic shape [batch, 4]; fix it in "),
+    "a dynamic dimension": (lambda m: None, {"dims": {}}, "input x has the dynamic shape [batch, 4]; fix it in "),
     "a value for no input": (
         lambda m: None,
         {"inputs": {"z": {"value": 1}}},
@@ -74,10 +74,10 @@ CASES: dict[str, tuple[Callable[[ModelProto], Any], dict[str, Any], str]] = {
 }
 
 
-def extract(break_: Callable[[ModelProto], Any], entry: dict[str, Any]) -> Result:
-    """Extract the model, after something is done to it, in the working directory."""
+def extract(change: Callable[[ModelProto], Any], entry: dict[str, Any]) -> Result:
+    """Change the model and extract it in the working directory."""
     model = make()
-    break_(model)
+    change(model)
     Path("net.onnx").write_bytes(model.SerializeToString())
     networks = {"net": {"source": "onnx:net.onnx", "dims": {"batch": 2}, **entry}}
     builds = [{"model": "net", "target": "cpu"}]
@@ -87,18 +87,18 @@ def extract(break_: Callable[[ModelProto], Any], entry: dict[str, Any]) -> Resul
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_cannot_be_built_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    break_, entry, message = CASES[name]
+def test_unsupported_models_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    change, entry, message = CASES[name]
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
-    result = extract(break_, entry)
+    result = extract(change, entry)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
     assert result.stderr.startswith("anole: mode") and message in result.stderr
     assert sorted(path.name for path in project.iterdir()) == ["models.yaml", "net.onnx"]
 
 
-def test_what_the_message_advises_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suggested_outputs_can_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = extract(change_last("NonZero"), {"outputs": ["scores"]})
     assert result.exit_code == 0, result.output

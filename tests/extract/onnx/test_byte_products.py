@@ -1,4 +1,4 @@
-"""Quantized attention is computed in bytes, to one step of what ONNX defines, in each of the forms of files."""
+"""Integer products of two computed 8-bit operands, as in quantized attention, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kit.cases import run_model
 
 from .test_operators import Network
 
-BYTES = CpuTarget({"kind": "cpu", "mcpu": "x86-64-v3", "features": ["avx2"], "threads": 2})
+INT8_CPU = CpuTarget({"kind": "cpu", "mcpu": "x86-64-v3", "features": ["avx2"], "threads": 2})
 HEADS, STEP = 2, 0.02
 
 
-def kinds(net: Network, folder: Path) -> list[str]:
-    """Return the labels of the layers of a network on a target that multiplies bytes."""
+def labels(net: Network, folder: Path) -> list[str]:
+    """Return the labels of a network's layers on a target with 8-bit products."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload.label for layer in find_layers(for_low_precision(imported, BYTES))]
+    return [layer.workload.label for layer in find_layers(for_low_precision(imported, INT8_CPU))]
 
 
 def last(net: Network) -> str:
     return str(net.nodes[-1].output[0])
 
 
-def rounded(net: Network, data: str, scale: float, zero: int, dtype: str) -> str:
+def quantized(net: Network, data: str, scale: float, zero: int, dtype: str) -> str:
     parameters = net.weight(scale), net.weight(zero, dtype)
     net.add("QuantizeLinear", data, *parameters)
     net.add("DequantizeLinear", last(net), *parameters)
@@ -40,22 +40,22 @@ def rounded(net: Network, data: str, scale: float, zero: int, dtype: str) -> str
 
 
 def attention(net: Network, tokens: int, width: int, dtype: str, zeros: tuple[int, int, int]) -> None:
-    """As ONNX Runtime's quantizer writes it: everything but the softmax reads and writes 8 bits."""
+    """Add attention as ONNX Runtime's quantizer writes it: everything but the softmax reads and writes 8 bits."""
 
     def heads(zero: int, perm: list[int]) -> str:
-        data = rounded(net, net.input(2, tokens, HEADS * width), 0.03, zero, dtype)
+        data = quantized(net, net.input(2, tokens, HEADS * width), 0.03, zero, dtype)
         net.add("Reshape", data, net.weight([2, tokens, HEADS, width], "int64"))
-        net.add("Transpose", rounded(net, last(net), 0.03, zero, dtype), perm=perm)
-        return rounded(net, last(net), 0.03, zero, dtype)
+        net.add("Transpose", quantized(net, last(net), 0.03, zero, dtype), perm=perm)
+        return quantized(net, last(net), 0.03, zero, dtype)
 
     query, key, value = (
         heads(zero, perm) for zero, perm in zip(zeros, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
     )
     net.add("MatMul", query, key)
-    net.add("Mul", rounded(net, last(net), 0.2, 3, dtype), net.weight(width**-0.5))
+    net.add("Mul", quantized(net, last(net), 0.2, 3, dtype), net.weight(width**-0.5))
     net.add("Softmax", last(net), axis=-1)
-    net.add("MatMul", rounded(net, last(net), 1 / 255, 0 if dtype == "uint8" else -128, dtype), value)
-    rounded(net, last(net), STEP, zeros[2], dtype)
+    net.add("MatMul", quantized(net, last(net), 1 / 255, 0 if dtype == "uint8" else -128, dtype), value)
+    quantized(net, last(net), STEP, zeros[2], dtype)
 
 
 @pytest.mark.examples(1)
@@ -63,15 +63,15 @@ def attention(net: Network, tokens: int, width: int, dtype: str, zeros: tuple[in
     ("tokens", "width", "dtype", "zeros"),
     [(20, 16, "uint8", (120, 130, 128)), (19, 10, "uint8", (101, 128, 7)), (33, 12, "int8", (0, -5, 0))],
 )
-def test_attention_in_qdq_form_is_one_step_from_its_definition(
+def test_qdq_attention_differs_by_at_most_one_step(
     tmp_path: Path, tokens: int, width: int, dtype: str, zeros: tuple[int, int, int]
 ) -> None:
     net = Network()
     attention(net, tokens, width, dtype, zeros)
-    words, more = (-(-each // 4) * 4 for each in (width, tokens))
-    assert kinds(net, tmp_path) == [
-        f"batch_matmul 4x {tokens}x{words}x{tokens} transposed uint8",
-        f"batch_matmul 4x {tokens}x{more}x{width} uint8",
+    padded_width, padded_tokens = (-(-each // 4) * 4 for each in (width, tokens))
+    assert labels(net, tmp_path) == [
+        f"batch_matmul 4x {tokens}x{padded_width}x{tokens} transposed uint8",
+        f"batch_matmul 4x {tokens}x{padded_tokens}x{width} uint8",
     ]
     model = net.model()
     del model.graph.output[:-1]
@@ -84,7 +84,7 @@ def test_attention_in_qdq_form_is_one_step_from_its_definition(
 @pytest.mark.examples(3)
 @pytest.mark.parametrize("inner", [12, 30, 600])
 @pytest.mark.parametrize("is_transposed", [False, True])
-def test_operators_on_bytes_are_exact_whatever_is_computed(tmp_path: Path, inner: int, is_transposed: bool) -> None:
+def test_integer_matmul_of_computed_operands_is_exact(tmp_path: Path, inner: int, is_transposed: bool) -> None:
     net = Network(10)
 
     def operand(*shape: int) -> str:
@@ -100,16 +100,16 @@ def test_operators_on_bytes_are_exact_whatever_is_computed(tmp_path: Path, inner
     net.add("MatMulInteger", operand(2, 3, inner), right(), zeros[0], point)
     net.add("MatMulInteger", operand(2, 3, inner), right())
     scales = [net.weight(each) for each in (0.03, 0.02, 2.0)]
-    sides = operand(2, 3, inner), scales[0], zeros[0], right(), scales[1], zeros[1]
-    net.add("QLinearMatMul", *sides, scales[2], zeros[2])
+    operands = operand(2, 3, inner), scales[0], zeros[0], right(), scales[1], zeros[1]
+    net.add("QLinearMatMul", *operands, scales[2], zeros[2])
     net.check(tmp_path, 0)
     label = f"batch_matmul 2x 3x{-(-inner // 4) * 4}x7{' transposed' * is_transposed} uint8"
-    assert kinds(net, tmp_path) == [label] * 3
+    assert labels(net, tmp_path) == [label] * 3
 
 
-def test_scales_of_the_rows_of_a_square_weight_are_not_taken_for_those_of_columns(tmp_path: Path) -> None:
+def test_row_scales_of_a_square_weight_are_not_mistaken_for_column_scales(tmp_path: Path) -> None:
     net = Network(13)
-    data = rounded(net, net.input(3, 8), 0.02, 120, "uint8")
+    data = quantized(net, net.input(3, 8), 0.02, 120, "uint8")
     weight, scales = net.weight(net.rng.integers(-127, 128, (8, 8)), "int8"), net.rng.uniform(0.001, 0.1, 8)
     net.add("DequantizeLinear", weight, net.weight(scales), net.weight(np.zeros(8), "int8"), axis=0)
     net.add("MatMul", data, last(net))

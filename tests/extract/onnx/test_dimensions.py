@@ -1,4 +1,4 @@
-"""Dynamic dimensions of an ONNX file are fixed by an input's shape or by their own name."""
+"""Dynamic dimensions of ONNX files, fixed by an input's shape or by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Dims = list[int | str | None]
 
 
 def write(*shapes: Dims | None) -> onnx.ModelProto:
-    """Write a file that adds its inputs a, b, ..., and returns it."""
+    """Write and return a model that adds its inputs a, b, ..."""
     inputs = [value(name, shape) for name, shape in zip("abcd", shapes, strict=False)]
     node = helper.make_node("Add" if len(inputs) == 2 else "Sum", [each.name for each in inputs], ["sum"])
     proto = model_of(helper.make_graph([node], "net", inputs, [value("sum", shapes[0])]))
@@ -36,7 +36,7 @@ def shapes_of(*shapes: Dims | None, **given: dict[str, object]) -> list[tuple[in
 
 
 @pytest.mark.parametrize("dims", [[-1, 3, "?", "?"], ["n", 3, "n", "n"], [None, 3, None, None], [-1, 3, -1, -1]])
-def test_a_shape_fixes_all_dynamic_dimensions(project: Path, dims: Dims) -> None:
+def test_an_input_shape_fixes_all_dynamic_dimensions(project: Path, dims: Dims) -> None:
     assert shapes_of(dims, inputs={"a": (1, 3, 48, 192)}) == [(1, 3, 48, 192)]
 
 
@@ -59,7 +59,7 @@ def test_a_dimension_is_fixed_by_name(project: Path) -> None:
         (
             [["n", "time"]],
             {"dims": {"tim": 2}},
-            "dims: found 'tim', which is no dynamic dimension of an input of net.onnx; did you mean 'time'? "
+            "dims: found 'tim', which is not a dynamic dimension of any input of net.onnx; did you mean 'time'? "
             "allowed: n, time",
         ),
         (
@@ -67,11 +67,11 @@ def test_a_dimension_is_fixed_by_name(project: Path) -> None:
             {"inputs": {"a": (3, 5, 1)}, "dims": {"n": 2}},
             "input a: found shape [3, 5, 1]; the file has [2, 4, any]",
         ),
-        ([None], {}, "has no shape; give it in `inputs`"),
+        ([None], {}, "has no shape; set it in `inputs`"),
         ([[1], [1]], {"inputs": {"z": (1,)}}, "inputs: found 'z'; net.onnx has a, b"),
     ],
 )
-def test_what_is_missing_or_contradictory_is_told(
+def test_missing_or_contradictory_shapes_are_reported(
     project: Path, shapes: list[Dims | None], given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ExtractError) as caught:
@@ -79,7 +79,7 @@ def test_what_is_missing_or_contradictory_is_told(
     assert str(caught.value).endswith(message)
 
 
-def test_shapes_of_other_values_are_forgotten(project: Path) -> None:
+def test_shapes_of_other_values_are_removed(project: Path) -> None:
     proto = write(["n", 4])
     proto.graph.value_info.append(value("sum", ["n", 4]))
     fix_inputs(proto, input_infos(ModelSpec("net", "onnx:net.onnx", dims={"n": 2}), proto))
@@ -88,7 +88,7 @@ def test_shapes_of_other_values_are_forgotten(project: Path) -> None:
     assert proto.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
 
 
-def test_a_file_with_dynamic_dimensions_computes_what_onnx_runtime_computes(project: Path) -> None:
+def test_a_file_with_dynamic_dimensions_matches_onnx_runtime(project: Path) -> None:
     write([-1, "t"], ["n", "t"])
     imported = load_model(ModelSpec("net", "onnx:net.onnx", {"a": (2, 3)}, dims={"n": 1, "t": 3}))
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Models of half precision: their layers are those of float32, and their inputs and outputs stay."""
+"""float16 models: layers are converted to float32; inputs and outputs stay float16."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kit.cases import run_model
 from .models import model_of, reference
 
 
-def test_a_convolution_of_halves(tmp_path: Path) -> None:
+def test_a_float16_convolution(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weight = (rng.standard_normal((4, 3, 3, 3)) / 5).astype(np.float16)
     graph = """(float16[1,3,6,6] x) => (float16[1,4,4,4] c, float16[1,4,4,4] y) {

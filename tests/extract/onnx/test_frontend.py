@@ -1,4 +1,4 @@
-"""Anole's own converters within TVM's importer."""
+"""TVM's ONNX importer with Anole's converters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.extract.onnx.operators import CONVERTERS
 from anole.extract.onnx.operators.call import Call
 
 
-def test_a_converter_of_our_own_is_used_and_sees_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_converter_receives_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Call] = []
 
     def convert(call: Call) -> list[relax.Expr]:
@@ -50,7 +50,7 @@ def test_a_converter_of_our_own_is_used_and_sees_the_operator(monkeypatch: pytes
     assert (z.numpy() == x).all()
 
 
-def test_a_converter_that_fails_says_nothing_on_standard_output(
+def test_a_failing_converter_prints_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def convert(call: Call) -> relax.Expr:

@@ -1,4 +1,4 @@
-"""Models from ONNX files, and what can be wrong with them."""
+"""Import of ONNX files, and errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .models import model_of, reference
 
 
 def write(batch: int | str = 1, last: str = "Relu") -> None:
-    """Write a convolution, a transposed one, a flattening, a matrix product and one more operator."""
+    """Write a model: a convolution, a transposed convolution, Flatten, Gemm and one more operator."""
     rng = np.random.default_rng(0)
     weights = {
         "conv_weight": rng.standard_normal((8, 3, 3, 3)).astype(np.float32),
@@ -40,7 +40,7 @@ def write(batch: int | str = 1, last: str = "Relu") -> None:
 
 
 @pytest.mark.parametrize("batch", [1, "batch"])
-def test_a_file_is_imported_with_its_names(project: Path, batch: int | str) -> None:
+def test_names_of_a_file_are_kept(project: Path, batch: int | str) -> None:
     write(batch)
     fixed = {} if batch == 1 else {"image": (1, 3, 9, 9)}
     imported = load_model(ModelSpec("net", "onnx:net.onnx", fixed))
@@ -78,7 +78,7 @@ def test_a_file_is_imported_with_its_names(project: Path, batch: int | str) -> N
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(
+def test_invalid_files_are_reported(
     project: Path, settings: dict[str, Any], source: str, inputs: dict[str, tuple[int, ...]], message: str
 ) -> None:
     keep = settings.pop("keep", None)

@@ -1,4 +1,4 @@
-"""Products of 8-bit numbers are computed in float32 without any error, split where their sums would be too large."""
+"""Exact products of 8-bit integers in float32, split where sums would exceed float32's exact integers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from anole.task import BatchMatmul, Workload
 from .test_operators import Network
 
 PLAIN = CpuTarget({"kind": "cpu", "mcpu": "x86-64", "threads": 2})
-BYTES = np.iinfo(np.uint8)
+UINT8 = np.iinfo(np.uint8)
 
 
 def workloads(net: Network, folder: Path) -> list[Workload]:
-    """Return those of a network on a target without products of bytes, one for each call."""
+    """Return the workload of each call of a network on a target without 8-bit products."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
     return [layer.workload for layer in find_layers(for_low_precision(imported, PLAIN))]
 
 
 def largest(*shape: int) -> NDArray[np.uint8]:
-    """Return data whose products with the greatest weights have the greatest sums, and are odd."""
-    return np.full(shape, BYTES.max, np.uint8)
+    """Return data of the maximum value, which is odd, for the largest sums."""
+    return np.full(shape, UINT8.max, np.uint8)
 
 
 def convolution(net: Network, channels: int, weight: NDArray[Any], *image: int, **attributes: Any) -> None:
@@ -43,12 +43,12 @@ def convolution(net: Network, channels: int, weight: NDArray[Any], *image: int, 
 
 
 def split(channels: int) -> Callable[[Network], None]:
-    """A convolution whose channels are split only as often as exactness needs."""
+    """Make a network with a convolution whose channels are split only as often as exactness requires."""
     return lambda net: convolution(net, channels, np.full((3, channels, 1, 1), 127), 2, 3)
 
 
 def convolutions_of_any_kind(net: Network) -> None:
-    """A window that is too large, and groups that would have to be split, are left to integers."""
+    """Add convolutions; a window that is too large, and groups that would need a split, are computed in integers."""
     rng = net.rng
     convolution(net, 4, rng.integers(-128, 128, (6, 2, 3, 3)), 7, 6, group=2, strides=[2, 1], pads=[0, 1, 2, 1])
     convolution(net, 3, rng.integers(-128, 128, (5, 3, 4)), 9, dilations=[2], pads=[3, 3])
@@ -58,7 +58,7 @@ def convolutions_of_any_kind(net: Network) -> None:
 
 
 def computed_operands(net: Network) -> None:
-    """They are split by their types."""
+    """Add a product whose split depends only on the dtypes."""
     net.add("MatMulInteger", net.given(largest(2, 3, 600)), net.given(largest(2, 600, 4)))
 
 
@@ -69,14 +69,14 @@ def transposed_operand(net: Network) -> None:
 
 
 def dense_layers(net: Network) -> None:
-    """They are split by their weights and zero points."""
+    """Add products whose splits depend on weights and zero points."""
     zero = net.given(np.array(3, np.uint8))
     for weight, dtype in ((127, "int8"), (9, "uint8"), (200, "uint8")):
         net.add("MatMulInteger", net.given(largest(3, 700)), net.weight(np.full((700, 5), weight), dtype), zero)
 
 
 def scaled_convolution(net: Network) -> None:
-    """Its scales are not merged into whole weights."""
+    """Add a convolution whose scales must not be merged into integer weights."""
     x = net.given(net.rng.integers(0, 256, (1, 8, 9, 9)).astype(np.uint8))
     weight = net.weight(net.rng.integers(-128, 128, (16, 8, 3, 3)), "int8")
     zeros = net.weight(7, "uint8"), net.weight(0, "int8"), net.weight(3, "uint8")
@@ -98,7 +98,7 @@ def scaled_convolution(net: Network) -> None:
         (scaled_convolution, ["conv2d"]),
     ],
 )
-def test_products_are_exact_and_split_only_where_they_must(
+def test_products_are_exact_and_split_only_if_necessary(
     tmp_path: Path, build: Callable[[Network], None], operators: list[str]
 ) -> None:
     net = Network(10)
@@ -117,8 +117,8 @@ def test_weights_of_both_signs_need_fewer_parts(tmp_path: Path) -> None:
     assert len(workloads(net, tmp_path)) == 1
 
 
-def test_no_exact_convolution_is_transformed(tmp_path: Path) -> None:
-    """Winograd's transforms round."""
+def test_exact_convolutions_do_not_use_winograd(tmp_path: Path) -> None:
+    """Winograd transforms round."""
     from anole.space import ALGORITHM
 
     net = Network(10)
@@ -137,8 +137,8 @@ def quantized(net: Network, name: str, scale: float, zero: int) -> str:
     return f"{len(net.nodes) - 1}_QuantizeLinear_0"
 
 
-def in_qdq_form(net: Network) -> None:
-    """As ONNX Runtime's quantizer writes it: weights with a scale for each filter, biases of int32, a zero padding."""
+def add_qdq_layers(net: Network) -> None:
+    """Add layers as ONNX Runtime's quantizer writes them: a scale for each filter, int32 biases, zero padding."""
     rng = net.rng
     x = quantized(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
     scales = rng.uniform(0.001, 0.01, 12).astype(np.float32)
@@ -156,16 +156,16 @@ def in_qdq_form(net: Network) -> None:
     net.add("Gemm", dequantized(net, quantized(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
 
 
-def test_dequantized_operands_are_multiplied_as_whole_numbers(tmp_path: Path) -> None:
+def test_dequantized_operands_are_multiplied_as_integers(tmp_path: Path) -> None:
     net = Network(13)
-    in_qdq_form(net)
+    add_qdq_layers(net)
     net.check(tmp_path, 1e-5, only_last=True)
     found = workloads(net, tmp_path)
     assert [each.operator for each in found] == ["conv2d", "dense"]
     assert all(each.exact for each in found if not isinstance(each, BatchMatmul))
 
 
-def test_a_maximum_of_bytes_is_one_of_what_was_quantized(tmp_path: Path) -> None:
+def test_max_pool_runs_on_quantized_values(tmp_path: Path) -> None:
     """Quantizing again with the same scale and zero point changes nothing."""
     net = Network(14)
     data = dequantized(
@@ -180,8 +180,8 @@ def test_a_maximum_of_bytes_is_one_of_what_was_quantized(tmp_path: Path) -> None
     net.check(tmp_path, 1e-6, only_last=True)
 
 
-def test_bytes_that_are_quantized_with_another_scale_are_divided_by_it(tmp_path: Path) -> None:
-    """Only a product's scales are one factor, whose rounding would decide halves in another way."""
+def test_requantization_with_another_scale_divides(tmp_path: Path) -> None:
+    """Only the scales of a product are merged into one factor; here, its rounding would change ties."""
     net = Network(15)
     data = dequantized(net, quantized(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
     again = quantized(net, data, 0.14, 64)
@@ -193,15 +193,15 @@ def zero7(net: Network) -> str:
     return net.weight(7, "uint8")
 
 
-def test_runs_of_any_weights() -> None:
+def test_exact_ranges_for_any_weights() -> None:
     assert exact_runs(258, None) == (slice(0, 258),)
     assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))
 
 
 @pytest.mark.guard
 @pytest.mark.parametrize("seed", range(5))
-def test_data_is_quantized_to_the_last_bit(tmp_path: Path, seed: int) -> None:
-    """The scale is a quotient, not a product with a rounded reciprocal; one unit in the last place moves decisions."""
+def test_quantization_is_bit_exact(tmp_path: Path, seed: int) -> None:
+    """The data is divided by the scale, not multiplied by a rounded reciprocal, whose error may change the result."""
     net = Network(11)
     net.rng = np.random.default_rng(seed)
     for _ in range(8):
@@ -211,7 +211,7 @@ def test_data_is_quantized_to_the_last_bit(tmp_path: Path, seed: int) -> None:
     net.check(tmp_path, 0)
 
 
-def test_the_anchors_have_the_names_of_their_operators(tmp_path: Path) -> None:
+def test_anchors_keep_the_names_of_their_operators(tmp_path: Path) -> None:
     net = Network(10)
     convolution(net, 4, net.rng.integers(-9, 9, (4, 4, 3, 3)), 5, 5)
     net.nodes[0] = helper.make_node("ConvInteger", net.nodes[0].input, net.nodes[0].output, name="named")

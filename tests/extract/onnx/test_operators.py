@@ -1,4 +1,4 @@
-"""Converters of ONNX operators, beside ONNX Runtime; each family is one network of many operators, to save builds."""
+"""Converters of ONNX operators compared with ONNX Runtime; a network combines a family of operators, to save builds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .models import model_of, reference, value
 
 
 class Network:
-    """Operators side by side, whose inputs are random."""
+    """A builder for networks of independent operators with random inputs."""
 
     def __init__(self, opset: int = 18, domains: Sequence[str] = ()) -> None:
         self.rng = np.random.default_rng(0)
@@ -29,16 +29,16 @@ class Network:
         self.opset, self.domains = opset, domains
 
     def input(self, *shape: int) -> str:
-        """Return the name of an input of float32 numbers."""
+        """Add a random float32 input, and return its name."""
         return self.given(self.rng.standard_normal(shape).astype(np.float32))
 
     def given(self, values: NDArray[Any]) -> str:
-        """Return the name of an input with these values."""
+        """Add an input with these values, and return its name."""
         self.inputs[f"x{len(self.inputs)}"] = values
         return f"x{len(self.inputs) - 1}"
 
     def weight(self, values: Any, dtype: str = "float32") -> str:
-        """Return the name of a constant."""
+        """Add a constant, and return its name."""
         self.weights[f"w{len(self.weights)}"] = np.asarray(values, dtype)
         return f"w{len(self.weights) - 1}"
 
@@ -55,7 +55,7 @@ class Network:
         only_last: bool = False,
         expected: Sequence[NDArray[Any]] | None = None,
     ) -> None:
-        """Compare the outputs of all operators, or only of the last one, with those of ONNX Runtime or others."""
+        """Compare the outputs of all operators, or only of the last one, with ONNX Runtime or given results."""
         model = self.model()
         if only_last:
             del model.graph.output[:-1]
@@ -71,7 +71,7 @@ class Network:
             np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
 
     def model(self) -> onnx.ModelProto:
-        """Return the model, whose outputs are those of all operators."""
+        """Return a model with the outputs of all operators."""
         inputs = [value(name, array.shape, array.dtype) for name, array in self.inputs.items()]
         outputs = [helper.make_empty_tensor_value_info(name) for node in self.nodes for name in node.output]
         graph = helper.make_graph(self.nodes, "net", inputs, outputs)
@@ -80,7 +80,7 @@ class Network:
 
 
 FAMILIES: list[Any] = []
-"""Functions that add the operators of a family to a network, and the version of ONNX's operators that they need."""
+"""Functions that add a family of operators to a network, with the opset that they need."""
 
 
 def family(opset: int = 18) -> Callable[[Callable[[Network], None]], Callable[[Network], None]]:
@@ -95,9 +95,9 @@ def family(opset: int = 18) -> Callable[[Callable[[Network], None]], Callable[[N
 def resize(net: Network) -> None:
     image = net.input(1, 2, 7, 6)
     for mode in ("nearest", "linear", "cubic"):
-        for position in ("half_pixel", "align_corners", "pytorch_half_pixel"):
+        for transform in ("half_pixel", "align_corners", "pytorch_half_pixel"):
             sizes = net.weight([1, 2, 10, 4], "int64")
-            net.add("Resize", image, "", "", sizes, mode=mode, coordinate_transformation_mode=position)
+            net.add("Resize", image, "", "", sizes, mode=mode, coordinate_transformation_mode=transform)
     scales = net.weight([1, 1, 1.7, 0.6])
     net.add("Resize", image, "", scales, mode="nearest")
     net.add("Resize", image, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric")
@@ -180,13 +180,13 @@ def quantized_operators(net: Network) -> None:
 
 @family(20)
 def indexing(net: Network) -> None:
-    data, places = (
+    data, indices = (
         net.input(4, 3, 5),
         net.given(net.rng.permutation(4)[:2][:, None, None] + np.zeros((2, 3, 2), int) - 4),
     )
     updates = net.input(2, 3, 2)
     for reduction in ("none", "add", "mul", "min", "max"):
-        net.add("ScatterElements", data, places, updates, axis=0, reduction=reduction)
+        net.add("ScatterElements", data, indices, updates, axis=0, reduction=reduction)
     values = net.given(np.array([2, 5], np.float32))
     net.add("OneHot", net.given(np.array([[1, -1], [0, 9]])), net.weight(4, "int64"), values, axis=1)
     net.add("ReverseSequence", data, net.given(np.array([1, 4, 2])), batch_axis=1, time_axis=0)
@@ -220,8 +220,8 @@ def elementwise(net: Network) -> None:
     net.add("Dropout", a, outputs=2)
 
 
-def test_a_shift_by_all_bits_or_more_leaves_the_sign(tmp_path: Path) -> None:
-    """By ONNX's words; processors differ, and ONNX Runtime shifts no signed numbers."""
+def test_shifts_by_all_bits_or_more_keep_only_the_sign(tmp_path: Path) -> None:
+    """As ONNX specifies; processors differ, and ONNX Runtime does not shift signed integers."""
     net, expected = Network(28), list[NDArray[Any]]()
     for dtype in ("int8", "uint8", "int64"):
         kind, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize
@@ -267,19 +267,19 @@ def spectra(net: Network) -> None:
 
 @pytest.mark.examples(5)
 @pytest.mark.parametrize(("build", "opset"), FAMILIES)
-def test_it_computes_what_onnx_runtime_computes(tmp_path: Path, build: Callable[[Network], None], opset: int) -> None:
+def test_operators_match_onnx_runtime(tmp_path: Path, build: Callable[[Network], None], opset: int) -> None:
     net = Network(opset)
     build(net)
     net.check(tmp_path)
 
 
 def lstm(dtype: str = "float32", **attributes: Any) -> tuple[str, list[Any], dict[str, Any]]:
-    """Return a layer of two hidden units."""
+    """Return the operator, operands and attributes of an LSTM with two hidden units."""
     weights = [(np.zeros((1, 8, inputs)), "float32") for inputs in (3, 2)]
     return "LSTM", [("x", dtype, (2, 1, 3)), *weights], {"hidden_size": 2, **attributes}
 
 
-REFUSALS = {
+INVALID_OPERATORS = {
     "mode linear of uint8": (
         "Resize",
         [("x", "uint8", (1, 1, 4, 4)), ("", None, None), ([1, 1, 2, 2], "float32")],
@@ -293,7 +293,7 @@ REFUSALS = {
     "found 5 x 5": ("Det", [("x", "float32", (5, 5))], {}),
     "found data of type float64": lstm("float64"),
     "activations: found cube": lstm(activations=["Sigmoid", "Cube", "Tanh"]),
-    "activation_beta: found no number for scaledtanh": lstm(
+    "activation_beta: missing for scaledtanh": lstm(
         activations=["Sigmoid", "ScaledTanh", "Tanh"], activation_alpha=[0.5]
     ),
     "expected [2, 8, 2]": lstm(direction="bidirectional"),
@@ -301,9 +301,9 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("message", REFUSALS)
-def test_a_refusal_names_the_operator_and_what_is_wrong(tmp_path: Path, message: str) -> None:
-    operator, operands, attributes = REFUSALS[message]
+@pytest.mark.parametrize("message", INVALID_OPERATORS)
+def test_errors_name_the_operator_and_the_problem(tmp_path: Path, message: str) -> None:
+    operator, operands, attributes = INVALID_OPERATORS[message]
     net, names = Network(), []
     for given, *kind in operands:
         if isinstance(given, str):
@@ -319,7 +319,7 @@ def test_a_refusal_names_the_operator_and_what_is_wrong(tmp_path: Path, message:
     assert message in str(caught.value) and operator in str(caught.value)
 
 
-def test_nan_and_scalars_give_what_onnx_runtime_gives(tmp_path: Path) -> None:
+def test_nan_and_scalars_match_onnx_runtime(tmp_path: Path) -> None:
     network = Network()
     x, nan = network.input(2, 5), network.weight(np.nan)
     network.weight([np.nan])
@@ -331,7 +331,7 @@ def test_nan_and_scalars_give_what_onnx_runtime_gives(tmp_path: Path) -> None:
     network.check(tmp_path)
 
 
-def test_tensors_without_elements_are_left_out(tmp_path: Path) -> None:
+def test_empty_tensors_are_dropped(tmp_path: Path) -> None:
     network = Network()
     x, axis = network.input(1, 3, 4), network.weight([1], "int64")
     zero, three = network.weight([0], "int64"), network.weight([3], "int64")

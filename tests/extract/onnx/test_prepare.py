@@ -1,4 +1,4 @@
-"""A prepared file computes what the original computes, and holds only what can be imported."""
+"""Preparation of ONNX models: prepared models are equivalent, and contain only operators that can be imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def prepared_model(proto: ModelProto, feeds: Feeds | None = None, without: str =
 
 
 def prepared(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
-    """Return the operators of a prepared model, after comparing the model with the original."""
+    """Prepare a model, compare its outputs with the original's, and return its operators."""
     feeds = feeds or {"x": X}
     expected = reference(proto, feeds)
     outputs = [each.name for each in proto.graph.output]
@@ -57,31 +57,31 @@ SHAPES = """
 
 
 @pytest.mark.parametrize("opset", [11, 17])
-def test_arithmetic_on_shapes_becomes_constant(opset: int) -> None:
+def test_shape_arithmetic_is_folded(opset: int) -> None:
     proto = model(SHAPES + "y = Identity (flat)", last=[2], three=[3], one=[-1], opset=opset)
     assert [name for name in prepared(proto) if name != "Identity"] == ["Reshape"]
     more = "bias = ConstantOfShape <value = float[1] {2}> (target) y = Add (flat, bias)"
     assert prepared(model(SHAPES + more, last=[2], three=[3], one=[2], opset=opset)) == ["Reshape", "Add"]
 
 
-def test_weights_that_are_declared_as_inputs_too_are_constant() -> None:
+def test_weights_also_declared_as_inputs_are_constant() -> None:
     proto = model("target = Mul (size, two) y = Reshape (x, target)", size=[3, 4], two=[2, 1])
     proto.graph.input.extend(value(name, [2], "int64") for name in ("size", "two"))
     assert prepared(proto) == ["Reshape"]
 
 
-def test_large_constants_are_not_computed() -> None:
+def test_large_constants_are_not_folded() -> None:
     nodes = """
         zeros = ConstantOfShape (huge)
         ones = Expand (one, huge)
         numbers = Range (start, limit, step)
-        a = Gather (zeros, place)
-        b = Gather (ones, place)
-        c = Gather (numbers, place)
+        a = Gather (zeros, index)
+        b = Gather (ones, index)
+        c = Gather (numbers, index)
         y = Sum (x, a, b, c)
     """
     scalars = {"start": np.float32(0), "limit": np.float32(2**27), "step": np.float32(1)}
-    proto = model(nodes, huge=[2**27], one=np.float32([1]), place=[5], **scalars)
+    proto = model(nodes, huge=[2**27], one=np.float32([1]), index=[5], **scalars)
     before = [node.op_type for node in proto.graph.node]
     result = prepared_model(proto)
     assert [node.op_type for node in result.graph.node] == before
@@ -94,7 +94,7 @@ FUNCTIONS = [
 ]
 
 
-def test_functions_of_the_file_are_inlined() -> None:
+def test_model_local_functions_are_inlined() -> None:
     proto = model("z = f.Outer (x) y = f.Outer (z)")
     header = '<domain: "f", opset_import: ["" : 17, "f" : 1]> '
     proto.functions.extend(onnx.parser.parse_function(header + each) for each in FUNCTIONS)
@@ -102,7 +102,7 @@ def test_functions_of_the_file_are_inlined() -> None:
 
 
 def assert_expanded(proto: ModelProto, without: str, x: NDArray[Any]) -> set[str]:
-    """Assert by the onnx package, as ONNX Runtime lacks the newest operators; returns which ones there are now."""
+    """Compare with onnx's evaluator, since ONNX Runtime does not support the newest operators; return the operators."""
     expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
     result = prepared_model(proto, {"x": x}, without)
     np.testing.assert_allclose(ReferenceEvaluator(result).run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
@@ -121,12 +121,12 @@ def assert_expanded(proto: ModelProto, without: str, x: NDArray[Any]) -> set[str
         ('SoftmaxCrossEntropyLoss <reduction = "sum"> (x, labels)', 17, {"labels": np.ones((2, 4), int)}),
     ],
 )
-def test_operators_that_onnx_defines_by_a_function_are_expanded(node: str, opset: int, weights: dict[str, Any]) -> None:
+def test_operators_defined_as_functions_are_expanded(node: str, opset: int, weights: dict[str, Any]) -> None:
     without = node.split()[0]
     assert assert_expanded(model(f"y = {node}", opset=opset, **weights), without, X) <= operators() - {without}
 
 
-def test_functions_within_functions_are_expanded_in_any_order() -> None:
+def test_nested_functions_are_expanded_in_any_order() -> None:
     nodes = """
         a = SoftmaxCrossEntropyLoss (x, labels)
         p = LogSoftmax <axis = 1> (x)
@@ -137,7 +137,7 @@ def test_functions_within_functions_are_expanded_in_any_order() -> None:
     assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(names)
 
 
-def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
+def test_an_operator_with_omitted_inputs_is_expanded() -> None:
     node = 'y = Attention (x, x, x, "", "", "", lengths)'
     data = np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype(np.float32)
     proto = model(node, opset=24, inputs="float[2,1,4,4] x", lengths=[4, 3])
@@ -145,7 +145,7 @@ def test_an_operator_that_leaves_out_inputs_is_expanded() -> None:
 
 
 def choice(condition: str, then: str, other: str) -> str:
-    """Return an `If`; its branches compute a and b."""
+    """Return an `If` whose branches compute a and b."""
     branches = f"then_branch = then () => (float[] a) {{{then}}}, else_branch = other () => (float[] b) {{{other}}}"
     return f"[choose] y = If <{branches}> ({condition})"
 
@@ -153,14 +153,14 @@ def choice(condition: str, then: str, other: str) -> str:
 IS_LARGE = "sum = ReduceSum <keepdims = 0> (x) is_large = Greater (sum, zero)"
 
 
-def test_a_branch_that_depends_on_shapes_is_taken() -> None:
+def test_a_branch_that_depends_only_on_shapes_is_resolved() -> None:
     nodes = "shape = Shape (x) size = Gather (shape, axis) is_one = Equal (size, axis)"
     nodes += choice("is_one", "a = Squeeze (x, axis)", "b = Neg (x)")
     assert prepared(model(nodes, inputs="float[a,b,c] x", axis=[1])) == ["Neg"]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_both_branches_are_computed_if_the_data_choose(sign: int) -> None:
+def test_both_branches_are_computed_if_the_condition_depends_on_data(sign: int) -> None:
     proto = model(IS_LARGE + choice("is_large", "a = Exp (x)", "m = Neg (x) b = Mul (m, x)"), zero=np.float32(0))
     assert prepared(proto, {"x": np.abs(X) * np.float32(sign)})[-1] == "Where"
 
@@ -178,17 +178,17 @@ LOOP = """
 
 
 def loop(nodes: str = LOOP, opset: int = 17, **sizes: Any) -> ModelProto:
-    """Return a loop with a state, a value of outside and a collected output."""
+    """Return a loop with a state, a captured value and a scan output."""
     return model(nodes, "float[] last, float[] all", opset, **{"true": True, **sizes})
 
 
 @pytest.mark.parametrize("opset", [11, 17])
-def test_a_loop_of_known_length_is_unrolled(opset: int) -> None:
+def test_a_loop_with_a_constant_trip_count_is_unrolled(opset: int) -> None:
     names = prepared(loop(opset=opset, count=3))
     assert "Loop" not in names and names.count("Mul") == 3
 
 
-def test_a_loop_whose_length_is_a_shape_is_unrolled() -> None:
+def test_a_loop_with_a_trip_count_from_a_shape_is_unrolled() -> None:
     assert "Loop" not in (names := prepared(loop("count = Size (x)" + LOOP))) and names.count("Mul") == 24
 
 
@@ -211,21 +211,21 @@ def test_a_scan_is_unrolled(backward: int) -> None:
     assert prepared(proto).count("Add") == 3
 
 
-def test_an_old_version_is_raised() -> None:
+def test_an_old_opset_is_converted() -> None:
     proto = model('y = Upsample <scales = [1.0, 1.0, 2.0], mode = "nearest"> (x)', opset=7)
     proto.ir_version = 3
     del proto.opset_import[1]
     assert "Upsample" not in prepared(proto)
 
 
-ENDLESS = "Loop 'repeat': its number of turns depends on the data, or is too large: 4096 operators"
+TOO_LONG = "Loop 'repeat': its trip count depends on the data, or it unrolls to more than 4096 operators"
 
 
 @pytest.mark.parametrize(
     ("proto", "x", "problem", "end"),
     [
-        (loop(count=10**6), X, ENDLESS, ""),
-        (loop(count=2**62), X, ENDLESS, ""),
+        (loop(count=10**6), X, TOO_LONG, ""),
+        (loop(count=2**62), X, TOO_LONG, ""),
         (
             model(IS_LARGE + choice("is_large", "a = ReduceSum (x)", "b = Exp (x)"), zero=np.float32(0)),
             X,
@@ -240,7 +240,7 @@ ENDLESS = "Loop 'repeat': its number of turns depends on the data, or is too lar
             ),
             X,
             "NonZero 'find': the shape of its output depends on the data",
-            "To build what is before, give the model `outputs: [r, side]`",
+            "To build the part before them, set the model's `outputs: [r, side]`",
         ),
         (
             model("whole = Cast <to = 7> (x) y = Reshape (x, whole)", inputs="float[n] x"),
@@ -256,7 +256,7 @@ ENDLESS = "Loop 'repeat': its number of turns depends on the data, or is too lar
         ),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_what_is_before(
+def test_unsupported_operators_are_reported_with_possible_outputs(
     proto: ModelProto, x: NDArray[Any], problem: str, end: str
 ) -> None:
     with pytest.raises(ExtractError) as caught:
@@ -266,7 +266,7 @@ def test_what_cannot_be_imported_is_told_with_what_is_before(
     assert problem in message and message.endswith(end)
 
 
-def test_what_was_changed_is_told() -> None:
+def test_differences_list_changed_operator_counts() -> None:
     proto = loop(count=3)
     before = count_operators(proto)
     after = count_operators(prepared_model(proto))

@@ -1,4 +1,4 @@
-"""Recurrent operators of ONNX with random attributes, beside ONNX Runtime."""
+"""Recurrent ONNX operators with random attributes, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ ACTIVATIONS = (*WITH_ALPHA, "Sigmoid", "Softsign", "Tanh", "Relu", "Softplus")
 def add_layer(
     net: Network, operator: str, steps: int, batch: int, hidden: int, given_inputs: str = "", **attributes: Any
 ) -> None:
-    """Add a recurrent operator; the inputs that are given are B (b), lengths (l), both states (h, c), P (p)."""
+    """Add a recurrent operator; `given_inputs` selects optional inputs: B (b), lengths (l), states (h, c), P (p)."""
     n_directions = 2 if attributes.get("direction") == "bidirectional" else 1
     rows, states = GATES[operator] * hidden, (n_directions, batch, hidden)
 
-    def drawn(*shape: int) -> Any:
+    def uniform(*shape: int) -> Any:
         return net.rng.uniform(-0.7, 0.7, shape).astype(np.float32)
 
     inputs = [
-        net.given(drawn(steps, batch, 3)),
-        net.weight(drawn(n_directions, rows, 3)),
-        net.weight(drawn(n_directions, rows, hidden)),
-        net.weight(drawn(n_directions, 2 * rows)) if "b" in given_inputs else "",
+        net.given(uniform(steps, batch, 3)),
+        net.weight(uniform(n_directions, rows, 3)),
+        net.weight(uniform(n_directions, rows, hidden)),
+        net.weight(uniform(n_directions, 2 * rows)) if "b" in given_inputs else "",
         net.weight(net.rng.integers(1, steps + 1, batch), "int32") if "l" in given_inputs else "",
-        net.given(drawn(*states)) if "h" in given_inputs else "",
+        net.given(uniform(*states)) if "h" in given_inputs else "",
     ]
     if operator == "LSTM":
-        inputs.append(net.given(drawn(*states)) if "c" in given_inputs else "")
-        inputs.append(net.weight(drawn(n_directions, 3 * hidden)) if "p" in given_inputs else "")
+        inputs.append(net.given(uniform(*states)) if "c" in given_inputs else "")
+        inputs.append(net.weight(uniform(n_directions, 3 * hidden)) if "p" in given_inputs else "")
     net.add(operator, *inputs, outputs=3 if operator == "LSTM" else 2, hidden_size=hidden, **attributes)
 
 
@@ -86,9 +86,9 @@ def layers(draw: st.DrawFn) -> tuple[str, int, int, int, str, dict[str, Any]]:
 @pytest.mark.slow
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(layers(), min_size=4, max_size=4))
-def test_all_options(tmp_path: Path, drawn: list[tuple[str, int, int, int, str, dict[str, Any]]]) -> None:
+def test_all_options(tmp_path: Path, cases: list[tuple[str, int, int, int, str, dict[str, Any]]]) -> None:
     net = Network()
-    for operator, steps, batch, hidden, inputs, attributes in drawn:
+    for operator, steps, batch, hidden, inputs, attributes in cases:
         add_layer(net, operator, steps, batch, hidden, inputs, **attributes)
     net.check(tmp_path, 1e-4)
 
@@ -98,7 +98,7 @@ def test_quantized_lstm(tmp_path: Path) -> None:
     for direction, zero in (("forward", 0), ("bidirectional", 3)):
         n_directions = 2 if direction == "bidirectional" else 1
         weights = [net.weight(net.rng.integers(-90, 90, (n_directions, rows, 80)), "int8") for rows in (6, 20)]
-        # Where there is no VNNI, ONNX Runtime refuses zero points that the weights of one node share.
+        # Without VNNI, ONNX Runtime rejects a zero point that several weights of a node share.
         scales = [[net.weight([0.01] * n_directions), net.weight([zero] * n_directions, "int8")] for _ in weights]
         bias = net.weight(net.rng.uniform(-0.5, 0.5, (n_directions, 160)))
         rest = [bias, "", "", "", "", *scales[0], *scales[1]]
@@ -110,8 +110,8 @@ def test_quantized_lstm(tmp_path: Path) -> None:
 
 
 @pytest.mark.guard
-def test_recurrent_weights_of_a_quantized_lstm_stay_narrow(tmp_path: Path) -> None:
-    """Every step loads them all."""
+def test_quantized_lstm_stores_low_precision_weights(tmp_path: Path) -> None:
+    """Every step loads all weights."""
     for middle, dtype in ((128, "int8"), (3, "int16")):
         net = Network(domains=("com.microsoft",))
         weights = [net.weight(net.rng.integers(0, 256, (1, rows, 64)), "uint8") for rows in (6, 16)]
@@ -125,7 +125,7 @@ def test_recurrent_weights_of_a_quantized_lstm_stay_narrow(tmp_path: Path) -> No
 
 
 def kernels_of(net: Network, folder: Path) -> list[Recurrence]:
-    """Return the recurrent kernels of a network that was checked."""
+    """Return the recurrent kernels of a checked network."""
     spec = ModelSpec("net", f"onnx:{folder / 'net.onnx'}")
     functions = (func for _, func in load_model(spec).module.functions_items())
     return [found for func in functions if (found := recurrence_of(func)) is not None]

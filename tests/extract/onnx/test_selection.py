@@ -1,4 +1,4 @@
-"""A model's entry may ask for a part of a file: up to certain outputs, with certain values of inputs."""
+"""Selection of a part of an ONNX file: the outputs and input values of a model's entry."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ BODIES = {
 
 
 def write(**settings: Any) -> None:
-    """Write a detector: features, scores that depend on a setting, and the boxes that are left of the best."""
+    """Write a detector: features, scores that depend on an integer input, and non-maximum suppression."""
     rng = np.random.default_rng(1)
     weights = {
         "wide": rng.standard_normal((2, 2)).astype(np.float32),
         "boxes": rng.random((1, 5, 4)).astype(np.float32),
-        "most": np.array([3]),
+        "limit": np.array([3]),
         "rate": np.array(16000),
     }
     branches = {name: f"then_branch = then {body}, else_branch = other {body}" for name, body in BODIES.items()}
@@ -44,7 +44,7 @@ def write(**settings: Any) -> None:
         is_fast = Equal (sr, rate)
         [rates] squares = If <{branches["squares"]}> (is_fast)
         scores = Sigmoid (squares)
-        [nms] kept = NonMaxSuppression (boxes, scores, most)
+        [nms] kept = NonMaxSuppression (boxes, scores, limit)
         size = If <{branches["size"]}> (is_fast)
         {"[custom] y = custom.Wobble (kept)" if settings.get("custom") else ""}
     }}"""
@@ -73,7 +73,7 @@ def build(spec: ModelSpec, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"external": True}, {"custom": True}])
-def test_a_network_is_cut_at_the_outputs_of_its_entry(project: Path, settings: dict[str, bool]) -> None:
+def test_a_network_ends_at_the_outputs_of_its_entry(project: Path, settings: dict[str, bool]) -> None:
     write(**settings)
     spec = model(outputs=("scores", "features"), values={"sr": 16000})
     found = build(spec, X)
@@ -85,14 +85,14 @@ def test_a_network_is_cut_at_the_outputs_of_its_entry(project: Path, settings: d
     np.testing.assert_allclose(expected[1], weights @ X, rtol=1e-5)
 
 
-def test_only_what_the_outputs_need_is_kept(project: Path) -> None:
+def test_only_dependencies_of_the_outputs_are_kept(project: Path) -> None:
     write()
     part = onnx.load_from_string(selected_part(model(outputs=("features",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul"]
     assert [each.name for each in part.graph.input] == ["x"] and [each.name for each in part.graph.initializer] == [
         "wide"
     ]
-    # A branch reads what is outside.
+    # Branches capture outer values.
     part = onnx.load_from_string(selected_part(model(outputs=("squares",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul", "Equal", "If"]
     session = onnxruntime_session(part.SerializeToString(), 1)
@@ -100,7 +100,7 @@ def test_only_what_the_outputs_need_is_kept(project: Path) -> None:
     assert selected_part(model()) is None
 
 
-def test_what_cannot_be_built_is_told_with_what_can(project: Path) -> None:
+def test_unsupported_operators_are_reported_with_possible_outputs(project: Path) -> None:
     write()
     message = error_of(model(values={"sr": 16000}))
     assert "NonMaxSuppression 'nms': the shape of its output depends on the data" in message
@@ -116,12 +116,12 @@ def test_what_cannot_be_built_is_told_with_what_can(project: Path) -> None:
             "outputs: found 'score', which no operator of sub/net.onnx computes; did you mean 'scores'?",
         ),
         ({"outputs": ("x",)}, "found 'x', which no operator"),
-        ({"values": {"rs": 1}}, "inputs: found 'rs', which is no input of sub/net.onnx"),
-        ({"values": {"rate": 1}}, "is no input"),
-        ({"values": {"sr": 0.5}}, "input sr: found value 0.5; the file has int64 there"),
+        ({"values": {"rs": 1}}, "inputs: found 'rs', which is not an input of sub/net.onnx"),
+        ({"values": {"rate": 1}}, "is not an input"),
+        ({"values": {"sr": 0.5}}, "input sr: found value 0.5; the file declares int64"),
         ({"values": {"sr": [1]}}, "input sr: found value [1] of shape [1]; the file has []"),
     ],
 )
-def test_names_and_values_that_do_not_fit_are_told(project: Path, settings: dict[str, Any], message: str) -> None:
+def test_unknown_names_and_invalid_values_are_reported(project: Path, settings: dict[str, Any], message: str) -> None:
     write()
     assert message in error_of(model(**settings))

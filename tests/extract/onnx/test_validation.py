@@ -1,4 +1,4 @@
-"""An ONNX file that breaks the format or a limit gives one error, which says where and what is allowed."""
+"""Validation of ONNX files: a violation raises one error with its location and the allowed values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NET = ModelSpec("net", "onnx:net.onnx")
 
 
 def make() -> ModelProto:
-    """Return a convolution, a product with a constant, and a mask that has an infinity."""
+    """Return a model with a convolution, a product with a constant, and a mask that contains an infinity."""
     rng = np.random.default_rng(0)
     constants = {
         "weight": rng.standard_normal((4, 3, 3, 3)).astype(np.float32),
@@ -46,14 +46,14 @@ def make() -> ModelProto:
 
 
 def put(tensor: TensorProto, number: float) -> None:
-    """Put a number into a weight."""
+    """Write a value into a weight."""
     changed = numpy_helper.to_array(tensor).copy()
     changed.flat[5] = number
     tensor.raw_data = bytes(changed.tobytes())
 
 
 def nest(model: ModelProto, levels: int) -> None:
-    """Put the model's nodes into so many subgraphs within each other."""
+    """Move the model's nodes into nested subgraphs."""
     for _ in range(levels):
         branch = helper.make_graph(list(model.graph.node), "branch", [], list(model.graph.output))
         del model.graph.node[:]
@@ -61,7 +61,7 @@ def nest(model: ModelProto, levels: int) -> None:
 
 
 def add_function(model: ModelProto, name: str, calls: list[str]) -> onnx.FunctionProto:
-    """Add a function of domain f that calls functions or operators one after the other."""
+    """Add a function of domain f that calls functions or operators in sequence."""
     known = {function.name for function in model.functions} | {"Once", "Twice"}
     function = model.functions.add(name=name, domain="f", input=["v0"], output=[f"v{len(calls)}"])
     function.opset_import.extend([helper.make_opsetid("", 17), helper.make_opsetid("f", 1)])
@@ -73,18 +73,18 @@ def add_function(model: ModelProto, name: str, calls: list[str]) -> onnx.Functio
     return function
 
 
-BREAKS = [
-    ("m.opset_import[0].version = -5", "found opset -5; one from 1 to 28 is allowed"),
-    ("m.opset_import[0].version = 9999", "found opset 9999; one from 1 to 28"),
-    ("m.ClearField('opset_import')", "found opset none; one from 1 to 28"),
-    ("m.opset_import.add(version=3)", "found opset 17 and 3; one from 1 to 28"),
+VIOLATIONS = [
+    ("m.opset_import[0].version = -5", "found opset -5; use one from 1 to 28"),
+    ("m.opset_import[0].version = 9999", "found opset 9999; use one from 1 to 28"),
+    ("m.ClearField('opset_import')", "found opset none; use one from 1 to 28"),
+    ("m.opset_import.add(version=3)", "found opset 17 and 3; use one from 1 to 28"),
     ("m.ir_version = 99", "breaks ONNX's format: Your model ir_version 99"),
     ("given.elem_type = 0", "input 'x': found element type UNDEFINED (0); allowed: DOUBLE, INT64, "),
     ("given.elem_type = 99", "input 'x': found element type 99; allowed: "),
     ("m.graph.output[0].ClearField('type')", "output 'y': found element type UNDEFINED (0); allowed: "),
     (
         "m.graph.output[0].type.sequence_type.elem_type.tensor_type.SetInParent()",
-        "output 'y': found a sequence_type; a tensor is allowed",
+        "output 'y': found a sequence_type; only tensors are allowed",
     ),
     ("weight.data_type = 99", "tensor 'weight': found element type 99; allowed: "),
     ("weight.data_type = TensorProto.STRING", "tensor 'weight': found element type STRING (8); allowed: "),
@@ -100,7 +100,7 @@ BREAKS = [
     ),
     (
         "nodes[3].attribute.append(helper.make_attribute('alpha', NAN))",
-        "operator Mul 'double': alpha: found NaN; a number is expected",
+        "operator Mul 'double': alpha: found NaN; expected a number",
     ),
     (
         "given.shape.dim[0].dim_value = 2**62",
@@ -123,9 +123,9 @@ BREAKS = [
     ),
     (
         "weight.float_data.append(1)",
-        "tensor 'weight': found values in raw_data and float_data; one place is allowed",
+        "tensor 'weight': found values in raw_data and float_data; only one field may be set",
     ),
-    ("put(weight, NAN)", "tensor 'weight': 1 of 108 values are not a number (NaN); weights must be numbers"),
+    ("put(weight, NAN)", "tensor 'weight': 1 of 108 values are not a number (NaN); weights must be finite"),
     ("put(weight, float('inf'))", "tensor 'weight': 1 of 108 values are infinite; weights"),
     (
         "nodes[2].attribute[0].t.float_data[0] = NAN; nodes[3].op_type = 'MatMul'",
@@ -141,7 +141,7 @@ BREAKS = [
     ),
     (
         "for i in range(40): add_function(m, f'f{i}', [f'f{i - 1}'] * 2 if i else ['Relu'])",
-        "holds more than 100000 operators",
+        "has more than 100000 operators",
     ),
     (
         "add_function(m, 'Twice', ['Relu']), add_function(m, 'Twice', ['Abs'])",
@@ -163,19 +163,19 @@ BREAKS = [
     ("weight.ClearField('name')", "Field 'name' of 'init'"),
     ("m.graph.input.add().CopyFrom(helper.make_tensor_value_info('', 1, [1]))", "name"),
     ("weights.append(weight)", "weight initializer name is not unique"),
-    ("m.graph.output.append(m.graph.output[0])", "output 'y' is given 2 times"),
+    ("m.graph.output.append(m.graph.output[0])", "output 'y' is declared 2 times"),
     (
         "m.graph.sparse_initializer.add(values=weight)",
         "net.onnx: found a sparse tensor; only dense ones are allowed",
     ),
-    ("nest(m, 9)", "is the 9th subgraph within another; 8 are allowed"),
-    (f"nodes.extend([onnx.NodeProto()] * {MAX_NODES + 1})", "holds more than 100000 operators"),
+    ("nest(m, 9)", "subgraphs are nested 9 deep; the maximum is 8"),
+    (f"nodes.extend([onnx.NodeProto()] * {MAX_NODES + 1})", "has more than 100000 operators"),
 ]
-"""What is done to the model, and what is told about it."""
+"""Changes of the model, and the expected messages."""
 
 
-@pytest.mark.parametrize(("change", "message"), BREAKS)
-def test_what_is_not_allowed_is_told_with_its_place(project: Path, change: str, message: str) -> None:
+@pytest.mark.parametrize(("change", "message"), VIOLATIONS)
+def test_violations_are_reported_with_their_location(project: Path, change: str, message: str) -> None:
     model = make()
     nodes, weights = model.graph.node, model.graph.initializer
     names = {"m": model, "nodes": nodes, "weights": weights, "weight": weights[0], "NAN": float("nan")}
@@ -191,7 +191,7 @@ def test_what_is_not_allowed_is_told_with_its_place(project: Path, change: str, 
 
 @pytest.mark.parametrize("opset", [17, 21])
 @pytest.mark.parametrize("data", ["", "weights/net.data"])
-def test_what_is_allowed_is_imported(project: Path, opset: int, data: str) -> None:
+def test_valid_models_are_imported(project: Path, opset: int, data: str) -> None:
     model = make()
     model.opset_import[0].version = opset
     model.opset_import.add(domain="com.microsoft", version=1)
@@ -208,14 +208,12 @@ def test_what_is_allowed_is_imported(project: Path, opset: int, data: str) -> No
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (lambda whole: np.float32("nan").tobytes() + whole[4:], "tensor 'weight': 1 of 108 values are not a number"),
-        (lambda whole: whole[:400], r"in 'net\.data' up to byte \d+; that file has 400 bytes"),
+        (lambda data: np.float32("nan").tobytes() + data[4:], "tensor 'weight': 1 of 108 values are not a number"),
+        (lambda data: data[:400], r"in 'net\.data' up to byte \d+; that file has 400 bytes"),
         (None, r"in 'net\.data', and there is no such file"),
     ],
 )
-def test_weights_in_another_file_are_checked_too(
-    project: Path, content: Callable[[bytes], bytes] | None, message: str
-) -> None:
+def test_external_weights_are_checked(project: Path, content: Callable[[bytes], bytes] | None, message: str) -> None:
     model = make()
     onnx.external_data_helper.convert_model_to_external_data(model, location="net.data", size_threshold=0)
     onnx.save(model, "net.onnx")
@@ -228,7 +226,7 @@ def test_weights_in_another_file_are_checked_too(
         read_onnx(NET)
 
 
-def test_a_file_of_weights_without_a_length_has_the_right_size(project: Path) -> None:
+def test_external_weights_without_a_length_must_fit_their_shape(project: Path) -> None:
     loose = make()
     loose.graph.initializer[0].ClearField("raw_data")
     loose.graph.initializer[0].data_location = TensorProto.EXTERNAL
@@ -239,7 +237,7 @@ def test_a_file_of_weights_without_a_length_has_the_right_size(project: Path) ->
         read_onnx(NET)
 
 
-def test_a_value_that_no_file_declares_is_limited_too(project: Path) -> None:
+def test_undeclared_values_are_limited(project: Path) -> None:
     model = make()
     model.graph.initializer.append(numpy_helper.from_array(np.array([2**24, 1, 1, 1]), "huge"))
     model.graph.node[3].input[1] = "grown"
@@ -251,11 +249,11 @@ def test_a_value_that_no_file_declares_is_limited_too(project: Path) -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.data())
-def test_a_damaged_file_gives_an_error_or_inputs(project_once: Path, data: st.DataObject) -> None:
+def test_damaged_files_raise_only_expected_errors(project_once: Path, data: st.DataObject) -> None:
     content = bytearray(make().SerializeToString())
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(content) - 1))
-        content[place] = data.draw(st.integers(0, 255) | st.sampled_from([content[place] ^ 1, 0, 255]))
+        offset = data.draw(st.integers(0, len(content) - 1))
+        content[offset] = data.draw(st.integers(0, 255) | st.sampled_from([content[offset] ^ 1, 0, 255]))
     Path("net.onnx").write_bytes(content)
     try:
         assert input_infos(NET, read_onnx(NET))

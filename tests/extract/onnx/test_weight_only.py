@@ -1,4 +1,4 @@
-"""Products whose weight alone is quantized: it is stored as it is, or multiplied in float32, as ONNX means it."""
+"""Products with quantized weights only: weights stay stored as integers, or are dequantized, with equal results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from anole.targets.base import Target
 from anole_cuda.settings import describe_cuda
 
 from .models import value
+from .test_integer_products import dequantized
 from .test_operators import Network
-from .test_whole_products import dequantized
 
 CPU = get_target({"kind": "cpu", "mcpu": "x86-64", "threads": 2})
 
 
 def labels(net: Network, folder: Path, target: Target = CPU) -> list[str]:
-    """The workloads of a network on a target."""
+    """Return the workloads of a network on a target."""
     model = net.model()
     names = [output.name for output in model.graph.output]
     del model.graph.output[:]
@@ -46,7 +46,7 @@ def product(
     zero: bool = True,
     **attributes: Any,
 ) -> None:
-    """Add a product of rows of 64 with weights of a type, which have scales of a shape."""
+    """Add a product of `rows` x 64 data with quantized weights, whose scales have the shape `scales`."""
     rng, info = net.rng, np.iinfo(dtype)
     weight = rng.integers(info.min, info.max, (40, 64) if transposed else (64, 40), endpoint=True)
     zeros = rng.integers(info.min, info.max, scales, endpoint=True) if zero else np.zeros(scales)
@@ -68,12 +68,12 @@ def product(
         (lambda net: product(net, "int8", (40,), transposed=True, zero=False, axis=0), "dense 64->40 weights int8 n2"),
         (lambda net: product(net, "uint8", (4, 40), axis=0, block_size=16), "dense 64->40 weights uint8x16 n2"),
         (lambda net: product(net, "int8", (40, 2), 1, True, axis=1, block_size=32), "dense 64->40 weights uint8x32"),
-        # Each input feature has its own scale; and there are too many rows.
+        # A scale for each input feature, and too many rows.
         (lambda net: product(net, "int8", (64,), axis=0), "dense 64->40 n2"),
         (lambda net: product(net, "int8", (40,), 17, axis=1), "dense 64->40 n17"),
     ],
 )
-def test_dequantized_weights_stay_small_where_that_pays(
+def test_dequantized_weights_stay_low_precision_if_beneficial(
     tmp_path: Path, build: Callable[[Network], None], label: str
 ) -> None:
     net = Network(21)
@@ -84,7 +84,7 @@ def test_dequantized_weights_stay_small_where_that_pays(
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
-def test_constants_of_four_bits_are_read(tmp_path: Path, dtype: str) -> None:
+def test_4_bit_constants(tmp_path: Path, dtype: str) -> None:
     net, info = Network(21), ml_dtypes.iinfo(dtype)
     shape, blocks = (64, 40), (2, 40)
     weight, zeros = (net.rng.integers(info.min, info.max, each, endpoint=True) for each in (shape, blocks))
@@ -96,8 +96,8 @@ def test_constants_of_four_bits_are_read(tmp_path: Path, dtype: str) -> None:
     assert labels(net, tmp_path) == ["dense 64->40 weights uint4x32"]
 
 
-def blocks_of_bits(net: Network, bits: int = 4, block: int = 32, inputs: int = 64, **given: Any) -> None:
-    """Add a product with weights in blocks; `given` replaces inputs, by name, and attributes."""
+def add_matmul_nbits(net: Network, bits: int = 4, block: int = 32, inputs: int = 64, **given: Any) -> None:
+    """Add a MatMulNBits; `given` replaces inputs, by name, and attributes."""
     outputs, blocks = 12, -(-inputs // block)
     packed = net.rng.integers(0, 256, (outputs, blocks, block * bits // 8))
     scales = net.rng.uniform(0.001, 0.01, given.pop("scales", (outputs, blocks)))
@@ -112,16 +112,16 @@ def blocks_of_bits(net: Network, bits: int = 4, block: int = 32, inputs: int = 6
 @pytest.mark.parametrize(
     ("build", "label"),
     [
-        (lambda net: blocks_of_bits(net), "int4x32"),
-        (lambda net: blocks_of_bits(net, 8, 16, bias=net.weight(net.rng.standard_normal(12))), "int8x16"),
-        (lambda net: blocks_of_bits(net, zeros=net.weight(net.rng.integers(0, 256, (12, 1)), "uint8")), "uint4x32"),
-        (lambda net: blocks_of_bits(net, 8, 64, zeros=net.weight([7] * 12, "uint8")), "uint8"),
-        # The last block is not whole, and zero points may be any numbers.
-        (lambda net: blocks_of_bits(net, inputs=50), ""),
-        (lambda net: blocks_of_bits(net, zeros=net.weight(net.rng.uniform(0, 15, (12, 2)))), ""),
+        (lambda net: add_matmul_nbits(net), "int4x32"),
+        (lambda net: add_matmul_nbits(net, 8, 16, bias=net.weight(net.rng.standard_normal(12))), "int8x16"),
+        (lambda net: add_matmul_nbits(net, zeros=net.weight(net.rng.integers(0, 256, (12, 1)), "uint8")), "uint4x32"),
+        (lambda net: add_matmul_nbits(net, 8, 64, zeros=net.weight([7] * 12, "uint8")), "uint8"),
+        # An incomplete last block, and zero points that are not integers.
+        (lambda net: add_matmul_nbits(net, inputs=50), ""),
+        (lambda net: add_matmul_nbits(net, zeros=net.weight(net.rng.uniform(0, 15, (12, 2)))), ""),
     ],
 )
-def test_weights_in_blocks_of_few_bits(tmp_path: Path, build: Callable[[Network], None], label: str) -> None:
+def test_matmul_nbits(tmp_path: Path, build: Callable[[Network], None], label: str) -> None:
     net = Network(17, ["com.microsoft"])
     build(net)
     net.check(tmp_path, 1e-5)
@@ -134,16 +134,16 @@ def test_weights_in_blocks_of_few_bits(tmp_path: Path, build: Callable[[Network]
     [
         ({"bits": 2}, "bits: found 2; allowed: 4, 8"),
         ({"block_size": 48}, "block_size: found 48; allowed: 16, 32, 64, 128, 256"),
-        ({"N": 0}, "K and N: found 64 and 0; at least 1 is allowed"),
-        ({"zeros": "x0"}, "its input zero_points must be constant"),
+        ({"N": 0}, "K and N: found 64 and 0; each must be at least 1"),
+        ({"zeros": "x0"}, "input zero_points must be constant"),
         ({"K": 128}, r"B: found shape \[12, 2, 16\]; expected 12 x 64 values"),
         ({"scales": (12, 3)}, r"scales: found shape \[12, 3\]; expected 12 x 2 values"),
-        ({"g_idx": "w0"}, "g_idx, which orders input features anew, is not supported"),
-        ({"B": "x0"}, "its input B must be constant"),
+        ({"g_idx": "w0"}, "g_idx, which reorders input features, is not supported"),
+        ({"B": "x0"}, "input B must be constant"),
     ],
 )
-def test_what_is_no_product_of_blocks_is_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+def test_invalid_matmul_nbits_are_rejected(tmp_path: Path, given: dict[str, Any], message: str) -> None:
     net = Network(17, ["com.microsoft"])
-    blocks_of_bits(net, **given)
+    add_matmul_nbits(net, **given)
     with pytest.raises(ExtractError, match=f"net.onnx: MatMulNBits '0_MatMulNBits': {message}"):
         labels(net, tmp_path)

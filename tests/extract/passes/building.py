@@ -1,4 +1,4 @@
-"""Small functions in Relax: built from their operands, looked into, run, and compared with torch."""
+"""Helpers to build, inspect and run small Relax functions, and to compare them with torch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from anole.ir.convolutions import CHANNELS_LAST
 from anole.ir.mutators import bindings
 
 Build = Callable[..., ir.Expr]
-"""From a block builder and the operands to the result."""
+"""A function from a block builder and the operands to the result."""
 
 
 def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
-    """Return the module of a function of operands with these shapes."""
+    """Build a module with a function of float32 operands with these shapes."""
     operands = [relax.Var(f"x{at}", relax.TensorType(shape, "float32")) for at, shape in enumerate(shapes)]
     builder = relax.BlockBuilder()
     with builder.function("main", operands):
@@ -31,7 +31,7 @@ def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
 
 
 def network(build: Callable[..., ir.Expr], *shapes: Sequence[int]) -> tvm.IRModule:
-    """Return the module of a function of operands with these shapes, written as one expression of them."""
+    """Build such a module from a function that needs no block builder."""
     return module_of(lambda _, *operands: build(*operands), *shapes)
 
 
@@ -43,7 +43,7 @@ def assert_rewritten(
     rtol: float = 1e-5,
     atol: float = 1e-5,
 ) -> tvm.IRModule:
-    """Asserts that a pass keeps what a network computes, and leaves these operators; returns the new network."""
+    """Assert that a pass preserves a network's result and leaves these operators; return the new network."""
     before = before if isinstance(before, tvm.IRModule) else network(before, *(each.shape for each in data))
     after = change(before)
     assert left is None or operators(after) == left
@@ -53,45 +53,45 @@ def assert_rewritten(
 
 
 def calls(module: tvm.IRModule) -> list[ir.Call]:
-    """Return all calls, in order."""
+    """Return all calls in order."""
     return [binding.value for binding in bindings(module["main"]) if isinstance(binding.value, ir.Call)]
 
 
 def operators(module: tvm.IRModule) -> list[str]:
-    """Return what is called, in order, without what it is under."""
+    """Return the names of the called operators in order, without namespaces."""
     return [call.op.name.rpartition(".")[2] for call in calls(module)]
 
 
 def run(module: tvm.IRModule, *operands: np.ndarray) -> np.ndarray:
-    """Return what a function with one output computes of its operands."""
+    """Run a function with one output."""
     (found,) = outputs(module, *operands)
     return found
 
 
 def outputs(module: tvm.IRModule, *operands: np.ndarray) -> list[np.ndarray]:
-    """Return what the function computes of its operands."""
+    """Run a function, and return its outputs."""
     executable = tvm.compile(module, tvm.target.Target("llvm"))
     found = relax.VirtualMachine(executable, tvm.cpu())["main"](*map(tvm.runtime.tensor, operands))
     return [each.numpy() for each in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
 
 
 def conv2d(data: ir.Expr, *kernel: int, seed: int = 1, **attributes: Any) -> ir.Expr:
-    """Return a convolution with channels last, whose weight has this shape."""
+    """Return an NHWC convolution with random weights of shape `kernel`."""
     return relax.op.nn.conv2d(data, constant(*kernel, seed=seed), **CHANNELS_LAST, **attributes)
 
 
 def constant(*shape: int, seed: int = 1) -> ir.Expr:
-    """Return a constant of normal data."""
+    """Return a constant of normally distributed values."""
     return relax.const(drawn(*shape, seed=seed))
 
 
 def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    """Return normal data."""
+    """Return normally distributed values."""
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 def assert_same_as_torch(model: ModelSpec, atol: float = 1e-5) -> None:
-    """Asserts that what is extracted of a torch model computes what the model does, in the same types."""
+    """Assert that an extracted torch model has the same outputs as the model, with the same dtypes."""
     arguments = example_inputs(model)
     found = outputs(load_model(model).module, *(argument.numpy() for argument in arguments.values()))
     expected = [output.numpy() for output in run_network(model, make_network(model), arguments)]

@@ -1,4 +1,4 @@
-"""Networks of one and of three dimensions compute as images what they did, and nothing is between their layers."""
+"""1-d and 3-d convolutions as conv2d: results are preserved, without conversions between layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOLUME = (4, 7, 9, 8)
 
 
 def stack(x: ir.Expr) -> ir.Expr:
-    """Convolutions with a bias, an activation, and a residual between them."""
+    """Return convolutions with a bias, an activation and a residual in between."""
     first = nn.conv1d(x, constant(6, 2, 3), strides=2, padding=(1, 2), groups=2)
     biased = relax.op.add(first, constant(1, 6, 1))
     second = nn.conv1d(nn.gelu(biased), constant(6, 6, 3), dilation=2, padding=2)
@@ -32,7 +32,7 @@ def pooled(x: ir.Expr) -> ir.Expr:
 
 
 def imported_pool(x: ir.Expr) -> ir.Expr:
-    """A pool as torch's import has it."""
+    """Return a pool as imported from torch."""
     high = relax.op.expand_dims(nn.conv1d(x, constant(6, 4, 3)), -2)
     largest = nn.max_pool2d(high, (1, 2), (1, 2))
     return nn.conv1d(relax.op.squeeze(largest, [-2]), constant(5, 6, 1))
@@ -40,8 +40,8 @@ def imported_pool(x: ir.Expr) -> ir.Expr:
 
 def joined(x: ir.Expr) -> ir.Expr:
     first = nn.conv1d(x, constant(4, 4, 1))
-    whole = relax.op.concat([nn.conv1d(first, constant(n, 4, 1)) for n in (2, 3)], 1)
-    return nn.conv1d_transpose(whole, constant(5, 4, 4), strides=2, padding=1, output_padding=1)
+    both = relax.op.concat([nn.conv1d(first, constant(n, 4, 1)) for n in (2, 3)], 1)
+    return nn.conv1d_transpose(both, constant(5, 4, 4), strides=2, padding=1, output_padding=1)
 
 
 def norm(x: ir.Expr) -> ir.Expr:
@@ -54,20 +54,20 @@ def normalized(x: ir.Expr) -> ir.Expr:
 
 
 def causal(x: ir.Expr) -> ir.Expr:
-    """What is padded in front, and cut off behind."""
+    """Return convolutions with padding before the data and cropping after it."""
     cut = nn.relu(relax.op.strided_slice(nn.conv1d(x, constant(6, 4, 3), padding=2), [-1], [0], [21]))
     return nn.conv1d(nn.pad(cut, [0, 0, 0, 0, 4, 0]), constant(5, 6, 3), dilation=2)
 
 
-def of_each_place(x: ir.Expr) -> ir.Expr:
-    """A constant of the length's extent, which is broadcast along batch and channels."""
+def scaled_by_position(x: ir.Expr) -> ir.Expr:
+    """Multiply by a constant that is broadcast along batch and channels."""
     return relax.op.multiply(nn.conv1d(x, constant(6, 4, 3)), constant(19))
 
 
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (of_each_place, ["conv2d", "multiply"]),
+        (scaled_by_position, ["conv2d", "multiply"]),
         (causal, ["conv2d", "strided_slice", "relu", "pad", "conv2d"]),
         (stack, ["conv2d", "add", "gelu", "conv2d", "add", "clip"]),
         (pooled, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),
@@ -77,12 +77,12 @@ def of_each_place(x: ir.Expr) -> ir.Expr:
     ],
 )
 @pytest.mark.examples(1)
-def test_what_is_widened_computes_the_same(build: Any, expected: list[str]) -> None:
+def test_1d_networks_are_rewritten(build: Any, expected: list[str]) -> None:
     assert_rewritten(as_conv2d, build, X, left=["expand_dims", *expected, "squeeze"])
 
 
 def volume(x: ir.Expr) -> ir.Expr:
-    """Volumes with a bias, an activation, a residual and a pool."""
+    """Return 3-d convolutions with a bias, an activation, a residual and a pool."""
     first = nn.conv3d(x, constant(6, 4, 3, 3, 2), strides=(1, 2, 1), padding=(1, 0, 2, 1, 1, 0))
     biased = relax.op.add(first, constant(1, 6, 1, 1, 1))
     second = nn.conv3d(nn.relu(biased), constant(6, 6, 3, 1, 1), dilation=(2, 1, 1), padding=(2, 0, 0))
@@ -107,7 +107,7 @@ def normalized_volume(x: ir.Expr) -> ir.Expr:
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.guard)])
 @pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalized_volume])
 @pytest.mark.examples(2)
-def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
+def test_3d_networks_are_rewritten(build: Any, batch: int) -> None:
     after = assert_rewritten(as_conv2d, build, drawn(batch, *VOLUME), rtol=1e-4, atol=1e-4)
     assert not {"conv3d", "max_pool3d", "avg_pool3d"}.intersection(operators(after))
     found = zip(operators(after), calls(after), strict=True)
@@ -116,18 +116,18 @@ def test_volumes_are_images_of_their_slices(build: Any, batch: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"padding": 1}, {"ceil_mode": True}])
-def test_pools_that_reach_beyond_the_depth_stay(settings: dict[str, Any]) -> None:
+def test_pools_that_read_beyond_the_depth_are_unchanged(settings: dict[str, Any]) -> None:
     def build(x: ir.Expr) -> ir.Expr:
         return nn.max_pool3d(nn.conv3d(x, constant(6, 4, 1, 1, 1)), 2, 2, **settings)
 
     assert operators(assert_rewritten(as_conv2d, build, drawn(1, *VOLUME)))[-1] == "max_pool3d"
 
 
-def test_what_follows_no_convolution_stays() -> None:
+def test_operators_without_a_preceding_convolution_are_unchanged() -> None:
     module = network(lambda x: nn.relu(relax.op.add(x, constant(1, 4, 1))), X.shape)
     assert operators(as_conv2d(module)) == ["add", "relu"]
 
 
-def test_who_cannot_read_two_dimensions_reads_one() -> None:
+def test_unsupported_operators_read_converted_data() -> None:
     left = ["expand_dims", "conv2d", "squeeze", "softmax"]
     assert_rewritten(as_conv2d, lambda x: nn.softmax(nn.conv1d(x, constant(6, 4, 3)), 2), X, left=left, atol=1e-6)

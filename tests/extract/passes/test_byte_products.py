@@ -1,4 +1,4 @@
-"""Products of two computed tensors of bytes are those of their whole numbers, to the last bit."""
+"""Products of two computed 8-bit operands are exact."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from anole.task import BatchMatmul
 
 from ...examples import examples
 from .building import calls, module_of, run
-from .test_narrow import bytes_too, scalar
+from .test_low_precision import scalar, to_uint8
 
 SIZES = st.integers(1, 9)
-MIN_VALUE, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
+MINIMA, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
 
 
-def centered(builder: relax.BlockBuilder, x: ir.Expr, least: int, zero: int) -> ir.Expr:
-    clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), least, least + 255))
-    return builder.emit(relax.op.subtract(clipped, scalar(least + zero)))
+def centered(builder: relax.BlockBuilder, x: ir.Expr, minimum: int, zero: int) -> ir.Expr:
+    clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), minimum, minimum + 255))
+    return builder.emit(relax.op.subtract(clipped, scalar(minimum + zero)))
 
 
-def numbers(seed: int, shape: tuple[int, ...], least: int) -> NDArray[np.float32]:
-    """Numbers of which many are at an end of the range or beyond it."""
+def integers(seed: int, shape: tuple[int, ...], minimum: int) -> NDArray[np.float32]:
+    """Return integers, many of them at an end of the range or beyond it."""
     rng = np.random.default_rng(seed)
-    return rng.choice([*range(256), *[-9] * 99, *[300] * 99], shape).astype(np.float32) + np.float32(least)
+    return rng.choice([*range(256), *[-9] * 99, *[300] * 99], shape).astype(np.float32) + np.float32(minimum)
 
 
 @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
 @given(
     batch=st.sampled_from([(), (1,), (2,), (2, 3)]), sizes=st.tuples(SIZES, st.integers(1, 40), SIZES),
-    least=st.tuples(MIN_VALUE, MIN_VALUE), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
+    minimum=st.tuples(MINIMA, MINIMA), zeros=st.tuples(ZEROS | st.just(0), ZEROS | st.just(128)),
     is_transposed=st.booleans(), varies=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
+def test_products_are_exact_for_all_dtypes_and_zero_points(
     batch: tuple[int, ...],
     sizes: tuple[int, int, int],
-    least: tuple[int, int],
+    minimum: tuple[int, int],
     zeros: tuple[int, int],
     is_transposed: bool,
     varies: bool,
@@ -61,29 +61,29 @@ def test_bytes_of_any_types_and_zero_points_are_multiplied_exactly(
     inner, shapes = sizes[1], shapes_of(*sizes)
     names = ("rows", "inner", "columns")
     symbols = [symbol_of(name, SizeRange(size, size + 1)) for name, size in zip(names, sizes, strict=True)]
-    operands = [numbers(seed + place, *each) for place, each in enumerate(zip(shapes, least, strict=True))]
+    operands = [integers(seed + index, *each) for index, each in enumerate(zip(shapes, minimum, strict=True))]
 
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        left, right = (centered(builder, *each) for each in zip((x, y), least, zeros, strict=True))
+        left, right = (centered(builder, *each) for each in zip((x, y), minimum, zeros, strict=True))
         if not is_transposed:
             return relax.op.matmul(left, right, out_dtype="int32")
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
 
     module = module_of(build, *(shapes_of(*symbols) if varies else shapes))
-    after = narrow(module, workload_of, bytes_too)
+    after = narrow(module, workload_of, to_uint8)
     found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
     assert [(each.dtype, each.inner) for each in found if isinstance(each, BatchMatmul)] == [
         ("uint8", -(-inner // 4) * 4)
     ]
-    whole: Any = [
+    centered_values: Any = [
         np.clip(each, low, low + 255).astype(np.int64) - low - zero
-        for each, low, zero in zip(operands, least, zeros, strict=True)
+        for each, low, zero in zip(operands, minimum, zeros, strict=True)
     ]
-    expected = whole[0] @ (whole[1].swapaxes(-1, -2) if is_transposed else whole[1])
+    expected = centered_values[0] @ (centered_values[1].swapaxes(-1, -2) if is_transposed else centered_values[1])
     np.testing.assert_array_equal(run(after, *operands), expected)
 
 
-def product_of_bytes(inner: Any) -> tvm.IRModule:
+def uint8_product(inner: Any) -> tvm.IRModule:
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
         return relax.op.matmul(centered(builder, x, 0, 0), centered(builder, y, 0, 0), out_dtype="int32")
 
@@ -91,17 +91,17 @@ def product_of_bytes(inner: Any) -> tvm.IRModule:
 
 
 @pytest.mark.parametrize(("most", "dtype"), [(33_025, "uint8"), (33_026, "float32")])
-def test_sums_beyond_int32_stay_in_float32(most: int, dtype: str) -> None:
-    """More than 33,025 products of 255 and 255; if their number varies, the largest one decides."""
-    for inner in (most, symbol_of("inner", SizeRange(1, most))):
-        after = narrow(product_of_bytes(inner), workload_of, bytes_too)
+def test_sums_beyond_int32_stay_in_float32(limit: int, dtype: str) -> None:
+    """int32 holds sums of up to 33,025 products of 255 and 255; of a dynamic extent, the maximum counts."""
+    for inner in (limit, symbol_of("inner", SizeRange(1, limit))):
+        after = narrow(uint8_product(inner), workload_of, to_uint8)
         assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
 
 
-def test_sums_that_vary_are_refused_where_float32_is_not_exact() -> None:
-    """They cannot be cut at numbers; a product is at most 255 * 255, and 258 of them are exact."""
-    module = product_of_bytes(symbol_of("inner", SizeRange(1, 258)))
+def test_dynamic_sums_beyond_float32_are_rejected() -> None:
+    """A dynamic sum cannot be split; a product is at most 255 * 255, and sums of up to 258 products are exact."""
+    module = uint8_product(symbol_of("inner", SizeRange(1, 258)))
     assert split_sums(module) is module
-    message = r"up to 259 are summed; .* at most 258 are exact in float32"
+    message = r"sums of up to 259 terms; .* at most 258 terms are exact in float32"
     with pytest.raises(ExtractError, match=message):
-        split_sums(product_of_bytes(symbol_of("inner", SizeRange(1, 259))))
+        split_sums(uint8_product(symbol_of("inner", SizeRange(1, 259))))

@@ -1,4 +1,4 @@
-"""Places, axes, bounds and powers in canonical form mean what they meant."""
+"""Canonical indices, axes, bounds and powers preserve results."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def bounded(x: ir.Expr, low: float, high: float) -> ir.Expr:
         (lambda x: relax.op.maximum(x, relax.const(np.float32([3, 5, 2, 1]))), "maximum", np.maximum(X, [3, 5, 2, 1])),
     ],
 )
-def test_constant_bounds_are_a_clip(build: Any, left: str, expected: np.ndarray) -> None:
+def test_constant_bounds_become_clip(build: Any, left: str, expected: np.ndarray) -> None:
     module = canonicalize(network(build, X.shape))
     assert operators(module) == [left]
     np.testing.assert_array_equal(run(module, X), expected)
 
 
-def test_of_bounds_that_cross_the_last_counts() -> None:
+def test_the_last_of_crossing_bounds_wins() -> None:
     module = canonicalize(network(lambda x: bounded(x, 9.0, 5.0), X.shape))
     np.testing.assert_array_equal(run(module, X), np.minimum(np.maximum(X, 9), 5))
 
 
-@pytest.mark.parametrize(("axis", "place"), [(0, 1), (1, -1), (-1, 2), (-3, -3)])
-def test_what_is_taken_at_one_place_is_a_slice(axis: int, place: int) -> None:
-    module = canonicalize(network(lambda x: relax.op.take(x, relax.const(place, "int64"), axis, "wrap"), X.shape))
+@pytest.mark.parametrize(("axis", "index"), [(0, 1), (1, -1), (-1, 2), (-3, -3)])
+def test_take_of_one_index_becomes_a_slice(axis: int, index: int) -> None:
+    module = canonicalize(network(lambda x: relax.op.take(x, relax.const(index, "int64"), axis, "wrap"), X.shape))
     assert operators(module) == ["strided_slice", "squeeze"]
-    np.testing.assert_array_equal(run(module, X), np.take(X, place, axis))
+    np.testing.assert_array_equal(run(module, X), np.take(X, index, axis))
 
 
 @pytest.mark.parametrize("axis", [0, 2, -1])
-def test_a_stack_is_a_concatenation(axis: int) -> None:
+def test_stack_becomes_concat(axis: int) -> None:
     module = canonicalize(network(lambda x: relax.op.stack([x, relax.op.exp(x)], axis), X.shape))
     assert "stack" not in operators(module)
     np.testing.assert_allclose(run(module, X), np.stack([X, np.exp(X)], axis), rtol=1e-6)
@@ -63,15 +63,15 @@ def test_a_stack_is_a_concatenation(axis: int) -> None:
     ("exponent", "expected"),
     [(1.0, []), (2.0, ["multiply"]), (3.0, ["multiply"] * 2), (0.5, ["sqrt"]), (-0.5, ["rsqrt"]), (2.5, ["power"])],
 )
-def test_powers_are_products_and_roots(exponent: float, expected: list[str]) -> None:
+def test_powers_become_products_and_roots(exponent: float, expected: list[str]) -> None:
     module = canonicalize(network(lambda x: relax.op.power(x, relax.const(exponent)), X.shape))
     assert operators(module) == expected
     np.testing.assert_allclose(run(module, X + 1), (X + 1) ** exponent, rtol=1e-6)
 
 
-def test_places_that_there_are_not_are_the_nearest() -> None:
-    def build(x: ir.Expr, places: ir.Expr) -> ir.Expr:
-        return relax.op.take(x, relax.op.astype(places, "int64"), 1, "fast")
+def test_indices_out_of_bounds_are_clamped() -> None:
+    def build(x: ir.Expr, indices: ir.Expr) -> ir.Expr:
+        return relax.op.take(x, relax.op.astype(indices, "int64"), 1, "fast")
 
     found = run(canonicalize(network(build, X.shape, (3,))), X, np.array([-1, 1, 1 << 40], np.float32))
     np.testing.assert_array_equal(found, X[:, [0, 1, 2]])
@@ -86,7 +86,7 @@ def test_squeezed_axes_are_counted_from_the_front(axes: list[int] | None) -> Non
 
 
 @pytest.mark.parametrize("name", ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"])
-def test_comparisons_of_booleans_are_logic(name: str) -> None:
+def test_boolean_comparisons_become_logic(name: str) -> None:
     def build(x: ir.Expr) -> ir.Expr:
         one, other = (relax.op.greater(x, relax.const(np.float32(bound))) for bound in (5, [3, 6, 9, 20]))
         return getattr(relax.op, name)(one, other)
@@ -97,7 +97,7 @@ def test_comparisons_of_booleans_are_logic(name: str) -> None:
 
 
 @pytest.mark.parametrize(("n_axes", "n_reshapes"), [(3, 4), (2, 4), (1, 0)])
-def test_a_norm_of_several_axes_is_of_one(n_axes: int, n_reshapes: int) -> None:
+def test_layer_norm_over_several_axes_is_flattened(n_axes: int, n_reshapes: int) -> None:
     scale, shift = (np.random.default_rng(seed).random(X.shape[-n_axes:], np.float32) for seed in range(2))
     axes = [*range(-n_axes, 0)]
     module = canonicalize(
@@ -109,7 +109,7 @@ def test_a_norm_of_several_axes_is_of_one(n_axes: int, n_reshapes: int) -> None:
 
 
 def repeated_maximum(data: te.Tensor, bound: te.Tensor) -> te.Tensor:
-    return te.compute((2, *data.shape), lambda _, *place: tirx.max(data(*place), bound()))
+    return te.compute((2, *data.shape), lambda _, *index: tirx.max(data(*index), bound()))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def repeated_maximum(data: te.Tensor, bound: te.Tensor) -> te.Tensor:
         (repeated_maximum, "call_tir", np.stack([np.maximum(X, 5)] * 2)),
     ],
 )
-def test_functions_of_one_number_are_the_operators_that_they_compute(
+def test_functions_for_scalar_bounds_become_operators(
     function: Callable[..., Any], left: str, expected: np.ndarray
 ) -> None:
     module = canonicalize(module_of(lambda builder, x: builder.call_te(function, x, relax.const(5.0)), X.shape))

@@ -1,4 +1,4 @@
-"""Convolutions get their channels last, and what TVM's conversion does not know is done to data as it lies."""
+"""The NHWC layout: convolutions are converted, and other operators work on NHWC data without permutations."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def test_a_convolution_of_stacked_channels_is_converted() -> None:
     assert layout == "NHWC"
 
 
-def test_a_network_without_convolutions_stays() -> None:
+def test_networks_without_convolutions_are_unchanged() -> None:
     assert operators(lay_channels_last(network(relax.op.exp, (1, 6, 6, 6)))) == ["exp"]
 
 
-def first(x: ir.Expr) -> ir.Expr:
+def channels_first(x: ir.Expr) -> ir.Expr:
     return relax.op.permute_dims(x, [0, 3, 1, 2])
 
 
 def parametric(x: ir.Expr) -> ir.Expr:
-    """A rectifier with a slope for each channel, as torch's import has it."""
+    """Return a PReLU with a slope for each channel, as imported from torch."""
     return relax.op.where(relax.op.greater(x, relax.const(0.0)), x, relax.op.multiply(x, constant(3, 1, 1)))
 
 
@@ -61,9 +61,9 @@ def parametric(x: ir.Expr) -> ir.Expr:
     ],
 )
 @pytest.mark.examples(2)
-def test_permutations_are_gone(make: Any, expected: list[str]) -> None:
+def test_permutations_cancel(make: Any, expected: list[str]) -> None:
     def build(x: ir.Expr) -> ir.Expr:
-        return relax.op.permute_dims(make(first(x)), [0, 2, 3, 1])
+        return relax.op.permute_dims(make(channels_first(x)), [0, 2, 3, 1])
 
     assert_rewritten(sink_permutations, build, NHWC, left=expected, rtol=1e-6, atol=1e-6)
 
@@ -71,18 +71,18 @@ def test_permutations_are_gone(make: Any, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("build", "left"),
     [
-        # Who wants channels first still has them, and other permutations are joined.
+        # Readers of NCHW data still get it, and other permutations are merged.
         (
-            lambda x: relax.op.reshape(relax.op.nn.leakyrelu(first(x), 0.1), (2, 90)),
+            lambda x: relax.op.reshape(relax.op.nn.leakyrelu(channels_first(x), 0.1), (2, 90)),
             ["leakyrelu", "permute_dims", "reshape"],
         ),
-        (lambda x: relax.op.permute_dims(first(x), [1, 0, 3, 2]), ["permute_dims"]),
+        (lambda x: relax.op.permute_dims(channels_first(x), [1, 0, 3, 2]), ["permute_dims"]),
     ],
 )
-def test_permutations_that_something_needs_are_left(build: Any, left: list[str]) -> None:
+def test_necessary_permutations_stay(build: Any, left: list[str]) -> None:
     assert_rewritten(sink_permutations, build, NHWC, left=left, rtol=1e-6, atol=0)
 
 
-def test_operands_of_which_one_would_have_to_be_permuted_stay() -> None:
-    module = network(lambda x, y: relax.op.add(first(x), y), NHWC.shape, (2, 3, 5, 6))
+def test_operands_are_unchanged_if_one_would_need_a_permutation() -> None:
+    module = network(lambda x, y: relax.op.add(channels_first(x), y), NHWC.shape, (2, 3, 5, 6))
     assert operators(sink_permutations(module)) == ["permute_dims", "add"]

@@ -1,4 +1,4 @@
-"""Operators on constants are evaluated, and only these."""
+"""Constant folding evaluates all operators on constants, and no others."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ X = drawn(2, 3)
 
 
 def power_of_a_converted_exponent(x: ir.Expr) -> ir.Expr:
-    """As ONNX files have it: the exponent is an integer."""
+    """Return a power with a cast integer exponent, as in ONNX files."""
     return relax.op.multiply(x, relax.op.power(constant(3), relax.op.astype(relax.const(2, "int64"), "float32")))
 
 
-def fraction_to_an_integer(x: ir.Expr) -> ir.Expr:
-    """It is cut off towards zero."""
+def truncated_fraction(x: ir.Expr) -> ir.Expr:
+    """Return a cast that truncates toward zero."""
     number = relax.op.astype(relax.const(np.array([-1.5, 0.5, 2.5], "float32")), "int32")
     return relax.op.add(x, relax.op.astype(number, "float32"))
 
 
-def no_number(x: ir.Expr) -> ir.Expr:
+def not_a_number(x: ir.Expr) -> ir.Expr:
     zero = relax.const(np.zeros(3, "float32"))
     return relax.op.add(x, relax.op.divide(zero, zero))
 
 
-def of_an_input(x: ir.Expr) -> ir.Expr:
+def power_of_an_input(x: ir.Expr) -> ir.Expr:
     return relax.op.power(x, relax.const(2.0, "float32"))
 
 
@@ -41,12 +41,12 @@ def of_an_input(x: ir.Expr) -> ir.Expr:
     ("build", "left"),
     [
         (power_of_a_converted_exponent, ["multiply"]),
-        (fraction_to_an_integer, ["add"]),
-        (no_number, ["add"]),
-        (of_an_input, ["power"]),
+        (truncated_fraction, ["add"]),
+        (not_a_number, ["add"]),
+        (power_of_an_input, ["power"]),
     ],
 )
-def test_what_depends_on_no_input_is_evaluated_silently(build: Any, left: list[str]) -> None:
+def test_constants_are_evaluated_without_warnings(build: Any, left: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folded = fold_constants(network(build, X.shape))
@@ -54,7 +54,7 @@ def test_what_depends_on_no_input_is_evaluated_silently(build: Any, left: list[s
 
 
 def test_products_of_constants_are_evaluated_without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a network makes positions that it does not learn: TVM would compute such a product in plain loops."""
+    """As with fixed position embeddings: TVM would compute such a product in plain loops."""
 
     def build(x: ir.Expr) -> ir.Expr:
         wide = relax.op.broadcast_to(constant(1, 3), (4, 3))
@@ -66,7 +66,7 @@ def test_products_of_constants_are_evaluated_without_compiling(monkeypatch: pyte
     assert_rewritten(lambda _: folded, build, drawn(2, 4, 3), left=["add", "add"], atol=0)
 
 
-def test_a_constant_is_not_copied_and_cannot_be_written_to() -> None:
+def test_constants_are_read_only_views() -> None:
     found = constant(3, 4)
     value = value_of(found)
     assert value is not None and np.shares_memory(value, value_of(found))

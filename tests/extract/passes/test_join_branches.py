@@ -1,4 +1,4 @@
-"""Sums of convolutions of the same data become one convolution, and compute what they did."""
+"""Sums of convolutions of the same data are merged into one convolution with the same result."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .building import assert_rewritten, constant, conv2d, drawn, module_of, netw
 X = drawn(2, 7, 6, 4)
 
 Branch = Callable[[ir.Expr], ir.Expr]
-"""From the data to what one branch computes of it."""
+"""A function from the data to a branch's result."""
 
 
 def same(kernel: int, dilation: int = 1, groups: int = 1, results: int = 4, bias: bool = False, **other: Any) -> Branch:
-    """A convolution that keeps the image's size."""
+    """Make a convolution that preserves the image size."""
     attributes = {"padding": (kernel // 2 * dilation,) * 4, "dilation": (dilation,) * 2, "groups": groups} | other
 
     def branch(x: ir.Expr) -> ir.Expr:
@@ -33,12 +33,12 @@ def same(kernel: int, dilation: int = 1, groups: int = 1, results: int = 4, bias
     return branch
 
 
-def itself(x: ir.Expr) -> ir.Expr:
+def identity(x: ir.Expr) -> ir.Expr:
     return x
 
 
 def normalized(x: ir.Expr) -> ir.Expr:
-    """What a batch-norm of the data itself becomes."""
+    """Return a folded batch norm of the data."""
     return relax.op.add(relax.op.multiply(x, constant(4, seed=0)), constant(1, 1, 1, 4))
 
 
@@ -53,21 +53,21 @@ def sum_of(*branches: Branch) -> Branch:
         ([same(1), same(3)], ["conv2d"]),
         ([same(3, bias=True), same(1, bias=True), normalized], ["conv2d", "add"]),
         ([normalized, same(1), same(3), same(3, bias=True)], ["conv2d", "add"]),
-        ([same(3), itself], ["conv2d"]),
-        ([itself, same(1, bias=True)], ["conv2d", "add"]),
+        ([same(3), identity], ["conv2d"]),
+        ([identity, same(1, bias=True)], ["conv2d", "add"]),
         ([same(3, groups=4), same(1, groups=4), normalized], ["conv2d", "add"]),
-        ([same(3, groups=2), same(5, groups=2), itself], ["conv2d"]),
+        ([same(3, groups=2), same(5, groups=2), identity], ["conv2d"]),
         ([same(3, strides=(2, 2)), same(1, strides=(2, 2))], ["conv2d"]),
         ([same(3, dilation=2), same(1)], ["conv2d"]),
         ([same(3, results=6), same(1, results=6, bias=True)], ["conv2d", "add"]),
     ],
 )
 @pytest.mark.examples(2)
-def test_one_convolution_is_left(branches: list[Branch], left: list[str]) -> None:
+def test_branches_are_merged(branches: list[Branch], left: list[str]) -> None:
     assert_rewritten(join_branches, sum_of(*branches), X, left=left, rtol=1e-4, atol=1e-4)
 
 
-def test_data_may_have_another_name() -> None:
+def test_data_may_be_bound_to_another_variable() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         return relax.op.add(same(3)(x), same(1)(builder.emit(x)))
 
@@ -81,18 +81,18 @@ def test_data_may_have_another_name() -> None:
         pytest.param([same(3), same(3, dilation=2)], id="taps on different grids"),
         pytest.param([same(1), same(3, dilation=3), same(3)], id="the last on another grid"),
         pytest.param([same(3), same(3, groups=2)], id="other groups"),
-        pytest.param([itself, itself], id="no convolution"),
+        pytest.param([identity, identity], id="no convolution"),
         pytest.param([same(3), relax.op.nn.relu], id="other data"),
         pytest.param([same(3), lambda x: same(1)(relax.op.nn.relu(x))], id="convolutions of other data"),
     ],
 )
-def test_what_would_not_compute_the_same_is_left(branches: list[Branch]) -> None:
+def test_incompatible_branches_are_unchanged(branches: list[Branch]) -> None:
     after = assert_rewritten(join_branches, sum_of(*branches), X, rtol=1e-4, atol=1e-4)
     assert operators(after).count("add") >= 1
 
 
 def crossed(x: ir.Expr) -> ir.Expr:
-    """One convolution would compute more."""
+    """Return two convolutions whose merged kernel would be larger than both."""
     row, column = conv2d(x, 1, 3, 4, 4, padding=(0, 1, 0, 1)), conv2d(x, 3, 1, 4, 4, padding=(1, 0, 1, 0))
     return relax.op.add(row, column)
 
@@ -103,7 +103,7 @@ def read_twice(x: ir.Expr) -> ir.Expr:
 
 
 @pytest.mark.parametrize("build", [crossed, read_twice])
-def test_what_would_compute_more_is_left(build: Branch) -> None:
+def test_branches_are_unchanged_if_merging_adds_work(build: Branch) -> None:
     module = network(build, X.shape)
     assert operators(join_branches(module)) == operators(module)
 
@@ -117,7 +117,7 @@ def test_what_would_compute_more_is_left(build: Branch) -> None:
     outputs=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     dilation=st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
-def test_the_answer_is_the_same_for_kernels_that_begin_anywhere(
+def test_kernels_with_any_offsets_are_merged_correctly(
     kernels: list[tuple[int, int]],
     befores: list[tuple[int, int]],
     strides: tuple[int, int],

@@ -1,4 +1,4 @@
-"""Sums and products with constants are merged, and compute what they did."""
+"""Chains of additions and multiplications by constants are merged with equal results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def convolved(x: ir.Expr, groups: int = 1) -> ir.Expr:
 
 
 def normalized(x: ir.Expr) -> ir.Expr:
-    """A batch-norm behind a bias, as inference has it."""
+    """Return a batch norm after a bias, as in inference."""
     x = relax.op.add(x, const(1, 1, 1, 8))
     x = relax.op.subtract(x, const(8, seed=2))
     x = relax.op.divide(x, const(1, 1, 1, 8, seed=3))
@@ -32,21 +32,21 @@ def normalized(x: ir.Expr) -> ir.Expr:
     return relax.op.add(x, const(1, 8, seed=5))
 
 
-def of_mean_zero(x: ir.Expr) -> ir.Expr:
-    """A batch-norm that was never trained, behind an activation."""
+def untrained_norm(x: ir.Expr) -> ir.Expr:
+    """Return an untrained batch norm after an activation."""
     x = relax.op.subtract(relax.op.nn.relu(x), relax.const(np.zeros((4,), np.float32)))
     x = relax.op.divide(x, const(1, 1, 1, 4, seed=3))
     return relax.op.add(relax.op.multiply(x, const(4, seed=4)), const(1, 4, seed=5))
 
 
 def read_twice(x: ir.Expr) -> ir.Expr:
-    """The convolution's result is needed as it is, too."""
+    """Return a scaled convolution whose unscaled result is read, too."""
     first = convolved(x)
     return relax.op.maximum(relax.op.multiply(relax.op.add(first, const(8)), const(8)), first)
 
 
-def hard(x: ir.Expr) -> ir.Expr:
-    """A hard swish, whose argument is read twice."""
+def hard_swish(x: ir.Expr) -> ir.Expr:
+    """Return a hard swish, whose argument is read twice."""
     x = relax.op.add(convolved(x), const(8))
     gate = relax.op.clip(relax.op.add(x, relax.const(3.0)), 0, 6)
     return relax.op.divide(relax.op.multiply(x, gate), relax.const(6.0))
@@ -59,19 +59,19 @@ def hard(x: ir.Expr) -> ir.Expr:
         (lambda x: normalized(convolved(x, groups=2)), ["conv2d", "add"]),
         (lambda x: normalized(relax.op.matmul(x, const(4, 8))), ["matmul", "add"]),
         (lambda x: normalized(relax.op.nn.relu(convolved(x))), ["conv2d", "relu", "multiply", "add"]),
-        (of_mean_zero, ["relu", "multiply", "add"]),
+        (untrained_norm, ["relu", "multiply", "add"]),
         (read_twice, ["conv2d", "multiply", "add", "maximum"]),
         (lambda x: relax.op.multiply(convolved(x), const(3, 4, 1)), ["conv2d", "multiply"]),
-        (hard, ["conv2d", "add", "add", "clip", "multiply", "multiply"]),
+        (hard_swish, ["conv2d", "add", "add", "clip", "multiply", "multiply"]),
     ],
 )
 @pytest.mark.examples(2)
-def test_what_is_merged_computes_the_same(build: Any, expected: list[str]) -> None:
+def test_chains_are_merged(build: Any, expected: list[str]) -> None:
     assert_rewritten(merge_affine, build, X, left=expected, rtol=1e-4)
 
 
 def rounded(x: ir.Expr) -> ir.Expr:
-    """The last bit of the quotient may decide how it is rounded."""
+    """Return a rounded quotient, whose last bit may change the result."""
     return relax.op.round(relax.op.divide(x, const(1, 1, 1, 4)))
 
 
@@ -86,8 +86,8 @@ def rounded(x: ir.Expr) -> ir.Expr:
         rounded,
         lambda x: relax.op.divide(relax.op.max(x), const(1)),
     ],
-    ids=["constant left", "reciprocal", "no constant", "spreads", "infinite", "rounded", "single number"],
+    ids=["constant left", "reciprocal", "no constant", "broadcast data", "infinite", "rounded", "scalar"],
 )
-def test_other_sums_and_products_and_divisions_whose_last_bit_decides_stay(build: Any) -> None:
+def test_other_operations_are_unchanged(build: Any) -> None:
     module = network(build, X.shape)
     assert operators(merge_affine(module)) == operators(module)

@@ -1,4 +1,4 @@
-"""Zeros around data become a convolution's padding, and kernels lose the taps that only ever meet it; nothing else."""
+"""Zero padding is folded into convolutions, and kernel taps that read only padding are dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def padded(widths: list[int], **settings: Any) -> Any:
     return lambda x: conv2d(relax.op.nn.pad(x, widths, **settings), 3, 3, channels, 4, **attributes)
 
 
-def test_the_convolution_pads() -> None:
+def test_zero_padding_is_folded() -> None:
     after = assert_rewritten(absorb_pads, padded([0, 0, 1, 2, 0, 3, 0, 0]), X, left=["conv2d"])
     assert settings_of(after)[1] == [2, 0, 2, 5]
 
@@ -39,7 +39,7 @@ def test_the_convolution_pads() -> None:
         ([1, 0, 1, 1, 1, 1, 0, 0], {}),
     ],
 )
-def test_other_borders_stay(widths: list[int], settings: dict[str, Any]) -> None:
+def test_other_padding_is_unchanged(widths: list[int], settings: dict[str, Any]) -> None:
     assert operators(absorb_pads(network(padded(widths, **settings), X.shape))) == ["pad", "conv2d"]
 
 
@@ -61,15 +61,15 @@ def settings_of(module: tvm.IRModule) -> tuple[tuple[int, ...], list[int], list[
         (13, ((3, 3), [13, 13, 13, 13], [13, 13])),
     ],
 )
-def test_of_an_atrous_kernel_is_left_what_meets_the_image(dilation: int, left: Any) -> None:
+def test_taps_of_atrous_kernels_outside_the_image_are_dropped(dilation: int, left: Any) -> None:
     def build(x: ir.Expr) -> ir.Expr:
         return conv2d(x, 3, 3, 4, 6, padding=(dilation,) * 4, dilation=(dilation,) * 2)
 
     assert settings_of(assert_rewritten(drop_idle_taps, build, drawn(1, 14, 14, 4))) == left
 
 
-def test_data_that_nothing_reads_are_not_cut_off() -> None:
-    """The first tap of two meets but the border, the other not the first row: without the border it would."""
+def test_padding_never_becomes_negative() -> None:
+    """The first of two taps reads only padding, but without it the other one would need negative padding."""
     attributes = {"padding": (1, 0, 0, 0), "dilation": (3, 1), "strides": (9, 1)}
     before = network(lambda x: conv2d(x, 2, 1, 4, 6, **attributes), (1, 9, 1, 4))
     assert settings_of(drop_idle_taps(before))[:2] == ((2, 1), [1, 0, 0, 0])
@@ -84,7 +84,7 @@ def test_data_that_nothing_reads_are_not_cut_off() -> None:
     dilation=st.tuples(st.integers(1, 7), st.integers(1, 7)),
     groups=st.sampled_from([1, 2]),
 )
-def test_without_idle_taps_the_answer_is_the_same(
+def test_dropping_idle_taps_preserves_results(
     size: tuple[int, int], kernel: tuple[int, int], padding: tuple[int, ...], groups: int, **attributes: tuple[int, int]
 ) -> None:
     spans = [attributes["dilation"][i] * (kernel[i] - 1) + 1 for i in range(2)]

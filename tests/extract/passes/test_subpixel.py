@@ -1,4 +1,4 @@
-"""Transposed convolutions compute forwards what they did."""
+"""Transposed convolutions as subpixel convolutions, compared with torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ transpose = partial(relax.op.nn.conv2d_transpose, **CHANNELS_LAST)
 
 @st.composite
 def transposed(draw: st.DrawFn) -> dict[str, object]:
-    """Return the settings of a transposed convolution that has some output."""
+    """Draw the settings of a transposed convolution."""
     pair = st.tuples
     groups, strides = draw(st.sampled_from([1, 1, 2, 3])), draw(pair(st.integers(1, 4), st.integers(1, 3)))
     kernel = draw(pair(st.integers(1, 5), st.integers(1, 4)))
@@ -42,12 +42,12 @@ def transposed(draw: st.DrawFn) -> dict[str, object]:
 
 @given(case=transposed())
 @settings(max_examples=examples(25), deadline=None)
-def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -> None:
+def test_transposed_convolutions_match_torch(case: dict[str, object]) -> None:
     (inputs, outputs), groups = case["channels"], case["groups"]
     data = drawn(case["batch"], *case["sides"], inputs)
     weight = drawn(inputs, outputs // groups, *case["kernel"], seed=1)
     names = ("strides", "dilation", "groups", "output_padding")
-    settled = {name: case[name] for name in names}
+    attributes = {name: case[name] for name in names}
     expected = torch.nn.functional.conv_transpose2d(
         *(torch.from_numpy(array).double() for array in (data.transpose(0, 3, 1, 2), weight)),
         stride=case["strides"],
@@ -58,13 +58,13 @@ def test_every_transposed_convolution_is_one_forwards(case: dict[str, object]) -
 
     kernel = weight.transpose(2, 3, 0, 1)
     given = [data, kernel] if case["is_computed"] else [data]
-    call, constants = partial(transpose, padding=case["padding"], **settled), [relax.const(kernel)][len(given) - 1 :]
+    call, constants = partial(transpose, padding=case["padding"], **attributes), [relax.const(kernel)][len(given) - 1 :]
     module = subpixel(network(lambda *operands: call(*operands, *constants), *(each.shape for each in given)))
     assert "conv2d" in operators(module) and "conv2d_transpose" not in operators(module)
     found = run(module, *given)
     np.testing.assert_allclose(found.transpose(0, 3, 1, 2), expected.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_where_pixels_become_squares_nothing_is_cut_off() -> None:
+def test_blocks_without_overlap_need_no_cropping() -> None:
     module = network(lambda x: transpose(x, constant(2, 2, 8, 4), strides=(2, 2)), (1, 5, 6, 8))
     assert operators(subpixel(module)) == ["conv2d", "reshape", "permute_dims", "reshape"]

@@ -1,4 +1,4 @@
-"""The emulated GPU computes what CUDA's guide says, and finds every kind of fault in kernels written for it."""
+"""The emulated GPU follows CUDA's programming guide, and finds every kind of fault in handwritten kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ N = 64
 
 
 def kernel(body: str, parameters: str = "float* __restrict__ x_ptr, float* __restrict__ y_ptr") -> str:
-    """A kernel of threads `t` in the form that TVM writes; an array in shared memory is declared like TVM's."""
+    """Return a kernel with threads `t` in TVM's style, including declarations of shared arrays."""
     return f"""extern "C" __global__ void __launch_bounds__({N}) one({parameters}) {{
   int t = (int)threadIdx.x;
   {body}
@@ -29,7 +29,7 @@ def kernel(body: str, parameters: str = "float* __restrict__ x_ptr, float* __res
 def run(
     gpu: EmulatedGpu, body: str, *, grid: tuple[int, int, int] = (1, 1, 1), block: tuple[int, int, int] = (N, 1, 1)
 ) -> np.ndarray:
-    """What a kernel makes of y = 0, given x = 0, 1, 2, ..."""
+    """Run a kernel with x = 0, 1, 2, ... and y = 0, and return y."""
     x, y = np.arange(2 * N, dtype=np.float32), np.zeros(2 * N, np.float32)
     return gpu.call(launch, kernel(body), "one", grid, block, [x, y])[1]
 
@@ -57,7 +57,7 @@ FIRST = np.arange(N) - LANES
 
 @settings(max_examples=examples(4))
 @given(distance=st.integers(0, 31), width=st.sampled_from([2, 4, 8, 16, 32]))
-def test_lanes_get_what_the_guide_says(emulated_gpu: EmulatedGpu, distance: int, width: int) -> None:
+def test_warp_shuffles_follow_the_guide(emulated_gpu: EmulatedGpu, distance: int, width: int) -> None:
     distance %= width
     segment = LANES // width * width
     lanes = {
@@ -74,7 +74,7 @@ def test_lanes_get_what_the_guide_says(emulated_gpu: EmulatedGpu, distance: int,
     np.testing.assert_array_equal(found.reshape(4, N), [FIRST + each for each in lanes.values()])
 
 
-def test_a_value_of_eight_bytes_is_exchanged_whole(emulated_gpu: EmulatedGpu) -> None:
+def test_values_of_eight_bytes_are_shuffled(emulated_gpu: EmulatedGpu) -> None:
     body = "long long v = 0x100000000LL * t + t; v = __shfl_down_sync(0xffffffffu, v, 1, 32); y_ptr[t] = v >> 32;"
     assert run(emulated_gpu, body)[0] == 1
 
@@ -123,14 +123,14 @@ FAULTS = {
         SHARED + "s_ptr[t] = 1; y_ptr[t] = s_ptr[t ^ 1];",
         "read of 4 bytes at byte 4 of s_ptr .* finds what nothing wrote",
     ),
-    "behind the end": ("y_ptr[t + 65] = 1;", "write of 4 bytes at .* is outside of every array"),
+    "after the end": ("y_ptr[t + 65] = 1;", "write of 4 bytes at .* is outside of every array"),
     "before the beginning": ("y_ptr[t] = x_ptr[t - 1];", "read of 4 bytes at .* is outside of every array"),
-    "behind a shared array": (SHARED + "s_ptr[t + 1] = 1;", "outside|no memory"),
+    "after a shared array": (SHARED + "s_ptr[t + 1] = 1;", "outside|no memory"),
     "out of a shared array": (
         SHARED + "*(float4*)(s_ptr + 4 * (t % 4) + 48) = make_float4(0, 0, 0, 0);",
         "race: two writes",
     ),
-    "a vector at an odd place": (
+    "a misaligned vector": (
         "*(float4*)(y_ptr + 4 * (t % 16) + 1) = make_float4(0, 0, 0, 0);",
         "access of 16 bytes at byte 4 of .* is misaligned",
     ),
@@ -157,7 +157,7 @@ def test_blocks_are_not_ordered(emulated_gpu: EmulatedGpu) -> None:
             run(emulated_gpu, body, grid=(2, 1, 1))
 
 
-def test_a_block_cannot_be_larger_than_a_gpus(emulated_gpu: EmulatedGpu) -> None:
+def test_block_sizes_are_limited(emulated_gpu: EmulatedGpu) -> None:
     for block in ((1025, 1, 1), (1, 1, 65)):
         with pytest.raises(EmulationError, match="INVALID_VALUE"):
             run(emulated_gpu, "y_ptr[0] = 1;", block=block)
@@ -168,7 +168,7 @@ def test_shared_memory_is_limited(emulated_gpu: EmulatedGpu) -> None:
         run(emulated_gpu, "__shared__ alignas(64) float s_ptr[12289]; s_ptr[t] = 1;")
 
 
-def test_what_the_compiler_refuses_is_said(emulated_gpu: EmulatedGpu) -> None:
+def test_compiler_errors_are_reported(emulated_gpu: EmulatedGpu) -> None:
     with pytest.raises(EmulationError, match="nonsense"):
         run(emulated_gpu, "nonsense(1);")
 
@@ -180,7 +180,7 @@ def test_a_process_that_ends_is_noticed() -> None:
         gpu.call(_exit, 3)
 
 
-def test_a_call_that_does_not_end_is_killed_and_the_next_one_runs() -> None:
+def test_a_hanging_call_is_killed_and_the_next_one_runs() -> None:
     with EmulatedGpu(limit_s=1.0) as gpu:
         with pytest.raises(EmulationError, match=r"exceeded 1 s \(status -9\)"):
             gpu.call(signal.pause)

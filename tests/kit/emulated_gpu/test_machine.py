@@ -1,4 +1,4 @@
-"""A machine with an emulated GPU looks like one with a GPU, and where none can be emulated, that is said."""
+"""An emulated GPU looks like a real one to programs, and errors explain why none can be emulated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_without_cudas_headers_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatc
     assert machine.absence() == "found no headers of CUDA"
 
 
-def test_headers_elsewhere_make_another_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_headers_make_another_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = set()
     for place in ("/cuda-12", "/cuda-13"):
         monkeypatch.setattr(machine, "compiler_environment", {"CUDA_PATH": place}.copy)
@@ -61,7 +61,7 @@ def test_headers_elsewhere_make_another_emulated_gpu(monkeypatch: pytest.MonkeyP
     assert len(keys) == 2
 
 
-def test_what_cannot_be_built_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_build_errors_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "bin").mkdir()
     broken = tmp_path / "bin" / "g++"

@@ -1,4 +1,4 @@
-"""The emulated GPU notices it when a barrier is missing in a kernel of a template, or an index is one too large."""
+"""Mutation tests: the emulated GPU detects missing barriers and off-by-one indices in template kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CANDIDATES: dict[str, tuple[Workload, Config]] = {
         {"tile_y": [2, 1, 8, 1], "tile_x": [1, 1, 4, 2], "tile_k": [2, 4], **ROLLED},
     ),
 }
-"""A candidate of every template, with several steps of the outer reduction, so that all of its barriers are needed."""
+"""A candidate of every template, with several steps of the outer reduction, which need all barriers."""
 
 
 def is_found(gpu: EmulatedGpu, name: str, what: str, by: str, which: int) -> bool:
@@ -55,7 +55,7 @@ def test_the_candidate_is_right(name: str, emulated_gpu: EmulatedGpu) -> None:
 
 
 @pytest.mark.parametrize("name", CANDIDATES)
-def test_every_barrier_is_missed(name: str, emulated_gpu: EmulatedGpu) -> None:
+def test_every_missing_barrier_is_found(name: str, emulated_gpu: EmulatedGpu) -> None:
     barrier = "__syncthreads();"
     n_barriers = source_of(*CANDIDATES[name]).count(barrier)
     assert n_barriers

@@ -1,4 +1,4 @@
-"""The pages of `anole explore`, as Datasette answers for them over HTTP."""
+"""The pages of `anole explore`, served by Datasette over HTTP."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ RECIPES = read_recipes(cookbook())
 CHROMIUM = shutil.which("chromium")
 
 
-class DeviceAccess:
-    """A running server."""
+class RunningServer:
+    """A client of a running server."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -52,14 +52,14 @@ class DeviceAccess:
 
 
 @contextmanager
-def running(*command: str) -> Iterator[tuple[DeviceAccess, subprocess.Popen[bytes]]]:
-    """Run a server on a free port until it ends or the block does."""
+def running(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[bytes]]]:
+    """Run a server on a free port until it exits or the block ends."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = [*command, "--port", str(port)]
     with TemporaryFile("w+") as log, subprocess.Popen(arguments, stderr=log, stdout=log) as process:
-        found = DeviceAccess(f"http://127.0.0.1:{port}")
+        found = RunningServer(f"http://127.0.0.1:{port}")
         try:
             for _ in range(600):
                 try:
@@ -74,14 +74,14 @@ def running(*command: str) -> Iterator[tuple[DeviceAccess, subprocess.Popen[byte
 
 
 @contextmanager
-def served(database: Path) -> Iterator[DeviceAccess]:
+def served(database: Path) -> Iterator[RunningServer]:
     """Serve a database until the block ends."""
     with running(*serving(database, database.with_name("metadata.json"))) as (found, _):
         yield found
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceAccess]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("explored")
     project = Project(folder)
     project.fill()
@@ -92,7 +92,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceAccess]:
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
-def test_every_table_and_view_has_its_description_and_its_rows(site: DeviceAccess, name: str) -> None:
+def test_every_table_and_view_has_its_description_and_its_rows(site: RunningServer, name: str) -> None:
     page = site.page(f"/tuning/{name}")
     assert "column-descriptions" in page
     assert re.sub("`.*", "", DESCRIPTIONS[name].text).split(".")[0] in page.replace("<code>", "")
@@ -101,13 +101,13 @@ def test_every_table_and_view_has_its_description_and_its_rows(site: DeviceAcces
     assert site.json(f"/tuning/{name}.json?_shape=array") or name == "warm_start"
 
 
-def test_facets_are_counted(site: DeviceAccess) -> None:
+def test_facets_are_counted(site: RunningServer) -> None:
     found = site.json("/tuning/trial.json")
     counts = {each["value"]: each["count"] for each in found["facet_results"]["status"]["results"]}
     assert counts == {"ok": 10, "run_error": 5}
 
 
-def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: DeviceAccess) -> None:
+def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: RunningServer) -> None:
     page = site.page("/tuning/run")
     first = re.findall(r'<td class="col-(\S+) type', page)[0]
     assert first == "task_key"
@@ -117,7 +117,7 @@ def test_a_task_is_shown_by_its_label_before_its_key_and_times_have_units(site: 
     assert ">2.2\N{NO-BREAK SPACE}ms<" in page
 
 
-def test_a_key_leads_to_its_row(site: DeviceAccess) -> None:
+def test_a_key_leads_to_its_row(site: RunningServer) -> None:
     page = site.page("/tuning/best_trial")
     paths = re.findall(r'href="(/tuning/(?:task|run)/[0-9a-f]{64})"', page)
     assert len(paths) == 4
@@ -125,7 +125,7 @@ def test_a_key_leads_to_its_row(site: DeviceAccess) -> None:
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_questions_of_the_cookbook_are_answered(site: DeviceAccess, recipe: Recipe) -> None:
+def test_recipes_of_the_cookbook_have_pages_with_rows(site: RunningServer, recipe: Recipe) -> None:
     page = site.page(f"/tuning/{dashed(recipe.name)}")
     assert recipe.question.split("?")[0].replace("'", "&#39;") in page
     assert (f"/-/dashboards/{DASHBOARD}/{recipe.name}" in page) == (recipe.chart is not None)
@@ -137,12 +137,12 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def test_a_parameter_of_a_query_chooses(site: DeviceAccess) -> None:
+def test_a_parameter_of_a_query_filters(site: RunningServer) -> None:
     rows = site.json("/tuning/best-config-per-layer.json?_shape=array&model=resnet18")
     assert {row["model"] for row in rows} == {"resnet18"}
 
 
-def test_each_picture_of_the_cookbook_is_a_chart_whose_query_finds_rows(site: DeviceAccess) -> None:
+def test_each_chart_of_the_cookbook_has_a_query_with_rows(site: RunningServer) -> None:
     charts = site.json("/-/metadata.json")["plugins"]["datasette-dashboards"][DASHBOARD]["charts"]
     assert set(charts) == {name for name, recipe in RECIPES.items() if recipe.chart}
     task = "conv2d+64-%3E64+k3x3+s1+56x56"
@@ -156,7 +156,7 @@ def test_each_picture_of_the_cookbook_is_a_chart_whose_query_finds_rows(site: De
 @pytest.mark.parametrize(
     ("value_s", "text"), [(0.0, "0 s"), (12345.6, "12,346 s"), (1.5, "1.5 s"), (2.05e-3, "2.05 ms"), (3e-10, "0.3 ns")]
 )
-def test_times_have_the_unit_that_suits_them(value_s: float, text: str) -> None:
+def test_times_have_suitable_units(value_s: float, text: str) -> None:
     from anole.report.explore.plugins.anole_cells import render_cell
 
     assert render_cell(value_s, "latency_s", None, "tuning", None) == text.replace(" ", "\N{NO-BREAK SPACE}")
@@ -167,34 +167,33 @@ def test_times_have_the_unit_that_suits_them(value_s: float, text: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/tuning", "/tuning/trial", "/tuning/best_trial", "/tuning/time-spent", f"/-/dashboards/{DASHBOARD}"]
 )
-def test_pages_open_in_a_browser_without_an_error(site: DeviceAccess, tmp_path: Path, path: str) -> None:
+def test_pages_open_in_a_browser_without_an_error(site: RunningServer, tmp_path: Path, path: str) -> None:
     open_in_browser(site, path, tmp_path / "page.png")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
-def test_charts_without_rows_are_no_error_in_a_browser(project_database: Path, tmp_path: Path) -> None:
+def test_charts_without_rows_cause_no_error_in_a_browser(project_database: Path, tmp_path: Path) -> None:
     with served(project_database) as empty:
         open_in_browser(empty, f"/-/dashboards/{DASHBOARD}", tmp_path / "page.png")
 
 
-def open_in_browser(site: DeviceAccess, path: str, picture: Path) -> None:
+def open_in_browser(site: RunningServer, path: str, picture: Path) -> None:
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
     command += ["--virtual-time-budget=10000", f"--screenshot={picture}", f"{site.address}{path}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line and '"WARN ' not in line]
-    assert said == [] and picture.stat().st_size > 10_000
+    errors = [line for line in done.stderr.splitlines() if "CONSOLE" in line and '"WARN ' not in line]
+    assert errors == [] and picture.stat().st_size > 10_000
 
 
-def test_without_datasette_one_message_says_how_to_install_it(
+def test_missing_datasette_is_reported_with_how_to_install_it(
     project_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["explore", "--database", str(project_database)])
     assert result.exit_code == 2
     assert result.stderr == (
-        "anole: datasette is not installed; `pip install 'anole[explore]'` installs it, and in a checkout "
-        "`make explore` does\n"
+        "anole: datasette is not installed; run `pip install 'anole[explore]'`, or `make explore` in a checkout\n"
     )
 
 
@@ -205,8 +204,8 @@ def project_database(tmp_path: Path) -> Path:
     return project.database
 
 
-def test_what_is_no_database_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="`anole merge` makes it"):
+def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="`anole merge` creates it"):
         explore(tmp_path / "tuning.sqlite", [])
     (tmp_path / "tuning.sqlite").write_text("no database" * 1000)
     with pytest.raises(StoreError, match="file is not a database"):
@@ -214,16 +213,16 @@ def test_what_is_no_database_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.guard
-def test_an_empty_database_is_shown_and_an_error_of_datasette_is_told(
+def test_an_empty_database_is_served_and_errors_of_datasette_are_reported(
     project_database: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     explore(project_database, ["--get", "/tuning.json"])
     assert json.loads(capfd.readouterr().out)["database"] == "tuning"
-    with pytest.raises(ExploreError, match="datasette ended with exit code 2"):
+    with pytest.raises(ExploreError, match="datasette failed with exit code 2"):
         explore(project_database, ["--no-such-option"])
 
 
-def test_ending_the_command_ends_the_server(project_database: Path) -> None:
+def test_terminating_the_command_stops_the_server(project_database: Path) -> None:
     command = [sys.executable, "-m", "anole", "explore", "--database", str(project_database)]
     with running(*command) as (site, process):
         process.terminate()

@@ -28,11 +28,11 @@ OLD = Path(__file__).parents[2] / "old_records"
 HOSTILE = "<img src=x onerror=alert(1)>"
 HOSTILE_PRESET = "</script><b>'\"&amp;"
 SLOWNESS = {"anole": 1.0, "release": 1.15, "chameleon": 1.3}
-"""How much longer the configs take that a preset finds in `recorded`."""
+"""The relative latency of each preset's configs in `recorded`."""
 
 SEARCHED = describe_vta(hardware="search")
 LAYERS = tuple(Task(Conv2d(1, size, size, 64, 64, (3, 3), padding=(1, 1, 1, 1)), SEARCHED, 1) for size in (56, 28))
-"""Layers of networks for an accelerator that is searched, as `recorded` has them."""
+"""The layers of the networks for a searched accelerator in `recorded`."""
 
 FRONT = """\
 network,accelerator,block,area,latency_ms,relative_energy,knee,checked
@@ -40,7 +40,7 @@ net,1x16x16_i8w8a32_15_15_18_17,1x16x16,1.0000,70.1,1,,RTL
 net,1x16x64_i8w8a32_15_15_18_17,1x16x64,1.4,29.4,1.1,time x area,RTL
 all networks,1x16x64_i8w8a32_15_15_18_17,1x16x64,1.4,99.4,1.2,time x area x energy,RTL
 """
-"""The front of an accelerator that is explored, as `recorded` has it, in the columns that the report reads."""
+"""The front of an explored accelerator in `recorded`, with the columns that the report uses."""
 
 
 def _record(folder: Path) -> None:
@@ -82,13 +82,13 @@ def _accelerated(cost: int, task: Task) -> Iterator[Trial]:
 
 @pytest.fixture(scope="session")
 def recorded(once: Callable[..., Path]) -> Path:
-    """A project with records of every kind, merged; one model is named as if it were a script."""
+    """A merged project with records of every kind; the name of one model contains a script."""
     return once("recorded", _record)
 
 
 @pytest.fixture(scope="session")
 def old_project(once: Callable[..., Path]) -> Path:
-    """The project of an old version, with an accelerator that was searched, merged by this one."""
+    """The project of an old version, with a searched accelerator, merged by the current version."""
 
     def fill(folder: Path) -> None:
         shutil.copytree(OLD, folder, dirs_exist_ok=True)
@@ -114,7 +114,7 @@ def npu_project(once: Callable[..., Path], accelerated: Path) -> Path:
 
 @contextmanager
 def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
-    """Open a project's database for sections."""
+    """Open a project's database as a report source."""
     with Database(project / layout.DATABASE) as database:
         yield ReportSource(database, project, spec)
 

@@ -1,4 +1,4 @@
-"""The page is one file that loads nothing, escapes what records say, and is drawn without errors at two widths."""
+"""The page is one self-contained file, escapes content of records, and renders without errors at two widths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not ins
 
 @dataclass
 class Element:
-    """An element with its attributes and all text in it."""
+    """An HTML element with its attributes and text."""
 
     tag: str
     attributes: dict[str, str | None]
@@ -40,7 +40,7 @@ class Element:
 
 @dataclass
 class Parsed(HTMLParser):
-    """All elements of a page, in their order."""
+    """A parser that collects all elements of a page, in order."""
 
     elements: list[Element] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
     links = {each.attributes["href"] for each in parsed.all("a") if (each.attributes["href"] or "").startswith("#")}
     assert {f"#{section.key}" for section in all_sections()} <= links <= {f"#{name}" for name in ids}
     lacking = [element.text for element in parsed.all("p", class_="lacking")]
-    assert lacking and not any("](" in text for text in lacking), "links between files of the docs lead nowhere"
+    assert lacking and not any("](" in text for text in lacking), "links between files of the docs would be broken"
 
 
 def title(page: str) -> str:
@@ -94,7 +94,7 @@ def title(page: str) -> str:
     return found.text
 
 
-def test_the_title_says_what_was_built_for_which_hardware(page: str, npu_project: Path, tmp_path: Path) -> None:
+def test_the_title_names_models_and_targets(page: str, npu_project: Path, tmp_path: Path) -> None:
     assert title(page) == f"{HOSTILE}, resnet18, resnet34 on cpu"
     assert title(write_report(npu_project, tmp_path / "report.html")) == "net on npu"
     project = Project(tmp_path)
@@ -127,7 +127,7 @@ def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
     assert (policy.attributes["content"] or "").startswith("default-src 'none';")
 
 
-def test_what_a_record_says_is_text(page: str) -> None:
+def test_content_of_records_is_escaped(page: str) -> None:
     parsed = parse(page)
     assert not list(parsed.all("img")) and not [each for each in parsed.all("b") if "&amp;" in each.text]
     cells = {each.text for each in parsed.all("td")}
@@ -175,11 +175,11 @@ FRAME = """
 <iframe src="page.html" style="width: {width}px; height: 2000px; border: 0"></iframe>
 <script>addEventListener("message", event => {{ document.getElementById("facts").textContent = event.data; }});</script>
 """
-"""A window has at least 500 pixels, a frame as many as it is given."""
+"""A frame, because a window cannot be narrower than 500 pixels."""
 
 
 def draw(page: str, folder: Path, width: int) -> tuple[dict[str, Any], list[str]]:
-    """Open a page in a browser that has no network; returns what `MEASURE` found, and the lines of the console."""
+    """Open a page in a browser without network; return the results of `MEASURE`, and the lines of the console."""
     before, after = page.rsplit("</body>", 1)
     (folder / "page.html").write_text(f"{before}{MEASURE}</body>{after}", encoding="utf-8")
     frame = folder / "frame.html"
@@ -198,10 +198,10 @@ def draw(page: str, folder: Path, width: int) -> tuple[dict[str, Any], list[str]
 @pytest.mark.guard
 @needs_browser
 @pytest.mark.parametrize(
-    ("width", "project", "least"), [(400, "recorded", 13), (1400, "recorded", 13), (400, "npu_project", 1)]
+    ("width", "project", "min_charts"), [(400, "recorded", 13), (1400, "recorded", 13), (400, "npu_project", 1)]
 )
-def test_a_browser_draws_every_picture(
-    request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, least: int
+def test_a_browser_draws_every_chart(
+    request: pytest.FixtureRequest, tmp_path: Path, width: int, project: str, min_charts: int
 ) -> None:
     page = write_report(request.getfixturevalue(project), tmp_path / "report.html")
     facts, console = draw(page, tmp_path, width)
@@ -209,7 +209,7 @@ def test_a_browser_draws_every_picture(
     assert facts["width"] == width
     assert facts["scroll"] <= width and facts["wide"] == []
     specs = [json.loads(each.text) for each in parse(page).all("script", type="application/json")]
-    assert len(facts["charts"]) == len(specs) >= least
+    assert len(facts["charts"]) == len(specs) >= min_charts
     for chart, spec in zip(facts["charts"], specs, strict=True):
         description = spec["description"]
         assert chart["marks"] > 0 and chart["size"] >= 11, description
@@ -219,7 +219,7 @@ def test_a_browser_draws_every_picture(
 
 @pytest.mark.guard
 @needs_browser
-def test_a_picture_that_cannot_be_drawn_is_noticed(page: str, tmp_path: Path) -> None:
+def test_a_broken_chart_is_detected(page: str, tmp_path: Path) -> None:
     facts, console = draw(page.replace('"type": "point"', '"type": "pint"'), tmp_path, 800)
     assert console and any(chart["marks"] == 0 for chart in facts["charts"])
 
@@ -232,7 +232,7 @@ def table_of(page: str, key: str) -> list[list[Element]]:
     return [cells[at : at + columns] for at in range(0, len(cells), columns)]
 
 
-def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_builds_are_listed_with_their_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
     models = tmp_path / "models.yaml"
@@ -259,7 +259,7 @@ def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, mon
     Project(tmp_path).merge()
     rows = [[cell.text for cell in row] for row in table_of(write_report(tmp_path, Path("report.html")), "held_back")]
     assert rows == [
-        ["tuned", "compile", f"{len(receipts)} jobs of tuning left: no space"],
+        ["tuned", "compile", f"{len(receipts)} tuning jobs left: no space"],
         ["extracted", "extract", "model other: it has <no> layers"],
     ]
 
@@ -267,13 +267,13 @@ def test_builds_that_are_not_done_are_told_with_their_reason(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("project", "output", "message"),
     [
-        (None, "report.html", "there is no database; `anole merge` makes it"),
-        ("old", "report.html", "`anole merge` brings an older database up to date"),
+        (None, "report.html", "there is no database; `anole merge` creates it"),
+        ("old", "report.html", "`anole merge` updates a database of an older version"),
         ("recorded", ".", "is a directory"),
-        ("recorded", "mine.html", "is no report of Anole, so it is left as it is"),
+        ("recorded", "mine.html", "is not a report of Anole, so was not overwritten"),
     ],
 )
-def test_what_cannot_be_reported_or_replaced_is_refused(
+def test_bad_databases_and_outputs_are_rejected(
     recorded: Path, tmp_path: Path, project: str | None, output: str, message: str
 ) -> None:
     mine = tmp_path / "mine.html"

@@ -1,4 +1,4 @@
-"""Every section shows what the database holds: its queries run again, and its figures are those of the records."""
+"""Every section shows the content of the database: its queries are reproducible, and its figures are correct."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .conftest import SLOWNESS, figure, lacking, section, source_of
 KEYS = [each.key for each in all_sections()]
 FILLED_BY = {"fronts": "old_project", "utilization": "npu_project", "geometry": "npu_project"}
 """The project that has data for a section; the others are filled by `recorded`."""
-SAID = Path(__file__).with_name("recorded.txt")
-"""What the sections say of `recorded`. If it is deleted, the next run writes it."""
+RECORDED_TEXT = Path(__file__).with_name("recorded.txt")
+"""The text of the sections for `recorded`. If the file is deleted, the next run writes it."""
 
 
-def said(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
-    """Yield the words and tables of a section, and the first rows of pictures without a table."""
+def text_lines(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
+    """Yield the texts and tables of a section, and the first rows of charts without a table."""
     yield f"## {section.key}: {section.title}"
     for each in shown:
         if isinstance(each, Lacking):
@@ -45,17 +45,17 @@ def said(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
     yield ""
 
 
-def test_the_sections_say_what_was_recorded(recorded: Path) -> None:
+def test_sections_match_the_recorded_text(recorded: Path) -> None:
     with source_of(recorded) as source:
-        found = "\n".join(line for each in all_sections() for line in said(each, shown_of(each, source)))
-    if not SAID.exists():
-        SAID.write_text(found, encoding="utf-8")
-        pytest.fail(f"wrote {SAID}")
-    assert found.splitlines() == SAID.read_text(encoding="utf-8").splitlines()
+        found = "\n".join(line for each in all_sections() for line in text_lines(each, shown_of(each, source)))
+    if not RECORDED_TEXT.exists():
+        RECORDED_TEXT.write_text(found, encoding="utf-8")
+        pytest.fail(f"wrote {RECORDED_TEXT}")
+    assert found.splitlines() == RECORDED_TEXT.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "held_back"])
-def test_a_section_shows_rows_and_its_queries_give_them_again(request: pytest.FixtureRequest, key: str) -> None:
+def test_a_section_shows_rows_and_its_queries_are_reproducible(request: pytest.FixtureRequest, key: str) -> None:
     project = request.getfixturevalue(FILLED_BY.get(key, "recorded"))
     with source_of(project) as source:
         figures = [each for each in section(source, key) if isinstance(each, Figure)]
@@ -72,7 +72,7 @@ def test_a_section_shows_rows_and_its_queries_give_them_again(request: pytest.Fi
     connection.close()
 
 
-def test_a_section_without_data_says_what_would_fill_it(tmp_path: Path) -> None:
+def test_a_section_without_data_has_a_remedy(tmp_path: Path) -> None:
     Project(tmp_path).merge()
     with source_of(tmp_path) as source:
         for key in KEYS:
@@ -147,7 +147,7 @@ def test_presets_are_compared_on_common_tasks_and_seeds(recorded: Path) -> None:
     point = points["anole / chameleon"]
     assert point["low"] <= point["ratio"] <= point["high"] and point["ratio"] == pytest.approx(1.3, rel=0.1)
     assert point["verdict"] == "anole is better"
-    assert points["autotvm / random"]["verdict"] == "too few to tell" and rows["autotvm / random"][2] == "-"
+    assert points["autotvm / random"]["verdict"] == "too few pairs" and rows["autotvm / random"][2] == "-"
     records = [each for each in found.queries[0].records() if (each["one"], each["other"]) == ("anole", "chameleon")]
     assert log(point["ratio"]) == pytest.approx(
         fmean(log(each["other_latency_s"] / each["one_latency_s"]) for each in records)
@@ -166,7 +166,7 @@ def test_an_interval_shrinks_with_more_groups() -> None:
     assert many[2] - many[1] < (few[2] - few[1]) / 3
 
 
-def test_a_missing_table_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_missing_table_is_reported_with_the_remedy(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.merge()
     connection = sqlite3.connect(project.database)
@@ -175,7 +175,7 @@ def test_a_missing_table_is_told_with_its_remedy(tmp_path: Path) -> None:
     with source_of(tmp_path) as source:
         remedy = lacking(source, "slowest_kernels")
     assert "no such table: kernel_latency" in remedy or "no such table: kernel_profile" in remedy
-    assert "`anole merge` brings an older database up to date" in remedy
+    assert "`anole merge` updates a database of an older version" in remedy
 
 
 def test_the_database_is_not_written(recorded: Path) -> None:
@@ -186,14 +186,14 @@ def test_the_database_is_not_written(recorded: Path) -> None:
         database.query("delete from trial")
 
 
-def test_a_query_has_an_end(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_has_a_time_limit(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.report.pages.database._LIMIT_S", 0.05)
     endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
     with Database(recorded / layout.DATABASE) as database, pytest.raises(StoreError, match=r"more than 0\.05 s"):
         database.query(endless)
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "tuning.sqlite"
     path.write_bytes(b"no database")
     with pytest.raises(StoreError, match=r"tuning\.sqlite: cannot be read: "), Database(path) as database:

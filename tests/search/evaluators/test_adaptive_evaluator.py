@@ -1,4 +1,4 @@
-"""The adaptive evaluator, on kernels whose every run is known."""
+"""The adaptive evaluator, on kernels with known latencies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAST = AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0)
 
 
 class Kernel:
-    """A kernel of which run i, from 0 after the untimed one, takes `latency_s(i)`."""
+    """A kernel whose run i, counted from 0 after the untimed one, takes `latency_s(i)`."""
 
     def __init__(self, latency_s):
         self.latency_s, self.n_runs, self.numbers, self.spent_s = latency_s, -1, [], 0.0
@@ -40,16 +40,16 @@ def steady(latency_s):
     [
         (AdaptiveEvaluator(), 1e-3, [50] * 3),
         (AdaptiveEvaluator(), 0.03, [50] * 3),
-        (AdaptiveEvaluator(), 0.08, [50, 12]),  # which the bound on seconds cuts short
+        (AdaptiveEvaluator(), 0.08, [50, 12]),  # cut short by the time limit
         (FAST, 0.999e-5, [200] * 3),
         (FAST, 0.999e-3, [2] * 3),
         (FAST, 6.99e-3, [1] * 3),
-        (FAST, 0.04, [1, 1]),  # the bound is exceeded by one run at most
+        (FAST, 0.04, [1, 1]),  # the time limit is exceeded by at most one run
         (FAST, 0.06, [1]),
         (FAST, 3.0, [1]),
     ],
 )
-def test_a_steady_kernel_is_left_early(evaluator, latency_s, numbers):
+def test_a_steady_kernel_stops_early(evaluator, latency_s, numbers):
     kernel = steady(latency_s)
     timing = evaluator.evaluate(kernel)
     assert (kernel.numbers, timing.repeats) == (numbers, len(numbers))
@@ -64,7 +64,7 @@ def test_a_drifting_kernel_is_run_to_the_end():
     assert timing.latency_s == pytest.approx(kernel.spent_s / 500)
 
 
-def test_a_kernel_that_settles_is_run_until_it_has():
+def test_a_kernel_with_slow_first_runs_is_run_until_it_is_steady():
     """Five slow runs at the start: the speed since the start takes a while to forget them."""
     kernel = Kernel(lambda run: 1e-3 if run >= 5 else 7e-3)
     numbers = {}
@@ -96,19 +96,21 @@ def test_stability_is_the_papers_formula(micro_batches):
 @given(
     latencies_s=st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=20),
     micro_batch_s=st.none() | st.floats(0, 0.1),
-    most=st.integers(1, 12),
+    n_micro_batches=st.integers(1, 12),
     max_s=st.floats(0, 0.5),
 )
-def test_bounds_hold_whatever_the_kernel_does(latencies_s, micro_batch_s, most, max_s):
+def test_the_limits_hold_for_any_latencies(latencies_s, micro_batch_s, n_micro_batches, max_s):
     cycle = itertools.cycle(latencies_s)
     kernel = Kernel(lambda run: next(cycle))
-    timing = AdaptiveEvaluator(micro_batch_s=micro_batch_s, max_micro_batches=most, max_s=max_s).evaluate(kernel)
-    assert 1 <= timing.repeats == len(kernel.numbers) <= most
+    timing = AdaptiveEvaluator(micro_batch_s=micro_batch_s, max_micro_batches=n_micro_batches, max_s=max_s).evaluate(
+        kernel
+    )
+    assert 1 <= timing.repeats == len(kernel.numbers) <= n_micro_batches
     assert timing.latency_s == pytest.approx(kernel.spent_s / sum(kernel.numbers))
     assert min(latencies_s) * 0.999 <= timing.latency_s <= max(latencies_s) * 1.001
 
 
-def test_a_cold_first_run_does_not_make_small_micro_batches_for_good():
+def test_a_cold_first_run_does_not_shrink_later_micro_batches():
     kernel, calls = steady(0.99e-4), itertools.count()
     kernel.n_runs = 0
     FAST.evaluate(lambda number: 1e-2 if next(calls) == 0 else kernel(number))
@@ -118,12 +120,12 @@ def test_a_cold_first_run_does_not_make_small_micro_batches_for_good():
 @pytest.mark.parametrize(
     ("best_s", "slow_factor", "repeats"), [(1e-4, 3.0, 1), (5e-4, 3.0, 3), (None, 3.0, 3), (1e-4, None, 3)]
 )
-def test_a_slow_kernel_is_left_after_its_first_micro_batch(best_s, slow_factor, repeats):
+def test_a_slow_kernel_is_abandoned_after_its_first_micro_batch(best_s, slow_factor, repeats):
     timing = AdaptiveEvaluator(slow_factor=slow_factor).evaluate(steady(1e-3), best_s)
     assert timing.repeats == repeats and timing.latency_s == pytest.approx(1e-3)
 
 
-def test_spread_is_that_of_the_micro_batches():
+def test_the_spread_is_over_the_micro_batches():
     costs_s = iter([9.0, 1e-3, 1.1e-3, 1.2e-3])
     timing = AdaptiveEvaluator(max_micro_batches=3).evaluate(lambda number: next(costs_s))
     assert timing.latency_std_s == pytest.approx(statistics.pstdev([1e-3, 1.1e-3, 1.2e-3]))

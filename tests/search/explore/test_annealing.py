@@ -1,4 +1,4 @@
-"""Simulated annealing: its moves, its state and what it finds."""
+"""Simulated annealing: its moves, its state and its results."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_moves_reach_every_other_value_of_every_knob_equally(formula):
     assert np.abs(a_counts - 2000 / 3).max() < 120 and np.abs(b_counts - 1000).max() < 120
 
 
-def test_finds_the_optimum_of_what_the_surrogate_says(bowl, oracle, history):
+def test_finds_the_optimum_of_the_surrogate(bowl, oracle, history):
     annealed = propose(Annealing(), oracle, history)
-    drawn = bowl.space.sample(annealed.log["queries"], np.random.default_rng(0))
+    sampled = bowl.space.sample(annealed.log["queries"], np.random.default_rng(0))
     assert annealed.scores[0] == pytest.approx(1.0)
-    assert np.sort(oracle.score(drawn))[-64:].mean() < annealed.scores[:64].mean() - 0.02
+    assert np.sort(oracle.score(sampled))[-64:].mean() < annealed.scores[:64].mean() - 0.02
 
 
 def test_chains_stay_where_they_are_between_iterations(bowl, oracle, history):
@@ -59,8 +59,8 @@ def test_chains_stay_where_they_are_between_iterations(bowl, oracle, history):
     assert ((brief._points != points).sum(axis=1) <= 1).all()
 
 
-def test_gets_colder(bowl, oracle, history):
-    """Hot chains accept what is worse, cold ones do not."""
+def test_lower_temperatures_reach_higher_scores(bowl, oracle, history):
+    """Hot chains accept worse configs, cold ones do not."""
 
     def mean_score(temperature):
         explorer = Annealing(
@@ -80,8 +80,8 @@ def test_stops_early_when_the_best_no_longer_change(formula):
     assert 0 <= candidates.log["converged_at"] <= candidates.log["steps"]
 
 
-def test_patience_counts_changes_among_the_best_alone(oracle, history):
-    """Asked for more candidates than its patience watches, a search takes the steps of one that is asked for fewer."""
+def test_patience_counts_only_changes_among_the_best(oracle, history):
+    """With the same `patience_over`, a search for more candidates takes the same steps."""
     few, many, all_of_many = (
         propose(Annealing(patience=8, n_candidates=n, patience_over=watched), oracle, history)
         for n, watched in ((16, 16), (512, 16), (512, None))
@@ -91,13 +91,13 @@ def test_patience_counts_changes_among_the_best_alone(oracle, history):
 
 
 def test_keeps_scores_below_zero(oracle, history):
-    """AutoTVM drops them, and fills up with random configs when its ranking model gives many."""
-    sunken = Knowing(oracle.space, lambda vectors: oracle.truth(vectors) - 5)
-    above, below = (propose(Annealing(), surrogate, history).vectors for surrogate in (oracle, sunken))
+    """AutoTVM drops these, and adds random configs if its ranking model gives many."""
+    shifted = Knowing(oracle.space, lambda vectors: oracle.truth(vectors) - 5)
+    above, below = (propose(Annealing(), surrogate, history).vectors for surrogate in (oracle, shifted))
     np.testing.assert_array_equal(above, below)
 
 
-def test_walks_on_the_trees_word_to_faster_configs_than_were_measured(bowl):
+def test_guided_by_trees_it_finds_faster_configs_than_measured(bowl):
     history = bowl.history(256)
     candidates = propose(Annealing(), fitted(BoostedTrees(), history), history)
     measured_s, proposed_s = (bowl.cost_s(bowl.space.columns(each.vectors)) for each in (history, candidates))

@@ -1,4 +1,4 @@
-"""Contextual annealing: the walk is annealing's, the share left to chance follows the surrogate's doubt."""
+"""Contextual annealing: the same walk as annealing, with a random share that follows the surrogate's uncertainty."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kit.oracle import Knowing
 from ..conftest import fitted, propose
 
 
-class Doubtful(Knowing):
-    """A surrogate that likes small indices, and doubts as told: a number, or a function of vectors."""
+class UncertainSurrogate(Knowing):
+    """A surrogate that prefers small indices, with a given uncertainty: a number, or a function of vectors."""
 
-    def __init__(self, space, doubt):
+    def __init__(self, space, uncertainty):
         super().__init__(space, lambda vectors: 1.0 / (1.0 + vectors.sum(axis=1)))
-        self.doubt, self.probes = doubt, []
+        self.uncertainty, self.probes = uncertainty, []
 
     def spread(self, vectors):
         self.probes.append(vectors)
-        return self.doubt(vectors) if callable(self.doubt) else np.full(len(vectors), self.doubt)
+        return self.uncertainty(vectors) if callable(self.uncertainty) else np.full(len(vectors), self.uncertainty)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def history(bowl):
 
 
 def test_epsilon_is_the_mean_spread_of_random_unmeasured_configs(history):
-    surrogate = Doubtful(history.space, lambda vectors: 0.01 * vectors[:, 0])
+    surrogate = UncertainSurrogate(history.space, lambda vectors: 0.01 * vectors[:, 0])
     candidates = propose(ContextualAnnealing(), surrogate, history)
     (probes,) = surrogate.probes
     assert probes.shape == (20, len(history.space.knobs))
@@ -43,8 +43,8 @@ def test_epsilon_is_the_mean_spread_of_random_unmeasured_configs(history):
 
 
 @pytest.mark.parametrize(("spread", "epsilon"), [(0.0, 0.0), (0.3, 0.3), (7.0, 1.0)])
-def test_epsilon_is_a_share(history, spread, epsilon):
-    candidates = propose(ContextualAnnealing(n_steps=5), Doubtful(history.space, spread), history)
+def test_epsilon_is_clipped_to_a_share(history, spread, epsilon):
+    candidates = propose(ContextualAnnealing(n_steps=5), UncertainSurrogate(history.space, spread), history)
     assert candidates.epsilon == pytest.approx(epsilon)
 
 
@@ -56,12 +56,12 @@ def test_the_walk_is_annealings(history):
     assert {**annealed.log, "epsilon": candidates.epsilon} == candidates.log
 
 
-def test_a_surrogate_without_doubt_leaves_nothing_to_chance_and_an_unfitted_one_leaves_it_to_the_sampler(history):
+def test_epsilon_is_0_without_a_spread_and_none_without_a_fit(history):
     surrogate = fitted(BoostedTrees(max_rounds=5), history)
     assert propose(ContextualAnnealing(n_steps=5), surrogate, history).epsilon == 0.0
     assert propose(ContextualAnnealing(), Forest().start(history.space), history).epsilon is None
 
 
-def test_with_nothing_left_to_probe(formula):
+def test_epsilon_is_0_if_nothing_is_left_to_probe(formula):
     exhausted = formula("handful").history(8)
-    assert propose(ContextualAnnealing(), Doubtful(exhausted.space, 0.5), exhausted).epsilon == 0.0
+    assert propose(ContextualAnnealing(), UncertainSurrogate(exhausted.space, 0.5), exhausted).epsilon == 0.0

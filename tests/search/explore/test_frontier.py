@@ -1,4 +1,4 @@
-"""The frontier against a sort of everything that was seen."""
+"""The frontier, compared with a sort of all visited configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPACE = space_of([8, 5])
     st.integers(1, 12),
     st.none() | st.integers(1, 16),
 )
-def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best, n_watched):
+def test_keeps_the_best_unmeasured_configs(scores, steps, visited, n_best, n_watched):
     scores = np.array(scores)
     surrogate = Knowing(SPACE, lambda vectors: scores[SPACE.indices(vectors)])
     history = measured(SPACE, SPACE.vectors(sorted(visited)), [None] * len(visited))
@@ -44,7 +44,7 @@ def test_keeps_the_best_that_were_never_measured(scores, steps, visited, n_best,
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_a_search_has_converged_at_the_first_step_that_comes_near_its_best(bests):
+def test_convergence_is_the_first_step_within_1_percent_of_the_best(bests):
     step = converged_at(bests)
     assert max(bests[: step + 1]) >= 0.99 * max(bests)
     assert step == 0 or max(bests[:step]) < 0.99 * max(bests)

@@ -1,4 +1,4 @@
-"""Guided annealing: what it begins with, and that it goes on as annealing does."""
+"""Guided annealing: its first candidates, and that it then equals annealing."""
 
 from __future__ import annotations
 
@@ -28,48 +28,48 @@ from ..conftest import measured, propose
 
 @pytest.fixture
 def guided(bowl) -> Space:
-    """A space with a merit of its own: wide registers of filters."""
+    """A space with a merit that prefers wide register tiles of filters."""
     return replace(bowl.space, merit=lambda columns: columns["tile_f"][:, 3])
 
 
-def begun(history, seed=0, **settings):
+def first_candidates(history, seed=0, **settings):
     return propose(GuidedAnnealing(**settings), NoSurrogate(), history, seed).vectors
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.75, 1.0])
-def test_the_first_have_the_share_of_merit_whatever_the_batch(guided, share):
-    vectors = begun(measured(guided), led_share=share, n_candidates=16)
+def test_every_batch_has_the_share_of_high_merit(guided, share):
+    vectors = first_candidates(measured(guided), led_share=share, n_candidates=16)
     best = guided.indices(guided.promising(16, np.random.default_rng(0)))
     led = np.isin(guided.indices(vectors), best)
     for batch in (4, 8):
         assert abs(led[:batch].sum() - share * batch) <= 1
 
 
-def test_what_was_measured_is_not_begun_with(guided):
-    history = measured(guided, begun(measured(guided))[:8])
-    again = guided.indices(begun(history, seed=1))
+def test_measured_configs_are_not_proposed(guided):
+    history = measured(guided, first_candidates(measured(guided))[:8])
+    again = guided.indices(first_candidates(history, seed=1))
     assert not np.isin(again, history.visited).any() and len(np.unique(again)) == len(again)
 
 
-def test_where_no_merit_is_known_it_begins_as_chance_has_it(bowl):
+def test_without_a_merit_candidates_are_uniform(bowl):
     history = measured(bowl.space)
-    np.testing.assert_array_equal(begun(history), draw(history, 128, np.random.default_rng(0)).vectors)
+    np.testing.assert_array_equal(first_candidates(history), draw(history, 128, np.random.default_rng(0)).vectors)
 
 
-def test_a_fitted_surrogate_leads_it_as_it_leads_annealing(bowl, oracle):
+def test_with_a_fitted_surrogate_it_equals_annealing(bowl, oracle):
     found = [propose(settings, oracle, bowl.history(80)).vectors for settings in (Annealing(), GuidedAnnealing())]
     np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.75])
-def test_the_default_config_is_the_first_and_occurs_once_until_it_is_measured(guided, share):
+def test_the_default_config_comes_first_until_it_is_measured(guided, share):
     default = guided.config(guided.sample(1, np.random.default_rng(5))[0])
     history = History(guided, 1, default=default)
-    vectors = begun(history, led_share=share)
+    vectors = first_candidates(history, led_share=share)
     assert guided.config(vectors[0]) == default
     assert len(np.unique(guided.indices(vectors))) == len(vectors)
     history.add(vectors[:1], [Measurement(Status.OK, latency_s=1.0)])
-    assert default not in [guided.config(vector) for vector in begun(history)]
+    assert default not in [guided.config(vector) for vector in first_candidates(history)]
 
 
 @pytest.mark.parametrize("description", [describe_cpu(), describe_cuda("sm_90"), describe_vta()])
@@ -82,5 +82,5 @@ def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(descri
     if not space.merit_is_speed:
         assert batch[0] == default
     else:
-        drawn = space.merit(space.columns(space.sample(500, np.random.default_rng(0))))
-        assert default not in batch and min(map(space.merit_of, batch)) > np.median(drawn)
+        sampled = space.merit(space.columns(space.sample(500, np.random.default_rng(0))))
+        assert default not in batch and min(map(space.merit_of, batch)) > np.median(sampled)

@@ -1,4 +1,4 @@
-"""Searches without learning: what is proposed follows from merits and from the fastest configs alone."""
+"""Searches without learning, by merit or around the fastest configs: exhaustive, by-merit and descent explorers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def proposed(explorer, history, seed=0):
     return explorer.propose(NoSurrogate(), history, np.random.default_rng(seed)).vectors.tolist()
 
 
-def test_everything_is_listed_by_merit_though_the_space_is_large(monkeypatch):
-    monkeypatch.setattr("anole.space.space._ENUMERABLE", 0)
+def test_exhaustive_search_enumerates_large_spaces(monkeypatch):
+    monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 0)
     space = replace(SPACE)
     assert space.valid_indices is None
     listed = proposed(Exhaustive(1000), measured(space))
@@ -34,19 +34,19 @@ def test_everything_is_listed_by_merit_though_the_space_is_large(monkeypatch):
     assert listed == proposed(ByMerit(1000), measured(SPACE))
 
 
-def test_a_list_by_merit_is_sorted_and_leaves_out_what_was_measured():
+def test_by_merit_sorts_the_unmeasured_configs():
     best = [[11, 8], [10, 8], [9, 8], [8, 8]]
     assert proposed(ByMerit(4), measured(SPACE)) == best == proposed(ByMerit(4), measured(SPACE), seed=1)
     assert proposed(ByMerit(2), measured(SPACE, np.array(best[:2]), [1.0, 2.0])) == best[2:]
 
 
-def test_where_nothing_is_known_a_list_is_drawn():
+def test_without_a_merit_by_merit_samples_at_random():
     plain = replace(SPACE, merit=None)
     assert len(proposed(ByMerit(6), measured(plain))) == 6
     assert proposed(ByMerit(6), measured(plain)) != proposed(ByMerit(6), measured(plain), seed=1)
 
 
-def test_a_descent_goes_to_valid_neighbours_of_the_fastest_first():
+def test_descent_proposes_valid_neighbors_of_the_fastest_first():
     history = measured(SPACE, np.array([[0, 0], [5, 4], [6, 4]]), [9.0, 1.0, 2.0])
     only = Descent(n_best=1, led_share=1.0, n_candidates=2)
     assert sorted(proposed(only, history)) == [[4, 4], [5, 5]], "one is invalid, and one was measured"

@@ -1,4 +1,4 @@
-"""Adaptive sampling: the knee, what stands for a cluster, and what replaces it."""
+"""Adaptive sampling: the knee, the representative of a cluster, and its replacement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYNTHESES = ("mode", "cluster", "nearest")
 
 
 def blobs(n_blobs, seed, n_each=40, n_knobs=6):
-    """Points around corners of a grid, a hundred times closer to theirs than to another one."""
+    """Return points around corners of a grid, a hundred times closer to their own corner than to others."""
     rng = np.random.default_rng(seed)
     corners = rng.permutation(list(itertools.product([0.0, 0.5, 1.0], repeat=n_knobs)))[:n_blobs]
     return (np.repeat(corners, n_each, axis=0) + rng.normal(0, 0.002, (n_blobs * n_each, n_knobs))).astype(np.float32)
@@ -32,32 +32,32 @@ def k_of(points, ks, threshold=2.5, seed=0):
     return len(find_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
 
 
-def plane(constraints=()):
-    """A space of two knobs, whose index vectors are points of a grid."""
+def grid_space(constraints=()):
+    """Return a space of two knobs, whose index vectors are points of a grid."""
     return space_of([21, 21], constraints)
 
 
 def chosen(sampler, history, vectors, scores=None, n=64, seed=0):
-    """What a sampler chooses of candidates, as lists; equal scores unless there are others."""
+    """Return a sampler's choice as lists; scores are equal by default."""
     scores = np.ones(len(vectors)) if scores is None else np.array(scores)
     return choose(sampler, Candidates(np.array(vectors), scores), history, n, seed).tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("n_blobs", [10, 14, 20])
-def test_the_knee_is_one_step_beyond_the_clusters_that_there_are(n_blobs, seed):
+def test_the_knee_is_one_step_beyond_the_true_clusters(n_blobs, seed):
     points = blobs(n_blobs, seed)
     assert k_of(points, range(n_blobs - 1, 64), seed=seed) == n_blobs + 1
     assert n_blobs <= k_of(points, range(8, 64, 8), seed=seed) <= n_blobs + 16
 
 
 @pytest.mark.parametrize(("step", "threshold", "k"), [(8, 2.5, 16), (1, 2.5, 9), (8, 0.0, 56), (8, 1e9, 16)])
-def test_where_there_are_no_clusters_the_second_k_ends_the_search_unless_all_are_tried(step, threshold, k):
+def test_without_clusters_the_search_ends_at_the_second_k(step, threshold, k):
     points = np.random.default_rng(0).random((1000, 8), dtype=np.float32)
     assert k_of(points, range(8, 64, step), threshold) == k
 
 
-def test_clusters_are_those_of_their_labels():
+def test_centroids_and_loss_match_the_labels():
     points = blobs(12, seed=1)
     clusters = k_means(points, 12, np.random.default_rng(0))
     means = [points[clusters.labels == label].mean(axis=0) for label in range(12)]
@@ -107,7 +107,7 @@ def test_one_valid_new_config_for_every_cluster(bowl, representative, synthesis,
     n_measured=st.integers(0, 7),
     seed=st.integers(0, 99),
 )
-def test_a_small_space_never_runs_dry_before_its_end(formula, representative, synthesis, n_measured, seed):
+def test_a_small_space_is_chosen_completely(formula, representative, synthesis, n_measured, seed):
     small = formula("handful")
     history = small.history(n_measured, seed)
     free = small.space.sample(12, np.random.default_rng(seed), exclude=history.visited)
@@ -116,7 +116,7 @@ def test_a_small_space_never_runs_dry_before_its_end(formula, representative, sy
 
 
 SQUARE = [[8, 8], [8, 10], [8, 12], [10, 12], [12, 12], [12, 8], [14, 8]]
-"""Candidates with their centroid at (10.3, 10) and their modes at 8."""
+"""Candidates with the centroid (10.3, 10) and the mode 8 of both knobs."""
 ONE = {"k_min": 1, "k_max": 2}
 
 
@@ -127,22 +127,22 @@ ONE = {"k_min": 1, "k_max": 2}
         ([[10, 10]], "mode", [8, 8]),
         ([[10, 10]], "cluster", [8, 8]),
         ([[10, 10]], "nearest", [10, 12]),
-        # Of x, 8 and 12 occur three times and twice; of y, 8 and 12 three times each.
+        # x is 8 three times and 12 twice; y is 8 and 12 three times each.
         ([[10, 10], [8, 8]], "mode", [8, 12]),
     ],
 )
 def test_a_centroid_is_rounded_to_a_config_and_replaced_if_visited(visited, synthesis, config):
-    assert chosen(AdaptiveSampler(**ONE, synthesis=synthesis), measured(plane(), visited), SQUARE) == [config]
+    assert chosen(AdaptiveSampler(**ONE, synthesis=synthesis), measured(grid_space(), visited), SQUARE) == [config]
 
 
 def test_an_invalid_centroid_becomes_the_nearest_candidate():
-    space = plane([Constraint("not there", lambda c: (c["k0"] != 10) | (c["k1"] != 10))])
+    space = grid_space([Constraint("not there", lambda c: (c["k0"] != 10) | (c["k1"] != 10))])
     assert chosen(AdaptiveSampler(**ONE), measured(space), SQUARE) == [[10, 12]]
 
 
-def test_a_cluster_is_synthesized_from_its_own_values():
+def test_synthesis_can_use_the_clusters_own_values():
     far = [[x - 8, y - 8] for x, y in SQUARE] + [[0, 3]]
-    history, scores = measured(plane(), [[10, 10], [2, 2]]), [1.0] * len(SQUARE) + [0.5] * len(far)
+    history, scores = measured(grid_space(), [[10, 10], [2, 2]]), [1.0] * len(SQUARE) + [0.5] * len(far)
     clusters, modes = (
         chosen(AdaptiveSampler(k_min=2, k_max=3, synthesis=synthesis), history, SQUARE + far, scores)
         for synthesis in ("cluster", "mode")
@@ -151,19 +151,19 @@ def test_a_cluster_is_synthesized_from_its_own_values():
     assert modes != clusters and {x for x, _ in modes} == {0}
 
 
-def test_two_clusters_of_one_centroid_get_two_configs():
+def test_clusters_with_the_same_rounded_centroid_get_two_configs():
     # Both centroids are rounded to (0, 0).
     space = space_of([2, 2, 2])
     first, second = chosen(AdaptiveSampler(k_min=2, k_max=3), measured(space), space.vectors(range(8)))
     assert first != second
 
 
-def test_what_stands_for_a_cluster():
+def test_the_representative_of_a_cluster():
     scores = [0.1, 0.2, 0.3, 0.4, 0.9, 0.5, 0.6]
     ranking = np.argsort(scores)[::-1]
     vectors, scores = np.array(SQUARE)[ranking], np.array(scores)[ranking]
     found = {
-        name: chosen(AdaptiveSampler(**ONE, representative=name), measured(plane()), vectors, scores)
+        name: chosen(AdaptiveSampler(**ONE, representative=name), measured(grid_space()), vectors, scores)
         for name in REPRESENTATIVES
     }
     assert found == {"centroid": [[10, 10]], "nearest": [[10, 12]], "best": [[12, 12]]}
@@ -176,49 +176,49 @@ def test_the_most_promising_cluster_comes_first(representative):
     sampler = AdaptiveSampler(k_min=4, k_max=5, representative=representative)
     for order in itertools.permutations(range(4)):
         ranking = [9 * blob + row for blob in order for row in range(9)]
-        found = chosen(sampler, measured(plane()), np.array(vectors)[ranking], np.linspace(1, 0, 36))
+        found = chosen(sampler, measured(grid_space()), np.array(vectors)[ranking], np.linspace(1, 0, 36))
         nearest = np.abs(np.array(found)[:, None] - np.array(centers)[None]).sum(axis=2).argmin(axis=1)
         assert nearest.tolist() == list(order)
 
 
-def test_only_the_best_count_where_that_is_wanted():
+def test_n_best_limits_the_candidates():
     vectors = SQUARE + [[0, y] for y in range(20)]
-    assert chosen(AdaptiveSampler(**ONE, n_best=len(SQUARE)), measured(plane()), vectors) == [[10, 10]]
-    assert chosen(AdaptiveSampler(**ONE), measured(plane()), vectors) != [[10, 10]]
+    assert chosen(AdaptiveSampler(**ONE, n_best=len(SQUARE)), measured(grid_space()), vectors) == [[10, 10]]
+    assert chosen(AdaptiveSampler(**ONE), measured(grid_space()), vectors) != [[10, 10]]
 
 
-def test_no_more_points_are_clustered_than_allowed(bowl, monkeypatch):
+def test_max_points_limits_the_clustered_points(bowl, monkeypatch):
     history = bowl.history(50)
     vectors = history.space.sample(2000, np.random.default_rng(0), exclude=history.visited)
-    seen = []
+    clustered_points = []
 
     def spy(points, *rest):
-        seen.append(points)
+        clustered_points.append(points)
         return find_knee(points, *rest)
 
     monkeypatch.setattr(adaptive_sampler, "find_knee", spy)
     for seed in (0, 0, 1):
         chosen(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
     everything = history.space.normalized(vectors).tolist()
-    assert [len(points) for points in seen] == [300] * 3
-    assert all(row in everything for row in seen[0].tolist())
-    np.testing.assert_array_equal(seen[0], seen[1])
-    assert not np.array_equal(seen[0], seen[2])
+    assert [len(points) for points in clustered_points] == [300] * 3
+    assert all(row in everything for row in clustered_points[0].tolist())
+    np.testing.assert_array_equal(clustered_points[0], clustered_points[1])
+    assert not np.array_equal(clustered_points[0], clustered_points[2])
 
 
 @pytest.mark.parametrize(
     ("k_min", "k_max", "n", "k"), [(8, 64, 64, 16), (8, 9, 64, 8), (20, 9, 64, 20), (30, 64, 64, 38), (8, 64, 3, 3)]
 )
-def test_the_numbers_of_clusters_tried(bowl, k_min, k_max, n, k):
-    """Before the first fit; the configs spread over the space."""
+def test_the_number_of_clusters_respects_its_bounds(bowl, k_min, k_max, n, k):
+    """Before the first fit, configs are spread over the space."""
     vectors = bowl.space.sample(200, np.random.default_rng(0))
     sampler, history = AdaptiveSampler(k_min=k_min, k_max=k_max), measured(bowl.space)
     found = np.array(chosen(sampler, history, vectors, np.zeros(200), n))
     assert len(found) == k and len(np.unique(found[:, 0])) > k / 2
 
 
-def test_the_last_of_a_batch_may_be_random(bowl):
-    """13 of 16 are of the candidates, which are in one corner, and 3 are drawn from all of the space."""
+def test_the_last_n_random_configs_are_random(bowl):
+    """13 of 16 configs are candidates, which are in one corner, and 3 are random configs of the entire space."""
     history = bowl.history(0)
     space = history.space
     corner = space.vectors(np.arange(200))
@@ -228,8 +228,8 @@ def test_the_last_of_a_batch_may_be_random(bowl):
     assert len(np.unique(space.indices(found))) == 16
 
 
-def test_the_two_widest_knobs_alone_may_be_clustered():
-    """Two clusters of these; a third knob, whose values lie farther apart in [0, 1], makes no difference."""
+def test_clustering_may_use_only_the_two_widest_knobs():
+    """Two clusters by the wide knobs; a third knob, with values farther apart in [0, 1], makes no difference."""
     space = space_of([40, 2, 30])
     vectors = np.array([[x + dx, odd, y] for x, y in ((3, 4), (33, 24)) for dx in (0, 2) for odd in (0, 1)])
     sampler = AdaptiveSampler(k_min=2, k_max=3, clustered="widest")

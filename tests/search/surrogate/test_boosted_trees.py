@@ -26,12 +26,12 @@ def recall_by_definition(predicted, scores, n_top):
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.integers(1, 40))
-def test_average_recall_is_its_definition(pairs, n_top):
+def test_average_recall_matches_its_definition(pairs, n_top):
     predicted, scores = np.array(pairs, dtype=float).T
     assert average_recall(predicted, scores, n_top) == pytest.approx(recall_by_definition(predicted, scores, n_top))
 
 
-def test_average_recall_of_the_truth_is_one_and_of_its_reverse_is_low():
+def test_average_recall_is_1_for_the_truth_and_0_for_its_reverse():
     scores = np.random.default_rng(0).random(200)
     assert average_recall(3 * scores - 1, scores, 64) == pytest.approx(1.0)
     assert average_recall(-scores, scores, 64) == pytest.approx(0.0)
@@ -48,7 +48,7 @@ def test_both_objectives_rank_unseen_configs(bowl, objective):
         assert np.abs(surrogate.score(history.vectors) - history.scores).mean() < 0.05, "speed relative to the best"
 
 
-def test_boosting_stops_early_and_at_the_latest_at_the_cap(bowl, monkeypatch):
+def test_boosting_stops_early_or_at_max_rounds(bowl, monkeypatch):
     history, boosted, train = bowl.history(200), [], xgboost.train
     monkeypatch.setattr(xgboost, "train", lambda *given, **named: boosted.append(train(*given, **named)) or boosted[-1])
     for patience, cap in ((5, 300), (40, 300), (300, 12)):
@@ -57,7 +57,7 @@ def test_boosting_stops_early_and_at_the_latest_at_the_cap(bowl, monkeypatch):
     assert hasty < patient < 300 and capped == 12
 
 
-def test_a_search_with_boosted_trees_does_not_wait_for_scikit_learn():
+def test_boosted_trees_do_not_import_scikit_learn():
     code = """
 import sys
 from anole.search.surrogate.boosted_trees import BoostedTrees

@@ -1,4 +1,4 @@
-"""The forest: its predictions, its doubt, and expected improvement."""
+"""The random forest: its predictions, its spread, and expected improvement."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEAN = Forest(acquisition="mean")
 LINE = space_of([64])
 
 
-def improvement(mean, std, best):
+def scalar_improvement(mean, std, best):
     return expected_improvement(np.array([mean]), np.array([std]), best)[0]
 
 
@@ -32,10 +32,10 @@ def reference(history):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.floats(-1, 2), st.floats(0.01, 1), st.floats(0, 1.5))
-def test_expected_improvement_is_the_expectation(mean, std, best):
+def test_expected_improvement_equals_the_integral(mean, std, best):
     low, high = max(best, mean - 12 * std), max(best, mean) + 12 * std
     expected, _ = quad(lambda speed: (speed - best) * norm.pdf(speed, mean, std), low, high, points=[max(mean, low)])
-    assert improvement(mean, std, best) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+    assert scalar_improvement(mean, std, best) == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_expected_improvement_is_the_expectation(mean, std, best):
         (-40.0, 1.0, 0.0),
     ],
 )
-def test_without_doubt_it_is_the_gain_and_at_the_best_it_grows_with_doubt(mean, std, expected):
-    assert improvement(mean, std, 1.0) == pytest.approx(expected, abs=1e-8)
+def test_expected_improvement_of_special_cases(mean, std, expected):
+    assert scalar_improvement(mean, std, 1.0) == pytest.approx(expected, abs=1e-8)
 
 
-def test_predictions_and_spread_are_those_of_scikit_learns_forest(bowl):
+def test_predictions_and_spread_match_scikit_learn(bowl):
     history = bowl.history(200)
     unseen = history.space.sample(300, np.random.default_rng(1))
     surrogate, forest, features = fitted(MEAN, history), reference(history), history.space.features(unseen)
@@ -62,7 +62,7 @@ def test_predictions_and_spread_are_those_of_scikit_learns_forest(bowl):
     np.testing.assert_allclose(surrogate.spread(unseen), np.std(by_tree, axis=0), atol=1e-12)
 
 
-def test_a_jackknifed_spread_is_that_of_scikit_learns_forest(bowl):
+def test_the_jackknife_spread_matches_scikit_learn(bowl):
     history = bowl.history(60)
     unseen = history.space.sample(50, np.random.default_rng(1))
     surrogate, forest = fitted(Forest(spread="jackknife"), history), reference(history)
@@ -73,7 +73,7 @@ def test_a_jackknifed_spread_is_that_of_scikit_learns_forest(bowl):
     np.testing.assert_array_equal(surrogate.spread(unseen[:1]), surrogate.spread(unseen)[:1])
 
 
-def test_doubts_between_slow_and_fast_where_nothing_was_measured():
+def test_the_spread_is_large_between_measured_regions():
     vectors = LINE.vectors([*range(16), *range(48, 64)])
     surrogate = fitted(Forest(), measured(LINE, vectors, [4.0] * 16 + [1.0] * 16))
     assert surrogate.spread(LINE.vectors([31, 32])).max() > 0.1
@@ -81,13 +81,13 @@ def test_doubts_between_slow_and_fast_where_nothing_was_measured():
     assert not Forest().start(LINE).spread(vectors).any()
 
 
-def test_the_more_is_measured_the_less_it_doubts(bowl):
+def test_more_measurements_reduce_the_spread(bowl):
     probes = bowl.space.sample(200, np.random.default_rng(9))
     few, many = (fitted(Forest(), bowl.history(n)).spread(probes).mean() for n in (32, 1000))
     assert 0 < many < few
 
 
-def test_a_score_is_the_share_of_the_largest_expected_improvement(bowl):
+def test_scores_are_relative_to_the_largest_expected_improvement(bowl):
     history = bowl.history(200)
     surrogate, mean = fitted(Forest(), history), fitted(MEAN, history)
     unseen = history.space.sample(500, np.random.default_rng(3))
@@ -99,14 +99,14 @@ def test_a_score_is_the_share_of_the_largest_expected_improvement(bowl):
     assert 0 <= scores.min() < 0.01 and 0.1 < scores[:200].max() <= 1.0 + 1e-12
 
 
-def test_its_mean_ranks_configs_it_has_not_seen(bowl):
+def test_the_mean_ranks_unseen_configs(bowl):
     unseen = bowl.history(512, seed=1)
     scores = fitted(MEAN, bowl.history(512)).score(unseen.vectors)
     assert np.corrcoef(ranks(scores), ranks(unseen.scores))[0, 1] > 0.8
     assert ranks(unseen.scores)[np.argsort(scores)[-40:]].mean() > 0.85 * 512
 
 
-def test_no_improvement_anywhere_scores_nothing():
+def test_scores_are_zero_if_no_improvement_is_expected():
     surrogate = fitted(Forest(), measured(LINE, LINE.vectors(range(10))))
     assert surrogate.fitted and not surrogate.score(LINE.vectors(range(20))).any()
 
@@ -118,7 +118,7 @@ def test_learns_from_the_prior(bowl):
     assert np.corrcoef(surrogate.score(vectors), scores)[0, 1] > 0.9
 
 
-def directly(counts, predicted):
+def by_definition(counts, predicted):
     """Return the variance of one config's prediction, by Wager, Hastie and Efron's equations 5 and 7."""
     n_trees, n_examples = counts.shape
     mean = sum(predicted) / n_trees
@@ -133,16 +133,16 @@ def directly(counts, predicted):
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 8), st.integers(1, 12), st.integers(1, 5), st.integers(0, 10_000))
-def test_it_is_the_papers_formula(n_trees, n_examples, n_configs, seed):
+def test_the_jackknife_variance_matches_its_definition(n_trees, n_examples, n_configs, seed):
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(n_examples, np.full(n_examples, 1 / n_examples), size=n_trees)
     predicted = rng.normal(size=(n_configs, n_trees))
     variances = Jackknife(counts).variance(predicted)
-    np.testing.assert_allclose(variances, [directly(counts, each) for each in predicted], atol=1e-12)
+    np.testing.assert_allclose(variances, [by_definition(counts, each) for each in predicted], atol=1e-12)
 
 
-def test_of_a_mean_it_is_what_is_known():
-    """Trees that predict the mean of what they drew: the variance is that of a mean, s^2 / n."""
+def test_the_jackknife_variance_of_a_mean_is_known():
+    """For trees that predict the mean of their samples, the variance is s^2 / n."""
     rng = np.random.default_rng(0)
     values, n_trees = rng.normal(size=40), 5000
     counts = rng.multinomial(40, np.full(40, 1 / 40), size=n_trees)
@@ -150,7 +150,7 @@ def test_of_a_mean_it_is_what_is_known():
     assert Jackknife(counts).variance(predicted)[0] == pytest.approx(values.var() / 40, rel=0.1)
 
 
-def test_trees_that_agree_leave_no_doubt():
+def test_equal_predictions_have_no_variance():
     counts = np.random.default_rng(0).multinomial(9, np.full(9, 1 / 9), size=4)
     assert Jackknife(counts).variance(np.full((3, 4), 0.7)).tolist() == [0.0, 0.0, 0.0]
     assert Jackknife(counts).variance(np.empty((0, 4))).shape == (0,)

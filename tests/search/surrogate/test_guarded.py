@@ -1,4 +1,4 @@
-"""Surrogates whose model fails: the search goes on without it."""
+"""Surrogates whose model fails: the search continues without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def surrogate(request, history):
     return surrogate
 
 
-def test_a_failed_fit_is_logged_and_the_next_one_counts(surrogate, history, monkeypatch, caplog):
+def test_a_failed_fit_is_logged_and_the_next_one_works(surrogate, history, monkeypatch, caplog):
     with monkeypatch.context() as broken:
         broken.setattr(surrogate.space, "features", lambda vectors: np.full((50, 3), np.inf, dtype=np.float32))
         surrogate.fit(history)
@@ -30,7 +30,7 @@ def test_a_failed_fit_is_logged_and_the_next_one_counts(surrogate, history, monk
     assert surrogate.fitted
 
 
-def test_a_failed_prediction_is_logged_and_the_search_goes_on_without(surrogate, history, monkeypatch, caplog):
+def test_a_failed_prediction_is_logged_and_leaves_the_surrogate_unfitted(surrogate, history, monkeypatch, caplog):
     monkeypatch.setattr(surrogate.space, "features", lambda vectors: "no features")
     assert not surrogate.score(history.vectors).any()
     assert not surrogate.fitted and "surrogate failed" in caplog.text

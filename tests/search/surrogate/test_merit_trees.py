@@ -1,4 +1,4 @@
-"""Merit trees: they begin from a merit that is a speed, correct it, and are plain boosted trees elsewhere."""
+"""Merit trees: they correct a merit that is a speed; without one, they are plain boosted trees."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..conftest import fitted, measured
 
 
 @pytest.fixture
-def counted(bowl):
-    """A space with a merit that leaves out a factor of four and the order of the loops."""
+def analytical(bowl):
+    """A space whose merit ignores a factor of four and the order of the loops."""
 
     def speed(columns):
         any_order = columns | {"order": np.full(len(columns["order"]), "kernel_first")}
@@ -27,40 +27,40 @@ def counted(bowl):
 
 
 @pytest.fixture
-def vectors(counted):
-    return counted.sample(200, np.random.default_rng(1))
+def vectors(analytical):
+    return analytical.sample(200, np.random.default_rng(1))
 
 
-def misses(scores, truth):
+def mean_error(scores, truth):
     return np.abs(scores - truth)[truth > 0].mean()
 
 
-def test_before_the_first_trial_the_merit_is_the_score(counted, vectors):
-    surrogate, merits = MeritTrees().start(counted), counted.merit(counted.columns(vectors))
+def test_before_the_first_trial_scores_follow_the_merit(analytical, vectors):
+    surrogate, merits = MeritTrees().start(analytical), analytical.merit(analytical.columns(vectors))
     assert surrogate.fitted
     np.testing.assert_array_equal(np.argsort(surrogate.score(vectors)), np.argsort(merits))
     assert 0.5 < surrogate.score(vectors).max() <= 1.5
 
 
-def test_trials_correct_what_the_merit_leaves_out(bowl, counted):
-    unseen, history = bowl.history(400, seed=1), replace(bowl, space=counted).history(48)
+def test_trials_correct_the_errors_of_the_merit(bowl, analytical):
+    unseen, history = bowl.history(400, seed=1), replace(bowl, space=analytical).history(48)
     truth = unseen.gflops / history.best_gflops
-    merits = counted.merit(counted.columns(unseen.vectors)) * bowl.flop / 1e9 / 4 / history.best_gflops
+    merits = analytical.merit(analytical.columns(unseen.vectors)) * bowl.flop / 1e9 / 4 / history.best_gflops
     found = fitted(MeritTrees(), history).score(unseen.vectors)
     plain = fitted(BoostedTrees(), history).score(unseen.vectors)
-    assert misses(found, truth) < 0.8 * min(misses(merits, truth), misses(plain, truth))
+    assert mean_error(found, truth) < 0.8 * min(mean_error(merits, truth), mean_error(plain, truth))
 
 
-def test_failures_and_other_tasks_leave_the_merit_as_it_was(bowl, counted, vectors):
-    settings, before = PRESETS["anole"], MeritTrees().start(counted).score(vectors)
-    assert settings.learns_from_others(bowl.space) and not settings.learns_from_others(counted)
-    prior = Examples(counted.features(vectors), np.linspace(0, 1, 200))
-    for history in (measured(counted, vectors, [None] * 200), History(counted, 1, prior)):
+def test_failures_and_other_tasks_do_not_change_the_scores(bowl, analytical, vectors):
+    settings, before = PRESETS["anole"], MeritTrees().start(analytical).score(vectors)
+    assert settings.learns_from_others(bowl.space) and not settings.learns_from_others(analytical)
+    prior = Examples(analytical.features(vectors), np.linspace(0, 1, 200))
+    for history in (measured(analytical, vectors, [None] * 200), History(analytical, 1, prior)):
         np.testing.assert_array_equal(fitted(MeritTrees(), history).score(vectors), before)
 
 
 @pytest.mark.parametrize("merit", [None, lambda columns: -columns["unroll"]])
-def test_where_the_merit_is_no_speed_they_are_plain_boosted_trees(bowl, merit):
+def test_without_a_speed_as_merit_they_are_plain_boosted_trees(bowl, merit):
     history = replace(bowl, space=replace(bowl.space, merit=merit)).history(64)
     assert not MeritTrees().start(history.space).fitted
     found = [fitted(each, history).score(history.vectors) for each in (MeritTrees(), BoostedTrees())]

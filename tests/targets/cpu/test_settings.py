@@ -1,4 +1,4 @@
-"""What this machine's processor is as a target."""
+"""Descriptions of CPU targets: detected and given settings, features, precisions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_this_machine_describes_itself_in_plain_values() -> None:
 
 @pytest.fixture
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Take this machine's processor for the one of a file in tests/host/processors."""
+    """Return a function that replaces this machine's processor by one of tests/host/processors."""
 
     def pretended(name: str) -> None:
         text = Path(__file__).parents[2].joinpath(f"host/processors/{name}.txt").read_text()
@@ -47,7 +47,7 @@ V4 = [*V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
 
 
 def test_a_detected_processor_has_all_its_features(pretend: Callable[[str], None]) -> None:
-    """These descriptions are in the keys of tasks that users have tuned."""
+    """These descriptions are part of the keys of already tuned tasks."""
     pretend("epyc_zen4")
     assert describe_cpu(threads=1) == {
         "kind": "cpu",
@@ -71,7 +71,7 @@ def test_a_detected_processor_has_all_its_features(pretend: Callable[[str], None
     }
 
 
-def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Callable[[str], None]) -> None:
+def test_a_given_processor_has_no_features_of_this_machine(pretend: Callable[[str], None]) -> None:
     pretend("xeon_amx")
     assert describe_cpu(mcpu="x86-64-v3", threads=1)["features"] == V3
     assert describe_cpu(mcpu="rocketlake", threads=1)["features"] == [*V4, "avx512_vnni"]
@@ -89,7 +89,7 @@ def test_a_processor_that_is_given_has_no_features_of_this_machine(pretend: Call
         ),
     ],
 )
-def test_the_inventory_says_which_features_kernels_use(
+def test_the_inventory_lists_the_features_that_kernels_use(
     pretend: Callable[[str], None], file: str, compiled: str, unused: str | None
 ) -> None:
     pretend(file)
@@ -97,7 +97,7 @@ def test_the_inventory_says_which_features_kernels_use(
     assert (facts["compiled for"], facts.get("not used")) == (compiled, unused)
 
 
-def test_settings_win_over_what_is_detected() -> None:
+def test_settings_override_detected_values() -> None:
     generic = known_processors()[3] if known_processors()[0] == "x86-64-v4" else "generic"
     assert describe_cpu(mcpu=generic, threads=1) | {"model": "", "features": []} == {
         "kind": "cpu",
@@ -108,33 +108,33 @@ def test_settings_win_over_what_is_detected() -> None:
     }
 
 
-def test_a_precision_is_described_where_the_processor_has_it(pretend: Callable[[str], None]) -> None:
+def test_a_precision_is_described_if_the_processor_supports_it(pretend: Callable[[str], None]) -> None:
     pretend("epyc_zen4")
     plain = describe_cpu(threads=1)
     assert describe_cpu(threads=1, precision="float32") == plain
     assert describe_cpu(threads=1, precision="bf16") == {**plain, "precision": "bf16"}
-    with pytest.raises(TargetError, match="precision bf16 needs avx512_bf16, avx512vl, which AMD EPYC lacks"):
+    with pytest.raises(TargetError, match="precision bf16 needs avx512_bf16, avx512vl; AMD EPYC has none of them"):
         describe_cpu(mcpu="x86-64-v3", threads=1, precision="bf16")
     assert describe_cpu(mcpu="x86-64-v3", threads=1, precision="int8")["precision"] == "int8"
     with pytest.raises(TargetError, match="precision int8 needs avx2"):
         describe_cpu(mcpu="x86-64-v2", threads=1, precision="int8")
 
 
-def test_tiles_are_enough_for_a_precision() -> None:
+def test_tiles_suffice_for_a_precision() -> None:
     assert lacks("bf16", ["avx512f", "amx_tile", "amx_bf16"]) == []
     assert lacks("bf16", ["avx512f", "amx_tile", "avx512vl"]) == ["avx512_bf16"]
     assert precisions_of(V4) == ("float32", "int8")
 
 
-def test_stored_weights_are_described_on_every_processor() -> None:
+def test_weight_types_are_described_on_every_processor() -> None:
     plain = describe_cpu(threads=1)
     assert describe_cpu(threads=1, weights="int4") == {**plain, "weights": "int4"}
 
 
-def test_what_the_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_beyond_the_machine_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = processor(HASWELL, "x86_64")
     monkeypatch.setattr(settings, "processor", lambda: plain)
-    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz lacks"):
+    with pytest.raises(TargetError, match=r"mcpu x86-64-v4 needs avx512bw, .* Some CPU: @ 3 GHz has none of them"):
         describe_cpu(mcpu="x86-64-v4")
-    with pytest.raises(TargetError, match=r"found threads: 100000; this process may use \d+ processors"):
+    with pytest.raises(TargetError, match=r"found threads: 100000; this process may use at most \d+"):
         describe_cpu(threads=100_000)

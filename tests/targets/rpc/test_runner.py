@@ -1,4 +1,4 @@
-"""Running candidates through a session: what is the same wherever the session leads."""
+"""The runner of candidates in an RPC session, tested with a local session."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["nothing", "flush", "cold weights"],
 )
-def test_a_kernel_is_right_and_timed(artifact: Path, conditions: Conditions) -> None:
+def test_a_kernel_is_correct_and_timed(artifact: Path, conditions: Conditions) -> None:
     kernel = runner_of(conditions).load(artifact, TARGET.default_config(WORKLOAD))
     assert kernel.relative_error() < 1e-6
     assert 0 < kernel(3) < 1e-2
 
 
-def test_a_product_of_computed_operands_has_no_bias(tmp_path: Path) -> None:
+def test_a_product_of_activations_has_no_bias(tmp_path: Path) -> None:
     workload = BatchMatmul(2, 3, 16, 8)
     config = TARGET.default_config(workload)
     TARGET.build(workload, config, tmp_path / "kernel.so")
     assert runner_of(Conditions(), workload).load(tmp_path / "kernel.so", config).relative_error() < 1e-6
 
 
-def test_an_error_of_a_kernel_is_not_a_lost_session(artifact: Path) -> None:
+def test_a_kernel_error_is_not_a_lost_session(artifact: Path) -> None:
     runner, other = runner_of(Conditions()), runner_of(Conditions(), Dense(2, 16, 48))
     config = TARGET.default_config(WORKLOAD)
     with pytest.raises((RuntimeError, ValueError), match="negative"):

@@ -1,4 +1,4 @@
-"""What is asked of TVM's tracker without TVM: the numbers of the protocol, and answers that make no sense."""
+"""The client of TVM's RPC tracker: the protocol's constants, requests, and invalid answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answering() -> Any:
                 connection.sendall(greeting)
                 for each in answers:
                     connection.recv(1024)
-                    # In pieces, as networks deliver them.
+                    # In pieces, as networks may deliver them.
                     for byte in each:
                         connection.sendall(bytes([byte]))
 
@@ -59,20 +59,20 @@ def answering() -> Any:
         listener.close()
 
 
-def test_the_numbers_are_those_of_tvm() -> None:
+def test_the_protocol_constants_equal_those_of_tvm() -> None:
     codes = base.TrackerCode
     expected = (base.RPC_TRACKER_MAGIC, codes.SUCCESS, codes.REQUEST, codes.SUMMARY)
     assert (tracker.MAGIC, tracker.SUCCESS, tracker.REQUEST, tracker.SUMMARY) == expected
 
 
-def test_servers_of_the_key_are_counted(answering: Callable[..., Remote]) -> None:
+def test_servers_with_the_key_are_counted(answering: Callable[..., Remote]) -> None:
     assert count_servers(answering(message([0, SUMMARY]))) == (2, 1)
 
 
 def test_a_request_is_granted(answering: Callable[..., Remote]) -> None:
-    with closing(Tracker(answering(message([0, ["10.0.0.7", 9090, "zen:0.5"]])))) as asked:
-        asked.request()
-        assert asked.granted() == Server("10.0.0.7", 9090, "zen:0.5")
+    with closing(Tracker(answering(message([0, ["10.0.0.7", 9090, "zen:0.5"]])))) as client:
+        client.request()
+        assert client.granted() == Server("10.0.0.7", 9090, "zen:0.5")
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,18 @@ def test_a_request_is_granted(answering: Callable[..., Remote]) -> None:
         message([0, SUMMARY])[:-1],
     ],
 )
-def test_an_answer_that_makes_no_sense_is_a_tracker_that_is_lost(
-    answering: Callable[..., Remote], answer: bytes
-) -> None:
+def test_an_invalid_answer_is_a_lost_tracker(answering: Callable[..., Remote], answer: bytes) -> None:
     remote = answering(answer)
     with pytest.raises(DeviceLostError, match=f"^the tracker {HOST}:{remote.port} cannot be reached: "):
         count_servers(remote)
 
 
-def test_somebody_else_is_no_tracker(answering: Callable[..., Remote]) -> None:
+def test_another_service_is_rejected(answering: Callable[..., Remote]) -> None:
     with pytest.raises(DeviceLostError, match="cannot be reached: ValueError: this is no RPC tracker"):
         Tracker(answering(greeting=b"SSH-"))
 
 
-def test_nobody_is_no_tracker() -> None:
+def test_a_closed_port_is_reported() -> None:
     with socket.socket() as closed:
         closed.bind((HOST, 0))
         with pytest.raises(DeviceLostError, match="cannot be reached: ConnectionRefusedError"):

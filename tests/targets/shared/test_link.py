@@ -1,4 +1,4 @@
-"""Linking: every failure is the machine's, and is told in the linker's own words."""
+"""Linking: every failure is a MachineError that quotes the linker's output."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ def linker(folder: Path, script: str) -> None:
     ("script", "message"),
     [
         ("echo first >&2; echo bad plugin >&2; exit 3", r"ld failed \(exit 3\), .*: first; bad plugin$"),
-        ("exit 1", r"ld failed \(exit 1\), so nothing can be built: it said nothing$"),
+        ("exit 1", r"ld failed \(exit 1\), so nothing can be built: no output$"),
         ("kill -9 $$", r"ld failed \(ended by SIGKILL\)"),
     ],
 )
-def test_a_linker_that_fails_is_quoted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
-) -> None:
+def test_a_failing_linker_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
     linker(tmp_path, script)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match=message):
         link("out.so", ["in.o"])
 
 
-def test_without_a_linker_the_machine_is_at_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_linker_is_a_machine_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match=r"found neither `ld` nor `cc` on PATH; .*: install binutils"):
         link("out.so", ["in.o"])
 
 
-def test_a_linker_that_cannot_be_started_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linker_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ld").write_text("no program")
     (tmp_path / "ld").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

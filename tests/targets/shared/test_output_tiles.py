@@ -1,4 +1,4 @@
-"""Every output is in one tile, also where a dilation takes an image apart."""
+"""Every output is in exactly one Winograd tile, also with dilation."""
 
 from __future__ import annotations
 

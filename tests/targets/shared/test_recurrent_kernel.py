@@ -1,4 +1,4 @@
-"""However the time loop of a recurrent layer is divided, it computes what its equations say."""
+"""The kernel of a recurrent layer computes ONNX's equations with any tiling, on CPU and GPU."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def layer(cell: Any, batch: int, hidden: int, backward: tuple[bool, ...], **opti
     return Recurrence(cell, 3, batch, hidden, backward, (FUNCTIONS[cell],) * len(backward), **options)
 
 
-def drawn(own: Recurrence) -> dict[str, NDArray[Any]]:
+def random_inputs(own: Recurrence) -> dict[str, NDArray[Any]]:
     rng = np.random.default_rng(0)
     found = {each.name: rng.uniform(-0.7, 0.7, shape_of(own, each)).astype(each.dtype) for each in own.parameters}
     if own.lengths:
-        # Those beyond what there is are limited by the kernel.
+        # The kernel clips lengths to the valid range.
         found["lengths"] = rng.integers(-2, own.steps + 3, own.batch).astype(np.int32)
     return found
 
@@ -52,7 +52,7 @@ def shape_of(own: Recurrence, parameter: Parameter) -> list[int]:
 
 
 def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the results by the equations of ONNX's operators, in double precision."""
+    """Return the results of ONNX's equations in double precision."""
     at, hidden = {name: values.astype(np.float64) for name, values in given.items()}, own.hidden
     y = np.zeros((own.steps, own.batch, own.directions, hidden))
     states, cells = at["initial_h"].copy(), at.get("initial_c", at["initial_h"]).copy()
@@ -95,7 +95,7 @@ def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: 
 
 
 def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
-    given, target = drawn(own), get_target(describe_cpu())
+    given, target = random_inputs(own), get_target(describe_cpu())
     of_one = Tiling() if own.batch_symbol else None
     module = tvm.IRModule({"main": recurrent_kernel(own, tiling, of_one).with_attr("global_symbol", "main")})
     with target.compiler_target() as compiler_target:
@@ -106,14 +106,14 @@ def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
 
 
 def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequence[NDArray[Any]]) -> None:
-    """Asserts that the last arrays are the results."""
+    """Assert that the last arrays equal the results."""
     wanted = expected(own, given)
     for parameter, result in zip(own.results, found[-len(own.results) :], strict=True):
         np.testing.assert_allclose(result, wanted[parameter.name], rtol=1e-5, atol=1e-6)
 
 
 @st.composite
-def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
+def tiled_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
     cell = draw(st.sampled_from(sorted(GATES)))
     varies = draw(st.booleans())
     batch, hidden = draw(st.sampled_from([1, 2, 3, 4])), draw(st.sampled_from([7, 16, 32, 50]))
@@ -140,9 +140,9 @@ def divided_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
 
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
-@given(divided_layers())
-def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
-    check_results(divided[0], drawn(divided[0]), computed_on_cpu(*divided))
+@given(tiled_layers())
+def test_random_tilings_are_correct(layer_and_tiling: tuple[Recurrence, Tiling]) -> None:
+    check_results(layer_and_tiling[0], random_inputs(layer_and_tiling[0]), computed_on_cpu(*layer_and_tiling))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_all_divisions(divided: tuple[Recurrence, Tiling]) -> None:
         (layer("gru", 3, 64, (True,), batch_symbol="m", batch_first=True), Tiling(2, 2, parts=2)),
     ],
 )
-def test_divisions(own: Recurrence, tiling: Tiling) -> None:
-    check_results(own, drawn(own), computed_on_cpu(own, tiling))
+def test_selected_tilings_are_correct(own: Recurrence, tiling: Tiling) -> None:
+    check_results(own, random_inputs(own), computed_on_cpu(own, tiling))
 
 
 def test_threads_that_share_a_quantized_step_compute_the_same() -> None:
@@ -177,7 +177,7 @@ def test_threads_that_share_a_quantized_step_compute_the_same() -> None:
     ],
 )
 def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: EmulatedGpu) -> None:
-    function, given = schedule_recurrence(own), drawn(own)
+    function, given = schedule_recurrence(own), random_inputs(own)
     arguments = [given[each.name] for each in own.parameters]
     arguments += [np.full(each.shape, np.nan, np.float32) for each in own.results]
     text = tvm.ir.save_json(function.with_attr("global_symbol", "main"))
@@ -185,18 +185,18 @@ def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: Em
     with source_only():
         library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), H200)
     loop = library.mod.imports[0].inspect_source().partition("for (int")[2]
-    # Every part of a step reads what all threads have written.
+    # Every part of a step reads results of all threads.
     assert loop.count("__syncthreads") >= (1 if own.reset_after or own.cell == "lstm" else 2)
 
 
-def test_gpus_refuse_what_they_cannot_hold() -> None:
+def test_gpus_reject_large_and_quantized_layers() -> None:
     with pytest.raises(TargetError, match="at most 3072"):
         schedule_recurrence(layer("rnn", 1, 4096, (False,)))
     with pytest.raises(TargetError, match="quantized"):
         schedule_recurrence(layer("lstm", 1, 32, (False,), quantized=True))
 
 
-def test_a_description_is_kept_with_its_function() -> None:
+def test_a_function_carries_its_description() -> None:
     own = layer("lstm", 2, 20, (False, True), clip=0.5, peepholes=True)
     assert recurrence_of(recurrent_kernel(own)) == own
 
@@ -219,6 +219,6 @@ def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Til
     assert recurrence_tiling(own, 2, VectorUnit(16, 32)) == tiling
 
 
-def test_a_step_begins_with_the_weights_that_the_one_before_ended_with() -> None:
+def test_a_step_begins_with_the_last_weights_of_the_previous_step() -> None:
     orders = [[in_turns(step, at, 5) for at in range(5)] for step in range(3)]
     assert orders == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 1, 2, 3, 4]]

@@ -1,4 +1,4 @@
-"""Winograd's matrices compute filters, exactly; the sums that apply them waste no multiplication."""
+"""Winograd's matrices are exact, and the sums that apply them use the minimum number of multiplications."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ...examples import examples
 SIZES = [(m, r) for m, r in product(range(1, 8), range(1, 8)) if m + r - 2 <= len(POINTS[-1])]
 
 exact = st.builds(lambda numerator, power: Fraction(numerator, 1 << power), st.integers(-9, 9), st.integers(0, 3))
-"""Numbers that floats hold exactly, as they do their sums and products."""
+"""Numbers that are exact in floating point, and so are their sums and products."""
 
 
 @dataclass
 class Count:
-    """How many operations of either kind were done."""
+    """A counter of additions and multiplications."""
 
     additions: int = 0
     multiplications: int = 0
@@ -31,7 +31,7 @@ class Count:
 
 @dataclass
 class Counted:
-    """A number that counts what is done with it."""
+    """A number that counts the operations on it."""
 
     value: float
     count: Count = field(repr=False)
@@ -50,8 +50,8 @@ class Counted:
 
 
 @pytest.mark.parametrize(("m", "r"), SIZES)
-def test_the_matrices_are_a_filter(m: int, r: int) -> None:
-    """Both sides are linear in data and weight, so that this, for all units of both, is the whole identity."""
+def test_the_matrices_compute_the_filter(m: int, r: int) -> None:
+    """Both sides are linear in data and weight, so checking all unit vectors of both proves the identity."""
     filtering = minimal_filtering(m, r)
     for output, tap, at in product(range(m), range(r), range(m + r - 1)):
         rows = zip(filtering.output[output], filtering.weight, filtering.data, strict=True)
@@ -59,7 +59,7 @@ def test_the_matrices_are_a_filter(m: int, r: int) -> None:
 
 
 @pytest.mark.parametrize(("m", "r"), SIZES)
-def test_what_is_left_to_run_time_is_exact_in_float32(m: int, r: int) -> None:
+def test_run_time_matrices_are_exact_in_float32(m: int, r: int) -> None:
     filtering = minimal_filtering(m, r)
     for row in (*filtering.data, *filtering.output):
         assert [Fraction(float(np.float32(each))) for each in row] == list(row)
@@ -77,7 +77,7 @@ def test_weights_are_transformed_along_both_axes(size: int) -> None:
     np.testing.assert_allclose(np.einsum("ya,xb,abo->yxo", a, a, products), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_too_few_points_are_said() -> None:
+def test_too_few_points_are_reported() -> None:
     with pytest.raises(ValueError, match=r"F\(7, 4\) needs 9 points; there are 7"):
         minimal_filtering(7, 4)
 
@@ -86,9 +86,9 @@ def test_too_few_points_are_said() -> None:
 @given(row=st.lists(exact, min_size=1, max_size=8).filter(any), seed=st.integers(0, 1 << 30))
 def test_a_sum_multiplies_once_for_each_magnitude(row: list[Fraction], seed: int) -> None:
     values, count = np.random.default_rng(seed).integers(-64, 64, len(row)), Count()
-    touched = [Counted(float(value), count) if each else None for each, value in zip(row, values, strict=True)]
+    counted_values = [Counted(float(value), count) if each else None for each, value in zip(row, values, strict=True)]
     expected = sum(each * int(value) for each, value in zip(row, values, strict=True))
-    assert Fraction(weighted_sum(row, touched).value) == expected
+    assert Fraction(weighted_sum(row, counted_values).value) == expected
     terms = [each for each in row if each]
     is_negated = all(each < 0 for each in terms)
     assert count.additions == len(terms) - 1

@@ -1,4 +1,4 @@
-"""Layers so small that all of their programs are simulated within seconds."""
+"""A small layer, all of whose programs are simulated within seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYER = Conv2d(1, 4, 4, 24, 16, (3, 3), padding=(1, 1, 1, 1))
 
 
 def every_trial(task: Task) -> Sequence[Trial]:
-    """Return the trials of the preset that tries all programs."""
+    """Return trials of all programs, by an exhaustive search."""
     target = VtaTarget(task.target)
     search = Search(Subject(target.space(task.workload), task.workload.flop, "task"), PRESETS["exhaustive"], seed=0)
     tune(search, SimulatedMeasurer(task, target).measure, 1_000_000)

@@ -1,4 +1,4 @@
-"""Accesses are counted by passages as instruction by instruction, and are what a convolution computes and moves."""
+"""Access counts by passages match counts by instruction, and the work of a convolution."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def counts(program):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(convolutions(st.sampled_from(GEOMETRIES)))
-def test_passages_count_as_often_as_they_run(drawn):
-    _, program = drawn
+def test_counts_of_passages_match_counts_of_instructions(case):
+    _, program = case
     plain = Program(program.geometry, tuple(program.instructions), program.uops, program.regions)
     assert counts(program) == counts(plain)
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(convolutions(st.sampled_from(GEOMETRIES)))
-def test_a_convolution_multiplies_and_stores_what_it_has_to(drawn):
-    (w, _, g, steps), program = drawn
+def test_counts_match_the_work_of_a_convolution(case):
+    (w, _, g, steps), program = case
     found = counts(program)
     outputs = w.batch * w.out_height * w.out_width * w.out_channels
     n_gemm = outputs // (g.batch * g.block_out) * prod(w.kernel) * (w.in_channels // g.block_in)
@@ -42,7 +42,7 @@ def test_a_convolution_multiplies_and_stores_what_it_has_to(drawn):
     assert found["sums"] == found["products"] + outputs * len(steps)
     assert found["inp_reads"] == found["wgt_reads"] == n_gemm
     assert found["out_reads"] * g.batch * g.block_out == outputs
-    # Every sum that is written is written in 8 bits, too.
+    # Every written sum is also written in 8 bits.
     loaded = found["acc_writes"] - found["out_writes"]
     assert loaded >= 0 and (loaded > 0) == (len(steps) > 3)
     n_micro = sum(
@@ -56,16 +56,16 @@ def test_a_convolution_multiplies_and_stores_what_it_has_to(drawn):
 
 @settings(max_examples=examples(30), deadline=None)
 @given(convolutions(st.sampled_from(GEOMETRIES)))
-def test_the_bus_moves_at_least_what_is_counted(drawn):
-    _, program = drawn
+def test_bus_traffic_is_at_least_the_counted_bits(case):
+    _, program = case
     g, timeline = program.geometry, simulate(program.instructions, program.geometry)
     moved_bits = 8 * g.bus_bytes * (timeline.read_beats + timeline.write_beats)
     counted_bits = counts(program)["dram_bits"] - 128 * len(program.instructions)
     assert 0 < counted_bits <= moved_bits
-    # What is moved in vain is less than two beats a row, so it is little unless elements are narrower than the bus.
+    # Unused bytes are fewer than two beats per row, so they are few unless elements are narrower than the bus.
     if min(g.element_bytes(memory) for memory in (Memory.UOP, Memory.INP, Memory.WGT, Memory.OUT)) >= g.bus_bytes:
         assert counted_bits == pytest.approx(moved_bits)
 
 
-def test_counts_are_whole_numbers(tmp_path):
+def test_counts_are_integers(tmp_path):
     assert accesses_of(Program(GEOMETRIES[0], (), (), {})).dtype == np.int64

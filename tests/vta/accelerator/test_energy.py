@@ -1,4 +1,4 @@
-"""Energies and areas of the parts, as CACTI and Aladdin give them."""
+"""Energies and areas of an accelerator's parts, from CACTI and Aladdin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.settings import TECHNOLOGIES_NM
 
 NAND2_UM2 = 0.798
-"""A two-input NAND of the open cell library NanGate45."""
+"""The area of a two-input NAND in the open cell library NanGate45."""
 
 
 def of(geometry, what, technology_nm=45):
@@ -43,8 +43,8 @@ def test_memories_deeper_than_the_file_has_are_banks():
     assert deeper.read_pj == deepest.read_pj and deeper.area_um2 == pytest.approx(4 * deepest.area_um2)
 
 
-def test_memory_outside_costs_most_and_older_processes_more():
-    """The order of costs that Horowitz (2014) gives: operations, memories on the chip, DRAM."""
+def test_dram_costs_most_and_older_processes_cost_more():
+    """The order of costs in Horowitz (2014): operations, on-chip memories, DRAM."""
     bits = 8 * DEFAULT.element_bytes(Memory.WGT)
     per_bit = of(DEFAULT, "wgt_reads") / bits
     assert of(DEFAULT, "products") / 16 < of(DEFAULT, "dram_bits") and per_bit < of(DEFAULT, "dram_bits") / 10
@@ -52,7 +52,7 @@ def test_memory_outside_costs_most_and_older_processes_more():
     assert energies == sorted(energies) and energies[0] < energies[-1]
 
 
-def test_energy_is_that_of_all_accesses_and_of_time():
+def test_energy_includes_all_accesses_and_leakage_over_time():
     energies = unit_energies(DEFAULT)
     accesses = np.zeros(len(COUNTED), dtype=np.int64)
     accesses[COUNTED.index("products")] = 10
@@ -60,8 +60,8 @@ def test_energy_is_that_of_all_accesses_and_of_time():
     assert energies.of(accesses, 2.0) - energies.of(accesses, 0.0) == pytest.approx(2 * energies.standing_w)
 
 
-def test_the_area_of_memories_is_near_that_of_cacti():
-    """docs/vta/accelerators.md says so: half a gate for a bit is too little for wide memories, which are shallow."""
+def test_memory_area_is_close_to_cacti():
+    """As docs/vta/accelerators.md says, half a gate per bit is too little for wide, shallow memories."""
 
     def ratio(block):
         g = Geometry(block_in=block, block_out=block)

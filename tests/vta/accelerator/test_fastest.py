@@ -1,4 +1,4 @@
-"""The fastest program on an accelerator is the fastest of all that it can run, one by one."""
+"""The fastest program on each accelerator, against an exhaustive loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_program_is_tried_once(task, trials):
     assert len(set(designs)) == len(designs)
 
 
-def test_it_is_the_fastest_of_all_that_run_there(task, trials):
+def test_the_fastest_program_matches_an_exhaustive_loop(task, trials):
     target = VtaTarget(task.target)
     found = fastest_programs(task, trials)
     software = {knob.name: knob.values for knob in target.space(LAYER).knobs if knob.agent != "hardware"}
@@ -41,21 +41,21 @@ def test_it_is_the_fastest_of_all_that_run_there(task, trials):
             except ConfigError:
                 continue
             there.append((target.cycles(LAYER, config), tuple(accesses_of(program).tolist())))
-        least = min(cycles for cycles, _ in there)
+        min_cycles = min(cycles for cycles, _ in there)
         energies = unit_energies(geometry)
-        joules = [energies.of(np.array(accesses), 0.0) for cycles, accesses in there if cycles == least]
-        assert found[geometry].cycles == least
+        joules = [energies.of(np.array(accesses), 0.0) for cycles, accesses in there if cycles == min_cycles]
+        assert found[geometry].cycles == min_cycles
         assert energies.of(found[geometry].accesses, 0.0) == min(joules)
 
 
-def test_an_accelerator_that_runs_it_at_all_is_found(task, trials):
+def test_every_accelerator_with_a_working_program_is_found(task, trials):
     space = VtaTarget(task.target).space(LAYER)
     columns = space.columns(space.vectors(space.every_valid_index))
     hardware = {tuple(row) for row in np.stack([columns[name] for name in hardware_config(DEFAULT)], axis=1).tolist()}
     assert {tuple(hardware_config(geometry).values()) for geometry in fastest_programs(task, trials)} == hardware
 
 
-def test_programs_that_lack_are_counted(task, trials):
+def test_missing_programs_are_counted(task, trials):
     with pytest.raises(StoreError, match=r"conv2d 24->16 k3x3 s1 4x4: 2 programs not simulated yet"):
         fastest_programs(task, trials[:-2])
     with pytest.raises(StoreError, match=f"{len(trials)} programs"):

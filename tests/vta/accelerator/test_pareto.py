@@ -1,4 +1,4 @@
-"""Fronts, their knees and their volumes, against definitions that look at every pair and every cell."""
+"""Pareto fronts, knees and hypervolumes, against definitions over every pair and every cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOUDS = (
 
 
 @given(CLOUDS)
-def test_a_front_is_what_nothing_else_reaches(points):
+def test_no_other_point_dominates_a_front(points):
     kept = points[on_front(points)]
     for point in points:
         reached = (kept <= point).all(axis=1)
@@ -32,22 +32,22 @@ def test_a_front_is_what_nothing_else_reaches(points):
         assert not (one <= other).all()
 
 
-def test_what_does_not_run_is_on_no_front():
+def test_infinite_points_are_on_no_front():
     assert on_front(np.array([[1.0, math.inf], [2.0, 3.0]])).tolist() == [False, True]
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(CLOUDS, st.data())
-def test_a_volume_is_that_of_its_cells(points, data):
+def test_a_hypervolume_is_the_sum_of_its_cells(points, data):
     front = points[on_front(points)]
     some = front[data.draw(st.lists(st.integers(0, len(front) - 1), min_size=1, unique=True))]
-    least, most = np.log(front.min(axis=0)), np.log(front.max(axis=0))
-    extents = np.where(most > least, most - least, 1.0)
+    lowest, highest = np.log(front.min(axis=0)), np.log(front.max(axis=0))
+    extents = np.where(highest > lowest, highest - lowest, 1.0)
 
     def volume(of):
-        corners = np.minimum(1.1, (np.log(of) - least) / extents)
-        # Between neighbouring coordinates, everything is dominated by the same points.
-        edges = [sorted({0.0, 1.1, *np.maximum(0, column)}) for column in ((np.log(front) - least) / extents).T]
+        corners = np.minimum(1.1, (np.log(of) - lowest) / extents)
+        # Between adjacent coordinates, everything is dominated by the same points.
+        edges = [sorted({0.0, 1.1, *np.maximum(0, column)}) for column in ((np.log(front) - lowest) / extents).T]
         cells = itertools.product(*(list(itertools.pairwise(axis)) for axis in edges))
         return sum(
             math.prod(high - low for low, high in cell)
@@ -59,11 +59,11 @@ def test_a_volume_is_that_of_its_cells(points, data):
     assert hypervolume(front, front) == 1
 
 
-def test_beyond_the_reference_nothing_counts():
+def test_points_beyond_the_reference_do_not_count():
     front = np.array([[1.0, 4.0], [2.0, 2.0], [4.0, 1.0]])
     assert hypervolume(np.array([[8.0, 1.0]]), front) == 0
     assert 0 < hypervolume(np.array([[4.0, 4.0]]), front) < hypervolume(np.array([[2.0, 2.0]]), front) < 1
 
 
-def test_a_knee_is_where_a_per_cent_costs_a_per_cent():
+def test_at_a_knee_one_percent_costs_one_percent():
     assert knee(np.array([[1.0, 10.0], [2.0, 4.0], [6.0, 3.0], [12.0, 2.9]])) == 1

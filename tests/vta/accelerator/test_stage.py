@@ -1,4 +1,4 @@
-"""The folder of an accelerator: what its table says is what networks take, and nothing beats a point."""
+"""The exploration stage: its table matches the layers of the networks, and no point is dominated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WEIGHTS = {"one": (1, 0), "two": (1, 3)}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which two networks of two layers are tuned by all programs."""
+    """Return a project with two networks of two layers, with trials of all programs."""
     folder = tmp_path_factory.mktemp("accelerator")
     tasks = [Task(layer, DESCRIPTION, 2) for layer in LAYERS]
     for task in tasks:
@@ -83,7 +83,7 @@ def test_cycles_are_those_of_the_layers(project, monkeypatch):
         assert json.loads((project / "accelerators/edge/points" / f"{g.name}.json").read_text()) == vta_config(g)
 
 
-def test_a_front_is_a_front_with_its_knees(project, monkeypatch):
+def test_fronts_and_knees_are_marked(project, monkeypatch):
     rows = explored(project, monkeypatch)
     for network in WEIGHTS:
         own = [row for row in rows if row["network"] == network]
@@ -114,7 +114,7 @@ def test_energies_are_absolute_in_a_process(project, monkeypatch):
     assert 0 < by_nm[22] < by_nm[45] < 1
 
 
-def test_what_is_not_tuned_is_said(project, monkeypatch):
+def test_an_untuned_layer_is_an_error(project, monkeypatch):
     monkeypatch.chdir(project)
     order = AcceleratorOrder({"one": 1.0}, {"npu": DESCRIPTION}, {})
     with pytest.raises(DocumentError, match="no receipt shows that it is tuned"):
@@ -122,11 +122,11 @@ def test_what_is_not_tuned_is_said(project, monkeypatch):
     assert not Path("accelerators/none").exists()
 
 
-def test_a_network_without_a_layer_for_it_is_named(project, monkeypatch):
+def test_a_network_without_accelerator_layers_is_an_error(project, monkeypatch):
     monkeypatch.chdir(project)
     write_manifest(
         layout.manifest_path("none", "npu"),
         Manifest("none", "npu", "onnx:none.onnx", {}, Origin({}, DESCRIPTION, {}), (), 0),
     )
-    with pytest.raises(BuildError, match="none: the accelerator runs none of its layers; leave it out"):
+    with pytest.raises(BuildError, match="none: the accelerator runs none of its layers; remove it"):
         explore("edge", AcceleratorOrder({"none": 1.0}, {"npu": DESCRIPTION}, {}), [], Path("accelerators/none"))

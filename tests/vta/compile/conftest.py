@@ -1,4 +1,4 @@
-"""Networks in normal form, drawn by hand, and what computes them without a compiler."""
+"""A builder of networks in normal form, and an interpreter that runs them without a compiler."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...compile.conftest import network as network
 from ...compile.conftest import project as project
 
 
-class Drawn:
-    """A network of one input, operator by operator; weights are random.
+class NetworkBuilder:
+    """A network with one input, built operator by operator, with random weights.
 
     Attributes:
-        main: the function, once `returns` was called.
-        names: of the anchor operators, in order.
+        main: the function, after the call of `returns`.
+        names: names of the anchor operators, in order.
     """
 
     def __init__(self, shape: Sequence[int], seed: int = 0) -> None:
@@ -72,7 +72,7 @@ class Drawn:
         window = {"pool_size": (kernel, kernel), "strides": (stride, stride), "padding": kernel // 3}
         return self.emit(relax.op.nn.max_pool2d(x, **{**window, "layout": "NHWC", "out_layout": "NHWC", **settings}))
 
-    def returns(self, *values: Any) -> Drawn:
+    def returns(self, *values: Any) -> NetworkBuilder:
         output = self._builder.emit_output(values[0] if len(values) == 1 else relax.Tuple(list(values)))
         self._dataflow.__exit__(None, None, None)
         self._builder.emit_func_output(output)
@@ -82,7 +82,7 @@ class Drawn:
 
 
 def interpret(function: Any, arguments: Sequence[Any]) -> list[Any]:
-    """Return what a function of a few operators computes, in NumPy."""
+    """Compute a function of a few operators in NumPy."""
     values = dict(zip(function.params, arguments, strict=True))
     for block in function.body.blocks:
         for binding in block.bindings:
@@ -114,7 +114,7 @@ def _value(expr: Any, values: dict[Any, Any]) -> Any:
             return np.clip(arguments[0], *(np.float32(each.value) for each in expr.args[1:]))
         case "relax.nn.max_pool2d":
             return _max_pool(arguments[0], expr.attrs)
-    raise AssertionError(f"the interpreter does not know {expr.op.name}")
+    raise AssertionError(f"the interpreter does not support {expr.op.name}")
 
 
 def _max_pool(data: Any, attrs: Any) -> Any:

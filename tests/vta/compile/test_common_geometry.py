@@ -1,4 +1,4 @@
-"""One geometry for a whole network: the least total within the bounds, and no layer slower than by default."""
+"""One geometry for an entire network: lowest total within the bounds, and no layer slower than its default."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def untuned(target: VtaTarget, workload: Conv2d) -> Match:
 def tried(
     target: VtaTarget, workload: Conv2d, *designs: tuple[dict[str, Any], float], weight: int = 1, locked: bool = False
 ) -> tuple[Match, Receipt]:
-    """Return a layer that was tried with some configs, and its receipt."""
+    """Return a layer with trials of some configs, and its receipt."""
     config, latency_s = min(designs, key=lambda design: design[1])
     task = Task(workload, target.description, 1)
     measured = tuple(MeasuredConfig(*each) for each in designs)
@@ -84,7 +84,7 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
     assert layer.built.matched == "default"
 
 
-def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
+def test_all_layers_share_one_geometry() -> None:
     target = make()
     wide, tall = (32, 16), (16, 32)
     small = tried(target, SMALL, (block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9))
@@ -97,12 +97,12 @@ def test_all_layers_have_one_geometry_though_each_would_have_its_own() -> None:
     totals_s = [candidate.latency_s for candidate in chosen.candidates]
     assert totals_s == sorted(totals_s) and totals_s[:2] == pytest.approx([6e-9, 7e-9])
     assert [candidate.block for candidate in chosen.candidates[:2]] == [(1, *wide), (1, *tall)]
-    # What occurs often weighs more.
+    # Frequent layers weigh more.
     assert choose(target, small, tried(target, LARGE, *designs, weight=3)).geometry == Geometry(1, *tall)
 
 
 def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> None:
-    """A config moves to the buffers of another layer's, where it is simulated, and is still a tuned one."""
+    """A config is simulated with the buffers of another layer's config, and still counts as tuned."""
     target, wide = make(memory_max=1.0), Conv2d(1, 14, 14, 128, 128, (1, 1))
     narrow = replace(wide, in_channels=64)
     better = {"tile_h": 7, "h_threading": 2, "oc_threading": 1}
@@ -144,7 +144,7 @@ def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> N
     assert second.latency_s == there.simulate(SMALL, second.config)
 
 
-def test_where_nothing_is_within_the_bounds_there_is_no_build() -> None:
+def test_no_geometry_within_the_bounds_is_an_error() -> None:
     target = make(area_max=0.5)
     config = block(target, LARGE, 32, 32)
     with pytest.raises(BuildError, match="none of the 2 tried geometries is within the bounds"):
@@ -203,7 +203,7 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
     assert chosen.per_layer_latency_s <= found_s * (1 + 1e-9)
 
 
-def test_locked_layers_keep_their_geometry_and_config_though_others_are_faster() -> None:
+def test_locked_layers_keep_geometry_and_config_even_if_slower() -> None:
     target = make()
     slow = {name: 1 for name in ("tile_h", "tile_w", "h_threading", "oc_threading")}
     designs = [(block(target, SMALL, 16, 32, **slow), 1e-9)]

@@ -1,4 +1,4 @@
-"""Whole builds for the accelerator: what lies in the folder, what it says of itself, and that it runs right."""
+"""Builds for the accelerator: files, description, and correct results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def layers(network: BuiltNetwork) -> dict[str, AcceleratorLayer]:
 
 
 def expected_of(source: str, shape: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-    """Return inputs, and what the network itself computes."""
+    """Return inputs, and the outputs of the network in torch."""
     model = ModelSpec("net", source, {"x": shape})
     arguments = example_inputs(model)
     outputs = run_network(model, make_network(model), arguments)
@@ -58,7 +58,7 @@ def expected_of(source: str, shape: tuple[int, ...]) -> tuple[list[Any], list[An
 
 
 def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], min_db: float) -> None:
-    """Asserts that a build is bit-equal to the reference, and near to the network itself."""
+    """Assert that a build is bit-equal to the reference, and close to the network itself."""
     inputs, expected = expected_of(source, shape)
     found, whole = network.run(inputs), network.run(inputs, IntegerReference())
     for name, value in whole.items():
@@ -70,7 +70,7 @@ def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], min_db: fl
         assert (snr_db(theirs, mine) or 100) > min_db
 
 
-def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, monkeypatch: Any) -> None:
+def test_the_folder_holds_the_network_and_its_description(accelerated: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(accelerated)
     said, network = built(accelerated / "net")
     names = sorted(path.name for path in (accelerated / "net").iterdir())
@@ -101,15 +101,15 @@ def test_the_folder_holds_the_network_and_says_what_it_is(accelerated: Path, mon
 
 
 def tuned_config(tasks: Any) -> dict[str, Receipt]:
-    """Return a receipt of the layer with the residual: half of its rows at once, whatever that takes."""
+    """Return a receipt for the layer with the residual, with half of its rows per tile."""
     (task,) = (task for task in tasks if task.label == "conv2d 16->16 k3x3 s1 8x8")
     config = {**VtaTarget(task.target).default_config(task.workload), "tile_h": 4, "tile_w": 8}
     return {task.key: Receipt(task.key, "c" * 64, 2, config, 1e-9)}
 
 
 @pytest.mark.guard
-def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(project: Path, accelerate: Any) -> None:
-    # 128 accumulators hold 8 x 8 results with a bias, but not beside a residual.
+def test_the_untuned_network_may_have_no_room_for_a_fused_residual(project: Path, accelerate: Any) -> None:
+    # 128 accumulators hold 8 x 8 results with a bias, but not also a residual.
     small = {"geometry": {"acc_bytes": 1 << 13}}
     accelerate(*RESIDUAL, name="untuned", **small)
     accelerate(*RESIDUAL, name="tuned", receipts=tuned_config, **small)
@@ -125,13 +125,13 @@ def test_the_untuned_network_may_have_no_room_for_what_the_tuned_one_fuses(proje
 
 @pytest.mark.guard
 @pytest.mark.parametrize(("name", "shape"), [("joined", (3, 6)), ("branches", (1, 3, 12, 12))])
-def test_other_networks_are_built_right(project: Path, accelerate: Any, name: str, shape: tuple[int, ...]) -> None:
+def test_other_networks_are_correct(project: Path, accelerate: Any, name: str, shape: tuple[int, ...]) -> None:
     source = f"torch:tiny:{name}"
     accelerate(source, shape)
     check(BuiltNetwork.load(project / "net"), source, shape, 20)
 
 
-def test_a_network_may_need_no_host_and_what_was_built_is_said(
+def test_a_network_may_need_no_host_and_its_build_is_logged(
     project: Path, accelerate: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (project / "more.py").write_text(MORE)
@@ -162,7 +162,7 @@ def test_a_network_may_have_nothing_for_the_accelerator(project: Path, accelerat
         check(network, "torch:more:stem", (1, 3, 8, 8), 80)
 
 
-def test_the_first_layer_is_the_hosts_though_a_later_one_is_its_like(project: Path, accelerate: Any) -> None:
+def test_the_first_layer_runs_on_the_host_even_if_a_later_one_is_equal(project: Path, accelerate: Any) -> None:
     (project / "more.py").write_text(MORE)
     said = accelerate("torch:more:twins", (1, 4, 6, 6))
     network = BuiltNetwork.load(project / "net")
@@ -182,9 +182,9 @@ def test_clips_are_part_of_the_layers_before_them(project: Path, accelerate: Any
     assert 0.2 < output.max() <= 0.25 and output.min() >= 0
 
 
-def test_a_searched_accelerator_is_one_for_the_whole_network(project: Path, accelerate: Any) -> None:
+def test_a_searched_accelerator_is_shared_by_the_network(project: Path, accelerate: Any) -> None:
     def designs(tasks: Any) -> dict[str, Receipt]:
-        """Receipts of layers that were tried on two blocks, and were faster on the second."""
+        """Return receipts of layers tried on two blocks, and faster on the second."""
         receipts = {}
         for task in tasks:
             target = VtaTarget(task.target)

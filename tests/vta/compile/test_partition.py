@@ -1,4 +1,4 @@
-"""What the accelerator runs and what its host: together they are the network, and nothing is lost between them."""
+"""Partitioning between accelerator and host: which part runs where, and that all parts compute the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget, as_conv2d
 
 from ...examples import examples
-from .conftest import Drawn, interpret
+from .conftest import NetworkBuilder, interpret
 
 
 def always(*_: Any) -> bool:
@@ -52,8 +52,8 @@ def operators(parts: Partition, call: HostCall) -> list[str]:
     ]
 
 
-def told(parts: Partition) -> str:
-    """Return every part in words, and the outputs; a value is told by the number of the part that it is of."""
+def formatted(parts: Partition) -> str:
+    """Format all parts, and the outputs as the indices of the parts that compute them."""
     made, texts = dict.fromkeys(parts.inputs, "x"), []
     for number, part in enumerate(parts.parts):
         match part:
@@ -76,12 +76,12 @@ def told(parts: Partition) -> str:
 
 @st.composite
 def graphs(draw: Any) -> Any:
-    """Draw a network of up to eight operators, any of which may read any value before it and be an output."""
-    net = Drawn((1, 6, 6, 4), draw(st.integers(0, 99)))
+    """Generate a network of up to eight operators, each with any earlier values as inputs and possibly an output."""
+    net = NetworkBuilder((1, 6, 6, 4), draw(st.integers(0, 99)))
     values, read = [net.x], []
 
     def pick(allowed: Any = lambda _: True) -> Any:
-        # The last value is the likeliest, so that there are chains.
+        # The last value is the most likely, which makes chains.
         fitting = [value for value in values if allowed(value)]
         read.append(fitting[-1] if draw(st.integers(0, 2)) else draw(st.sampled_from(fitting)))
         return read[-1]
@@ -117,7 +117,7 @@ def graphs(draw: Any) -> Any:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
-def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(data: Any) -> None:
+def test_the_parts_compute_the_network_and_the_hardware_matches_the_integers(data: Any) -> None:
     net = data.draw(graphs())
     taken = data.draw(st.sets(st.integers(0, len(net.names))))
     target = VtaTarget(describe_vta({"variant": data.draw(st.sampled_from(["vta", "vta++"]))}))
@@ -152,7 +152,7 @@ def test_the_parts_compute_the_network_and_the_hardware_its_whole_numbers(data: 
 
 
 def block(net: Any) -> tuple[Any, Any]:
-    """A residual block; both sums are returned."""
+    """Build a residual block, and return both sums."""
     before = net.relu(net.conv(net.x, 4))
     return before, net.relu(net.add(net.bias(net.conv(before, 4, 3)), before))
 
@@ -188,42 +188,42 @@ def pooled(net: Any, **settings: Any) -> Any:
 
 
 CASES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "what follows an anchor": (lambda net: net.relu(net.bias(net.conv(net.x, 5, 3))), "conv0 bias relu -> 0"),
-    "a residual where there is room": (lambda net: block(net)[1], "conv0 relu, conv1 bias +0 relu -> 1"),
-    "a residual where there is none": (lambda net: block(net)[1], "conv0 relu, conv1 bias, add relu -> 2"),
-    "residuals that are the input and the host's": (residuals, "conv0 +x, multiply, conv1 +1 -> 2"),
-    "two anchors that are added": (added_branches, "conv1 bias, conv0 bias +0 relu -> 1"),
+    "epilogue of an anchor": (lambda net: net.relu(net.bias(net.conv(net.x, 5, 3))), "conv0 bias relu -> 0"),
+    "residual with room": (lambda net: block(net)[1], "conv0 relu, conv1 bias +0 relu -> 1"),
+    "residual without room": (lambda net: block(net)[1], "conv0 relu, conv1 bias, add relu -> 2"),
+    "residuals from the input and the host": (residuals, "conv0 +x, multiply, conv1 +1 -> 2"),
+    "sum of two anchors": (added_branches, "conv1 bias, conv0 bias +0 relu -> 1"),
     "a second bias": (lambda net: net.relu(net.bias(net.bias(net.conv(net.x, 5)))), "conv0 bias, add relu -> 1"),
     "a value added to itself": (lambda net: net.relu(twice(net, net.add)), "conv0, add relu -> 1"),
-    "a clip that is not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), "conv0, clip -> 1"),
-    "what follows a relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), "conv0 relu, add -> 1"),
+    "clip not at zero": (lambda net: net.clip(net.conv(net.x, 5), -1, 1), "conv0, clip -> 1"),
+    "bias after relu": (lambda net: net.bias(net.relu(net.conv(net.x, 5))), "conv0 relu, add -> 1"),
     "relu6": (lambda net: net.relu6(net.conv(net.x, 5)), "conv0 relu <=6.0 -> 0"),
     "a clip": (lambda net: net.clip(net.conv(net.x, 5), 0, 2.5), "conv0 relu <=2.5 -> 0"),
-    "a clip without an end": (lambda net: net.clip(net.conv(net.x, 5), 0, float("inf")), "conv0 relu -> 0"),
-    "a value that several read": (lambda net: shared(net, net.relu, net.scaled), "conv0 bias, relu multiply -> 1 1"),
-    "a value that is returned": (lambda net: shared(net, lambda value: value, net.relu), "conv0 bias, relu -> 0 1"),
+    "clip without an upper bound": (lambda net: net.clip(net.conv(net.x, 5), 0, float("inf")), "conv0 relu -> 0"),
+    "value with several users": (lambda net: shared(net, net.relu, net.scaled), "conv0 bias, relu multiply -> 1 1"),
+    "returned value": (lambda net: shared(net, lambda value: value, net.relu), "conv0 bias, relu -> 0 1"),
     "outputs in any order, and twice": (reordered, "conv0, conv1 -> 1 0 1"),
     "nothing for the accelerator": (block, "conv2d relu conv2d add add relu -> 0 0"),
     "pooling": (lambda net: net.max_pool(net.relu(pooled(net)), 3), "conv0, pool2, relu max_pool2d -> 2"),
     "pooling of the host's values": (lambda net: net.conv(net.max_pool(net.x), 5), "max_pool2d, conv0 -> 1"),
-    "pooling that counts beyond the border": (lambda net: pooled(net, ceil_mode=True), "conv0, max_pool2d -> 1"),
+    "pooling with ceil_mode": (lambda net: pooled(net, ceil_mode=True), "conv0, max_pool2d -> 1"),
     "dilated pooling": (lambda net: pooled(net, dilation=(2, 2)), "conv0, max_pool2d -> 1"),
 }
-SETTINGS = {"a residual where there is none": {"can_add": never}, "nothing for the accelerator": {"takes": never}}
+SETTINGS = {"residual without room": {"can_add": never}, "nothing for the accelerator": {"takes": never}}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_runs_what(name: str) -> None:
+def test_parts_run_on_accelerator_or_host(name: str) -> None:
     make, expected = CASES[name]
-    net = Drawn((1, 8, 8, 4))
+    net = NetworkBuilder((1, 8, 8, 4))
     made = make(net)
     parts = split(net.returns(*(made if isinstance(made, (list, tuple)) else [made])), **SETTINGS.get(name, {}))
-    assert told(parts) == expected
+    assert formatted(parts) == expected
     assert len(parts.host.functions_items()) == sum(isinstance(part, HostCall) for part in parts.parts)
 
 
-def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole() -> None:
-    net, asked = Drawn((1, 8, 8, 4)), []
+def test_a_bias_may_be_scalar_and_poolings_are_passed_completely() -> None:
+    net, asked = NetworkBuilder((1, 8, 8, 4)), []
 
     def can_pool(pool: Pool, shape: tuple[int, ...]) -> bool:
         asked.append(shape)
@@ -239,18 +239,18 @@ def test_a_bias_may_be_one_number_and_a_pooling_is_told_whole() -> None:
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
     assert (
         asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)]
-        and told(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
+        and formatted(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
     )
 
 
-def test_a_value_that_is_broadcast_in_a_sum_is_the_hosts() -> None:
-    net = Drawn((1, 1, 1, 4))
+def test_a_broadcast_sum_runs_on_the_host() -> None:
+    net = NetworkBuilder((1, 1, 1, 4))
     wide = net.emit(relax.op.broadcast_to(net.x, (1, 3, 3, 4)))
-    assert told(split(net.returns(net.add(net.conv(net.x, 4), wide)))) == "broadcast_to, conv0, add -> 2"
+    assert formatted(split(net.returns(net.add(net.conv(net.x, 4), wide)))) == "broadcast_to, conv0, add -> 2"
 
 
 def test_a_matrix_product_of_more_dimensions_is_taken() -> None:
-    net = Drawn((2, 3, 6))
+    net = NetworkBuilder((2, 3, 6))
     parts = split(net.returns(net.relu(net.bias(net.dense(net.x, 5)))))
     (layer,) = parts.parts
     assert layer.shape == (2, 3, 5) and layer.weight.shape == (6, 5)
@@ -259,8 +259,8 @@ def test_a_matrix_product_of_more_dimensions_is_taken() -> None:
     np.testing.assert_allclose(observed[layer.result][0], interpret(net.main, sample)[0], rtol=1e-5)
 
 
-def test_who_decides_is_asked_by_position_among_all_anchors() -> None:
-    net, asked = Drawn((1, 6, 6, 4)), []
+def test_takes_gets_positions_among_all_anchors() -> None:
+    net, asked = NetworkBuilder((1, 6, 6, 4)), []
 
     def takes(workload: Any, position: int) -> bool:
         asked.append((position, workload.out_channels))
@@ -299,12 +299,12 @@ def parted(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[.
         ("residual", "vta", ["stem.0", "max_pool_v4", "first.0", "second.0", "head"]),
         ("branches", "host", ["one", "three", "after"]),
         ("joined", "host", ["left", "right"]),
-        # What is grouped or dilated is the host's.
+        # Grouped or dilated convolutions run on the host.
         ("varied", "host", ["query", "value"]),
     ],
 )
 @pytest.mark.examples(2)
-def test_a_tiny_networks_parts_compute_what_it_does(
+def test_the_parts_of_tiny_networks_compute_the_networks(
     parted: Any, name: str, first_layer: str, accelerated: list[str]
 ) -> None:
     net, parts, host = parted(name, first_layer=first_layer, geometry={"variant": "vta++"})

@@ -1,4 +1,4 @@
-"""Quantization: the best scale of a value, and that no sum of a layer's whole numbers leaves 32 bits."""
+"""Quantization: the best scale of a value, and no overflow of 32-bit sums."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def squared_error(values: Any, exponent: int) -> float:
 
 
 @given(arrays(np.float32, st.integers(1, 30), elements=FLOATS))
-def test_no_other_power_of_two_that_is_tried_comes_closer(values: Any) -> None:
+def test_no_other_candidate_scale_is_more_precise(values: Any) -> None:
     exponent = best_exponent(values)
     largest = float(np.abs(values).max())
     if not largest:
@@ -99,7 +99,7 @@ def parts(*steps: Any, inputs: tuple[str, ...] = ("x",)) -> Partition:
 
 
 def quantized(step: FusedLayer, *sample: Any) -> tuple[AcceleratorLayer, Any, Any, float | None]:
-    """Return a layer in whole numbers, all observed values, its result, and that one's noise in decibels."""
+    """Return a quantized layer, all observed values, its result, and the signal-to-noise ratio of the result."""
     network = parts(step, inputs=("x", "r")[: len(sample)])
     observed = observe(network, [sample], lambda *_: [])
     plain = quantize(network, observed, lambda _: {})
@@ -115,7 +115,7 @@ def normal(scale: float, seed: int = 0) -> Any:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(POWERS, POWERS, POWERS, POWERS, st.booleans(), st.booleans(), st.sampled_from([None, 0.01, 3.0]))
-def test_nothing_leaves_its_bits_whatever_the_magnitudes(
+def test_nothing_overflows_for_any_magnitudes(
     data: int, weight: int, bias: int, residual: int, has_residual: bool, positive: bool, cap: float | None
 ) -> None:
     step = fused(
@@ -130,15 +130,15 @@ def test_nothing_leaves_its_bits_whatever_the_magnitudes(
     assert layer.weight.dtype == np.int8 and layer.bias.dtype == np.int32
     assert np.abs(layer.weight.astype(int)).max() <= 127
     assert (layer.low, layer.high) == (0 if positive else -127, layer.high) and 0 <= layer.high <= 127
-    # The largest sum that any data and residual can give.
+    # The largest sum for any data and residual.
     products = np.abs(layer.weight.astype(np.int64)).sum(axis=(0, 1, 2)) * 127
     added = np.abs(layer.bias.astype(np.int64)) + (1 << 29 if has_residual else 0)
     assert (products + added).max() < 1 << 31
-    # What is large in the sum is not cut off, however small the rest is.
+    # Large terms of the sum are not clipped, however small the rest is.
     assert ratio is None or ratio > 20 or step.cap is not None
 
 
-def test_a_channel_of_zeros_gives_its_bias() -> None:
+def test_a_channel_of_zero_weights_gives_its_bias() -> None:
     step = fused()
     step.weight[..., 2] = 0
     layer, _, found, ratio = quantized(step, normal(1.0))
@@ -168,7 +168,7 @@ def test_a_bias_is_in_units_of_the_sum_with_half_a_unit_of_the_result(has_residu
 
 @given(st.lists(st.integers(-100, 100), min_size=9, max_size=9), st.integers(1, 6))
 def test_the_result_is_rounded_to_the_nearest(numbers: list[int], shift: int) -> None:
-    """A layer that hands its data on with a coarser scale divides by a power of two."""
+    """An identity layer with a coarser result scale divides by a power of two."""
     weight = np.eye(4, dtype=np.float32)[None, None]
     data = np.array(numbers, np.float32).reshape(1, 3, 3, 1).repeat(4, axis=3)
     data[0, 0, 0] = 127
@@ -176,7 +176,7 @@ def test_the_result_is_rounded_to_the_nearest(numbers: list[int], shift: int) ->
         *("layer", Conv2d(1, 3, 3, 4, 4, (1, 1)), "x", "y", None),
         *(weight, np.zeros(4, np.float32), False, None, SHAPE),
     )
-    # The result's scale follows from what is observed, here of a result that is as many times larger.
+    # The result's scale follows from the observed values, here from a result larger by this factor.
     observed = {"x": data[None], "y": np.full((1, *SHAPE), 127 * 2.0**shift, np.float32)}
     plain = quantize(parts(handed), observed, lambda _: {})
     (layer,) = plain.steps
@@ -186,7 +186,7 @@ def test_the_result_is_rounded_to_the_nearest(numbers: list[int], shift: int) ->
 
 
 def test_a_result_is_never_finer_than_its_sum() -> None:
-    # Ones times ones are whole, while the result that is observed is nearly nothing.
+    # Ones times ones are integers, while the observed result is nearly zero.
     step = fused(weight=1.0, bias=0.0)
     observed = {"x": np.ones((1, *SHAPE), np.float32), "y": np.full((1, *SHAPE), 1e-9, np.float32)}
     network = parts(step, fused(data="y", result="z"))
@@ -210,7 +210,7 @@ def test_a_value_has_one_scale_wherever_it_is_read() -> None:
     third = fused(3, data="z", result="end", residual="p")
     network = parts(first, pool, second, third)
     observed = observe(network, [[normal(1.0)], [normal(2.0, 5)]], lambda *_: [])
-    # The largest of some windows may all be small.
+    # All maxima of windows may be small.
     plain = quantize(network, {**observed, "p": observed["p"] / 32}, lambda _: {})
     layers = [step for step in plain.steps if isinstance(step, AcceleratorLayer)]
     (pooled,) = (step for step in plain.steps if isinstance(step, Pool))

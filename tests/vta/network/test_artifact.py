@@ -1,4 +1,4 @@
-"""A network as files: what is loaded is what was saved, and what was tampered with is refused or found to differ."""
+"""Saved networks: loading restores them, and damaged files are refused or found to differ."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_step_is_loaded_as_it_was_saved(tmp_path_factory, case):
 
 
 def make_network(tail=()):
-    """Return a layer and a pooling, and their programs."""
+    """Return a network of a layer and a pooling, and their programs."""
     rng = np.random.default_rng(0)
     w = Conv2d(1, 6, 6, 5, 20, (3, 3), padding=(1, 1, 1, 1))
     layer = AcceleratorLayer(
@@ -88,7 +88,7 @@ def test_outputs_are_floating_point(folder: Path) -> None:
     assert (output.dtype, output.shape) == (np.float32, (1, 3, 3, 20))
 
 
-def test_the_folder_holds_streams_and_constants_beside_what_is_said_of_them(folder: Path) -> None:
+def test_the_folder_holds_streams_constants_and_the_manifest(folder: Path) -> None:
     plain = json.loads((folder / "network.json").read_text())
     assert [step["kind"] for step in plain["steps"]] == ["layer", "pool"]
     assert sorted(path.name for path in (folder / "steps").iterdir()) == [
@@ -98,11 +98,11 @@ def test_the_folder_holds_streams_and_constants_beside_what_is_said_of_them(fold
     assert (folder / "steps/000.stream").stat().st_size == INSTRUCTION_BYTES * len(loaded["y"].program.instructions)
 
 
-def test_a_function_of_the_host_needs_its_library(tmp_path: Path) -> None:
+def test_a_host_function_needs_the_library(tmp_path: Path) -> None:
     network, loaded = make_network([HostCall("host2", ("z",), ("end",))])
     built = saved(tmp_path / "net", network, loaded)
     assert built.network == network
-    with pytest.raises(BuildError, match="there is no library with the host's function host2"):
+    with pytest.raises(BuildError, match="there is no library with the host function host2"):
         built.run(INPUTS)
 
 
@@ -111,7 +111,7 @@ NO_BUILD = "net: is not a build for vta: "
 
 
 def flipped(old: bytes) -> bytes:
-    """A bit of the weights is another."""
+    """Flip a bit of the weights."""
     at = old.index(b"weight.npy") + 300
     return old[:at] + bytes([old[at] ^ 1]) + old[at + 1 :]
 
@@ -132,7 +132,7 @@ def flipped(old: bytes) -> bytes:
         (STREAM, lambda old: old[:-16] + bytes([old[-16] | 7]) + old[-15:], "StreamError: unknown opcode 7"),
     ],
 )
-def test_what_is_damaged_is_refused(folder: Path, name: str, damage: Callable[[bytes], bytes], message: str) -> None:
+def test_damaged_files_are_refused(folder: Path, name: str, damage: Callable[[bytes], bytes], message: str) -> None:
     path = folder / name
     path.write_bytes(damage(path.read_bytes() if path.exists() else b""))
     with pytest.raises(BuildError, match=message):
@@ -171,6 +171,6 @@ def change_manifest(folder: Path, **fields: Any) -> None:
     ],
     ids=["shift", "clip", "micro-operations", "scale", "high", "low"],
 )
-def test_a_program_must_do_what_the_manifest_says_of_its_layer(folder: Path, change: Callable[[Path], None]) -> None:
+def test_a_program_must_match_its_layer_in_the_manifest(folder: Path, change: Callable[[Path], None]) -> None:
     change(folder)
     assert not agree(BuiltNetwork.load(folder), INPUTS, "y")

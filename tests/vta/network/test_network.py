@@ -1,4 +1,4 @@
-"""Values with scales, how a network's steps hand them on, and the reference against loops that are obviously right."""
+"""Quantized values, how steps pass them on, and the integer reference against plain loops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quantized(*numbers, exponent=0):
 
 
 @given(st.lists(INT8, min_size=1), st.integers(-40, 40))
-def test_a_value_survives_the_way_over_floating_point(numbers, exponent):
+def test_a_value_survives_the_round_trip_through_floating_point(numbers, exponent):
     value = quantized(*numbers, exponent=exponent)
     assert float_of(value).dtype == np.float32
     assert numbers_of(float_of(value), exponent).tolist() == numbers
@@ -55,7 +55,7 @@ def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
 
 
 def pointwise(result="y", shape=(1, 2, 2, 2)):
-    """Return a layer that hands its two channels on as they are."""
+    """Return an identity layer with two channels."""
     return AcceleratorLayer(
         *("layer", Conv2d(1, 2, 2, 2, 2, (1, 1)), {}, "x", result, None, 0, 0, 0, 0, -127, 127, shape),
         *(np.eye(2, dtype=np.int8)[None, None], np.zeros(2, np.int32)),
@@ -66,16 +66,16 @@ def run(step, value):
     return run_quantized(QuantizedNetwork(("x",), ("y",), (step,)), [value], None, IntegerReference())["y"].numbers
 
 
-def test_data_and_result_have_the_networks_own_shapes():
+def test_data_and_result_have_the_networks_shapes():
     assert run(pointwise(shape=(4, 2)), quantized(*range(8))).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def test_what_a_layer_reads_is_brought_to_its_scale():
+def test_inputs_of_a_layer_are_converted_to_its_scale():
     assert (run(pointwise(), np.full((1, 2, 2, 2), 2.6, np.float32)) == 3).all()
     assert (run(pointwise(), Quantized(np.full((1, 2, 2, 2), 5, np.int8), -1)) == 2).all()
 
 
-def test_steps_read_what_steps_before_them_made():
+def test_steps_read_results_of_earlier_steps():
     calls = []
 
     def host(function, arguments):
@@ -96,8 +96,8 @@ def test_steps_read_what_steps_before_them_made():
     assert (values["b"].exponent, values["b"].numbers.ravel().tolist()) == (0, [6, 7])
 
 
-def by_hand(layer, data, residual):
-    """Return a layer's result, number by number, in Python's own whole numbers."""
+def by_loop(layer, data, residual):
+    """Return the result of a layer, element by element, in Python integers."""
     w = layer.workload
     out = np.zeros((w.batch, w.out_height, w.out_width, w.out_channels), np.int8)
     for n, i, j, o in itertools.product(*map(range, out.shape)):
@@ -108,7 +108,7 @@ def by_hand(layer, data, residual):
                 total += int(data[n, y, x, c]) * int(layer.weight[a, b, c, o])
         if residual is not None:
             distance = layer.residual_exponent - layer.data_exponent - layer.weight_exponent
-            # Python rounds down where it divides.
+            # Python's integer division rounds down.
             own = int(residual[n, i, j, o])
             own = own * 2**distance if distance >= 0 else own // 2**-distance
             total += max(-(2**29), min(2**29, own))
@@ -119,18 +119,18 @@ def by_hand(layer, data, residual):
 
 @settings(max_examples=examples(40), deadline=None)
 @given(layer_cases([Geometry(block_in=4, block_out=4, inp_bytes=1 << 10, wgt_bytes=1 << 10, acc_bytes=1 << 10)], 4))
-def test_a_layer_is_what_a_loop_computes(case):
+def test_a_layer_matches_a_loop(case):
     numbers = [value.numbers for value in case.inputs]
     (found,) = (
         run_quantized(case.network, case.inputs, None, IntegerReference())[name] for name in case.network.outputs
     )
-    expected = by_hand(case.step, numbers[0], numbers[1] if len(numbers) > 1 else None)
+    expected = by_loop(case.step, numbers[0], numbers[1] if len(numbers) > 1 else None)
     np.testing.assert_array_equal(found.numbers, expected)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(pool_cases())
-def test_a_pooling_is_the_largest_of_each_window(case):
+def test_a_pooling_is_the_maximum_of_each_window(case):
     pool, numbers = case.step, case.inputs[0].numbers
     top, left, bottom, right = pool.padding
     wide = np.pad(numbers.astype(int), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=-999)

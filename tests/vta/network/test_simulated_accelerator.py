@@ -1,4 +1,4 @@
-"""Layers and poolings on the simulated hardware are, bit for bit, what the reference of whole numbers computes."""
+"""Layers and poolings on the simulated hardware are bit-equal to the integer reference."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_step_is_bit_equal_to_the_reference_and_its_program_runs_to_its_end(ca
     )
     assert found.numbers.dtype == expected.numbers.dtype == np.int8 and found.exponent == expected.exponent
     np.testing.assert_array_equal(found.numbers, expected.numbers)
-    # Every instruction has its bits, and its tokens let the program run to its end.
+    # Every instruction can be encoded, and the tokens let the program finish.
     g, program = case.geometry, loaded.program.instructions
     assert [decode(encode(each, g), g) for each in program] == list(program)
     assert simulate(program, g).cycles > 0
 
 
 def layer(geometry=DEFAULT, **changes):
-    """Return a pointwise layer of as many channels as a block has, which shifts by 4."""
+    """Return a pointwise layer with the channels of one block, and a shift of 4."""
     w = changes.pop("workload", Conv2d(1, 4, 4, geometry.block_in, geometry.block_out, (1, 1)))
     fields = {"residual": None, "result_exponent": 4, "low": -127, "high": 127} | changes
     return AcceleratorLayer(
@@ -64,7 +64,7 @@ def layer(geometry=DEFAULT, **changes):
     )
 
 
-def test_what_is_not_shifted_has_no_shift():
+def test_a_shift_of_zero_has_no_instruction():
     opcodes = [step.opcode for step in epilogue_of(layer(result_exponent=0), DEFAULT) if isinstance(step, Immediate)]
     assert opcodes == [AluOpcode.MIN, AluOpcode.MAX]
 
@@ -115,9 +115,9 @@ def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():
         (((3, 3), (2, 2), (1, 1, 1, 1)), (1, 8, 1200, 16), PLUS, "a row of 600 results does not fit 2048 accumulators"),
         (((18, 18), (1, 1), (16, 16, 16, 16)), (1, 6, 6, 16), PLUS, "a border of more than 15 does not fit a load"),
         (((2, 2), (2, 2), (0, 0, 0, 0)), (1, 8, 8, 16), replace(PLUS, inp_bytes=1 << 8), "too long for the fields"),
-        (((2, 2), (2, 2), (0, 0, 0, 0)), (1, 8, 8, 16), DEFAULT, "vta cannot surround a tile"),
+        (((2, 2), (2, 2), (0, 0, 0, 0)), (1, 8, 8, 16), DEFAULT, "vta cannot pad a tile"),
     ],
 )
-def test_a_pooling_that_cannot_be_run_has_a_reason(pool, shape, geometry, message):
+def test_an_impossible_pooling_has_a_reason(pool, shape, geometry, message):
     with pytest.raises(ConfigError, match=message):
         load_step(Pool("pool", *pool, "x", "y", 0), geometry, shape)

@@ -1,4 +1,4 @@
-"""What single instructions compute, and the errors of programs that go astray."""
+"""The functional simulator: results of single instructions, and errors for invalid programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INT32 = np.iinfo(np.int32)
 
 
 def one_by_one(machine, uops, alu):
-    """Compute an ALU instruction as the hardware does, one step after the other."""
+    """Compute an ALU instruction like the hardware, one step after the other."""
     operations = {
         AluOpcode.MIN: min,
         AluOpcode.MAX: max,
@@ -46,7 +46,7 @@ def one_by_one(machine, uops, alu):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
-def test_alu_steps_see_what_the_steps_before_them_wrote(data):
+def test_alu_steps_see_results_of_earlier_steps(data):
     machine = FunctionalSimulator(Geometry(block_in=32, block_out=4, acc_bytes=1 << 13), np.zeros(0, np.uint8))
     factor = st.integers(0, 3)
     n_uops = data.draw(st.integers(1, 3))
@@ -119,7 +119,7 @@ def test_an_alu_reads_accumulators_beyond_the_indices_of_inputs():
         (Alu(AluOpcode.ADD, 0, 1, 2, 1, 0, 0, 2048), r"instruction 1 \(ALU\): ACC holds 2048 elements"),
     ],
 )
-def test_what_leaves_a_buffer_is_named_by_its_number(instruction, message):
+def test_out_of_bounds_instructions_are_named_by_number(instruction, message):
     machine = FunctionalSimulator(DEFAULT, np.zeros(4096, np.uint8))
     with pytest.raises(StreamError, match=message):
         machine.run([Load(Memory.UOP), instruction, Finish()])

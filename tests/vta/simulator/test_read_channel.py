@@ -1,4 +1,4 @@
-"""The read channel: a read by itself has a closed form, and plans are changed by who comes later."""
+"""The read channel: plans match a cycle-by-cycle simulation, and later reads change them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(client, ready, lengths, gap=1):
 
 
 def cycle_by_cycle(arrivals, latency):
-    """Return when each of (client, ready, bursts, gap) ends, by asking in every cycle who may request."""
+    """Return the ends of reads (client, ready, bursts, gap), by simulating every cycle."""
     pending = {client: [ready, list(lengths), gap] for client, ready, lengths, gap in arrivals}
     served, ends, cycle, free, nonempty = [], {}, 0, 0, 0
     while pending:
@@ -40,9 +40,9 @@ def cycle_by_cycle(arrivals, latency):
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.permutations(range(5)), st.lists(st.tuples(st.integers(0, 250), bursts), min_size=1, max_size=5))
-def test_plans_are_what_cycle_by_cycle_comes_to(clients, arrivals):
+def test_plans_match_a_cycle_by_cycle_simulation(clients, arrivals):
     arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
-    # Micro-operations are read through the wider interface, which asks every other cycle, and are few.
+    # Micro-operations use the wider interface, with a request every other cycle, and are few.
     asked = [
         (client, ready, lengths[:3] if client == 1 else lengths, 2 if client == 1 else 1)
         for client, (ready, lengths) in zip(clients, arrivals, strict=False)
@@ -61,16 +61,16 @@ def test_plans_are_what_cycle_by_cycle_comes_to(clients, arrivals):
     st.integers(1, 4),
     st.integers(-50, 500),
 )
-def test_a_state_goes_on_at_another_cycle(clients, arrivals, n_before, later):
+def test_a_state_can_be_resumed_at_another_cycle(clients, arrivals, n_before, later):
     arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
     asked = [(client, *arrival) for client, arrival in zip(clients, arrivals, strict=False)]
-    before, behind = asked[:n_before], asked[n_before:]
+    before, after = asked[:n_before], asked[n_before:]
     channel, resumed = ReadChannel(18), ReadChannel(18)
     for each in before:
         channel.add(read(*each))
-    earliest = behind[0][1] if behind else 0
+    earliest = after[0][1] if after else 0
     resumed.resume(channel.state(earliest), earliest + later)
-    for client, ready, lengths in behind:
+    for client, ready, lengths in after:
         ends, ends_later = (
             sorted((changed.client, changed.end) for changed in served.add(read(client, ready + offset, lengths)))
             for served, offset in ((channel, 0), (resumed, later))
@@ -79,14 +79,14 @@ def test_a_state_goes_on_at_another_cycle(clients, arrivals, n_before, later):
     assert channel.state(earliest + 300) == resumed.state(earliest + 300 + later)
 
 
-def test_a_client_with_priority_goes_first_and_delays_what_had_not_left():
+def test_a_client_with_priority_goes_first_and_delays_unsent_requests():
     channel = ReadChannel(18)
     slow, urgent = read(3, 0, [16] * 20), read(0, 30, [16])
     channel.add(slow)
     assert slow.end == 18 + 320
     changed = channel.add(urgent)
     assert slow in changed and slow.end == 18 + 336
-    # Sixteen bursts had been asked for, and are served before it.
+    # Sixteen bursts were requested before, and are served first.
     assert urgent.end == 18 + 16 * 17
 
 

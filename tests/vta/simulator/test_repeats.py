@@ -1,4 +1,4 @@
-"""Cycles that are counted without running what repeats, against those of whole runs."""
+"""Fast-forwarded cycle counts, against those of complete simulations."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ geometries = st.builds(
 )
 
 
-programs = convolutions(geometries).map(lambda drawn: drawn[1])
+programs = convolutions(geometries).map(lambda case: case[1])
 
 
 @pytest.mark.guard
 @settings(max_examples=examples(80), deadline=None)
 @given(programs)
-def test_a_convolution_takes_the_cycles_of_its_whole_run(program):
-    whole = simulate(list(program.instructions), program.geometry)
-    assert cycles_of(program.instructions, program.geometry) == whole.cycles
-    # What is known of its passages is of no importance.
-    assert cycles_of(list(program.instructions), program.geometry) == whole.cycles
+def test_a_convolution_takes_the_cycles_of_its_complete_simulation(program):
+    complete = simulate(list(program.instructions), program.geometry)
+    assert cycles_of(program.instructions, program.geometry) == complete.cycles
+    # The cycles do not depend on the passages.
+    assert cycles_of(list(program.instructions), program.geometry) == complete.cycles
 
 
 class Watched(EventSimulator):
-    """Keeps its states."""
+    """A simulator that records its states."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -66,7 +66,7 @@ class Watched(EventSimulator):
 
 
 class Compared(FastForwardSimulator):
-    """Makes sure that it only goes on from states that a whole run comes to."""
+    """A simulator that asserts that it only resumes from states of a complete simulation."""
 
     def resume(self, at, state):
         assert self.states[at] == state
@@ -76,10 +76,10 @@ class Compared(FastForwardSimulator):
 
 @settings(max_examples=examples(40), deadline=None)
 @given(programs)
-def test_a_skip_leads_to_where_the_whole_run_comes(program):
+def test_skips_lead_to_states_of_the_complete_simulation(program):
     streams = Streams(code_of(program.instructions), Activities(program.geometry))
-    whole, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))
-    cycles, skipper.states = whole.run(), whole.states
+    complete, skipper = (kind(streams, program.geometry) for kind in (Watched, Compared))
+    cycles, skipper.states = complete.run(), complete.states
     assert skipper.run() == cycles
 
 
@@ -112,10 +112,10 @@ def outcome(run):
     st.lists(st.tuples(st.lists(instructions, max_size=12), st.integers(1, 60)), min_size=1, max_size=4),
     geometries,
 )
-def test_any_stream_that_repeats_takes_the_cycles_of_its_whole_run_or_waits_as_that_does(parts, geometry):
+def test_any_repeated_stream_takes_the_cycles_or_deadlocks_like_its_complete_simulation(parts, geometry):
     program = [each for part, times in parts for each in part * times] + [Finish()]
-    whole = outcome(lambda: simulate(program, geometry).cycles)
-    assert outcome(lambda: cycles_of(program, geometry)) == whole
+    complete = outcome(lambda: simulate(program, geometry).cycles)
+    assert outcome(lambda: cycles_of(program, geometry)) == complete
 
 
 LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
@@ -123,7 +123,7 @@ LAYER = Conv2d(1, 28, 28, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 
 @pytest.mark.parametrize("threads", [(1, 1), (2, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("queue_entries", [8, 512])
-def test_most_of_small_tiles_is_skipped(threads, queue_entries):
+def test_most_passages_of_small_tiles_are_skipped(threads, queue_entries):
     geometry = replace(DEFAULT, queue_entries=queue_entries)
     program = lower_conv2d(LAYER, Schedule(1, 4, 1, 1, *threads), geometry)
     skipper = FastForwardSimulator(Streams(code_of(program.instructions), Activities(geometry)), geometry)
@@ -131,8 +131,8 @@ def test_most_of_small_tiles_is_skipped(threads, queue_entries):
     assert skipper.skipped > 0.7 * len(program.instructions.order)
 
 
-def test_what_comes_after_the_last_repetition_is_not_skipped():
-    """Whether a queue has room for an instruction depends on who runs it, before it is handed over."""
+def test_instructions_after_the_last_repetition_are_not_skipped():
+    """Whether the queue has room for an instruction depends on its module, before the dispatch."""
     geometry = Geometry(block_in=32, block_out=64, queue_entries=512)
     w = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
     program = lower_conv2d(w, Schedule(1, 2), geometry, (Bias(), *SHIFT_AND_CLIP))

@@ -1,4 +1,4 @@
-"""When instructions run, against what the generated hardware did."""
+"""The timing simulator against recordings of the generated hardware."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DATA = Path(__file__).parents[1] / "data"
 STREAMS = sorted(DATA.glob("stream_*.json"))
 ROWS = read_schedules(DATA / "conv2d_rtl_cycles.json")
 BLOCKS = read_schedules(DATA / "conv2d_rtl_blocks.json")
-"""Convolutions with other blocks, which the same generator made; channels of input and output differ in them."""
+"""Convolutions with other blocks of the same generator, with different blocks of input and output channels."""
 SHAPES = ("16x16", "32x32_div16")
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_every_instruction_runs_when_the_hardware_ran_it(path):
+def test_every_instruction_runs_at_the_same_time_as_in_hardware(path):
     stream = json.loads(path.read_text())
     program = [decode(int(row["hex"], 16), DEFAULT) for row in stream["rows"]]
     timeline = simulate(program, DEFAULT)
@@ -40,15 +40,15 @@ def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
     assert compared == set(SHAPES) and not any(is_extrapolated(geometry_named(shape)) for shape in SHAPES)
     others = ({"block_out": 128}, {"batch": 2}, {"block_in": 8, "inp_bytes": 1 << 12}, {"bus_bytes": 16})
     assert all(is_extrapolated(Geometry(**fields)) for fields in (*others, {"variant": "vta++"}))
-    # Buffers are only as deep as the tiles need.
+    # Buffers are only as deep as the tiles require.
     assert not is_extrapolated(Geometry(acc_bytes=1 << 16))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{ROWS.index(row)}-{row.shape}")
 def test_a_convolution_takes_the_hardwares_cycles_or_is_rejected_with_its_reason(row):
-    told = row.plain
-    if "rejected" in told:
-        with pytest.raises(ConfigError, match=told["rejected"] or "does not divide"):
+    recorded = row.plain
+    if "rejected" in recorded:
+        with pytest.raises(ConfigError, match=recorded["rejected"] or "does not divide"):
             row.program()
         return
     as_in_the_hardware(row, 0.001)
@@ -65,20 +65,20 @@ def test_cycles_with_other_blocks_are_those_of_the_hardware_in_the_median():
     assert median(errors) < 1e-4
 
 
-def as_in_the_hardware(row, most):
-    told, program = row.plain, row.program()
+def as_in_the_hardware(row, tolerance):
+    recorded, program = row.plain, row.program()
     timeline = simulate(program.instructions, program.geometry)
-    assert timeline.cycles == pytest.approx(told["rtl_cycles"], rel=most)
-    assert len(program.instructions) == told["instructions"]
-    # The hardware's reads count the instructions, of two beats each, eight in a burst.
-    assert timeline.read_beats + 2 * told["instructions"] == told["read_beats"]
-    assert timeline.read_bursts - (-told["instructions"] // 8) == told["read_bursts"]
-    assert (timeline.write_beats, timeline.write_bursts) == (told["write_beats"], told["write_bursts"])
+    assert timeline.cycles == pytest.approx(recorded["rtl_cycles"], rel=tolerance)
+    assert len(program.instructions) == recorded["instructions"]
+    # The hardware's read counts include instructions, two beats each, eight per burst.
+    assert timeline.read_beats + 2 * recorded["instructions"] == recorded["read_beats"]
+    assert timeline.read_bursts - (-recorded["instructions"] // 8) == recorded["read_bursts"]
+    assert (timeline.write_beats, timeline.write_bursts) == (recorded["write_beats"], recorded["write_bursts"])
 
 
 def alone(instruction, geometry):
-    """Return the cycles of an instruction that nothing else disturbs."""
-    # Fetching is over when the first of two is done.
+    """Return the cycles of an instruction without interference."""
+    # The fetch is finished when the first of two ends.
     before = Load(Memory.UOP, 0, 0, 1, 8192, 8192, dependence=Dependence(push_prev=True, push_next=True))
     program = [before, Load(Memory.UOP), instruction, Finish()]
     if isinstance(instruction, Load) and instruction.memory in (Memory.INP, Memory.WGT):
@@ -105,9 +105,9 @@ WIDE = Geometry(bus_bytes=16)
         (Load(Memory.WGT, 0, 0, 4, 9, 18), DEFAULT, 4 * 9 * 32 + 22),
         (Load(Memory.INP, 0, 0, 3, 5, 14), DEFAULT, 3 * 5 * 2 + 22),
         (Load(Memory.INP, 0, 0, 3, 5, 14), WIDE, 3 * 5 + 21),
-        # Many columns of border are written one after the other, between the beats.
+        # Many border columns are written one by one, between the beats.
         (Load(Memory.INP, 0, 0, 8, 14, 14, 1, 0, 1, 1), DEFAULT, 8 * 28 + (9 * 16 - 8 * 14) + 2),
-        # The last rows of a border wait for the data.
+        # The last border rows wait for the data.
         (Load(Memory.INP, 0, 0, 56, 8, 56, 1, 1), DEFAULT, 56 * 16 + 1 + 22 + 8),
         (Store(0, 0, 1, 1, 1), DEFAULT, 6),
         (Store(0, 0, 1, 8, 8), DEFAULT, 27),
@@ -123,7 +123,7 @@ def test_finish_alone_takes_the_hardwares_time():
     assert simulate([Finish()], DEFAULT).cycles == 25
 
 
-def test_a_deadlock_names_who_waits_for_what():
+def test_a_deadlock_names_waiting_instructions_and_tokens():
     program = [
         Load(Memory.INP, 0, 0, 1, 1, 1, dependence=Dependence(pop_next=True)),
         Gemm(True, 0, 1, dependence=Dependence(pop_prev=True)),
@@ -134,8 +134,8 @@ def test_a_deadlock_names_who_waits_for_what():
     assert "instruction 1 (compute) waits for load to compute" in str(caught.value)
 
 
-def test_a_full_queue_holds_up_those_behind():
-    """The hardware fetches in order: a load behind too many computations waits until there is room."""
+def test_a_full_queue_stalls_later_instructions():
+    """The hardware fetches in order: a load after too many computations waits until there is room."""
     busy = [Gemm(True, 0, 100)] * 6
     load = Load(Memory.INP, 0, 0, 1, 1, 1)
     roomy, narrow = (simulate([*busy, load, Finish()], Geometry(queue_entries=entries)).start[6] for entries in (8, 2))
@@ -145,7 +145,7 @@ def test_a_full_queue_holds_up_those_behind():
 @pytest.mark.slow
 @pytest.mark.parametrize(("bus_bytes", "published"), [(8, 97e6), (16, 58e6), (32, 39e6), (64, 29e6)])
 def test_the_published_widths_of_the_memory(bus_bytes, published):
-    """ResNet-18's second convolution in single blocks and pixels, launched five times (apache/tvm-vta, PR 32)."""
+    """ResNet-18's second convolution with tiles of one block and pixel, launched five times (apache/tvm-vta, PR 32)."""
     workload = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
     shift, *clip = SHIFT_AND_CLIP
     program = lower_conv2d(workload, Schedule(1, 1), Geometry(bus_bytes=bus_bytes), (shift, Bias(), *clip))

@@ -1,4 +1,4 @@
-"""DCOC's design space: what a config means, and that what is valid can be run."""
+"""DCOC's design space: the meaning of configs, and that all valid ones can run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAYERS = [
 
 
 def program_of(layer, base, config):
-    """Return the accelerator that a config asks for, and the layer's program on it."""
+    """Return the accelerator that a config selects, and the layer's program on it."""
     design = design_of(layer, base, config)
     return design, lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
 
@@ -57,7 +57,7 @@ def test_the_agents_are_the_papers():
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("bounds", [None, Bounds()], ids=["fixed", "search"])
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.label)
-def test_what_is_valid_can_be_run(layer, bounds):
+def test_valid_configs_can_run(layer, bounds):
     space = conv2d_space(layer, DEFAULT, bounds)
     assert 0 < len(space.valid_indices) < space.size
     for vector in space.sample(12, np.random.default_rng(0)):
@@ -69,9 +69,9 @@ def test_what_is_valid_can_be_run(layer, bounds):
 def test_a_tile_has_as_many_output_blocks_as_fit():
     design = design_of(LAYERS[0], DEFAULT, CONFIG)
     assert (design.schedule.tile_co, design.schedule.tile_ci) == (4, 1)
-    # With two threads over output channels each has half of them at most.
+    # With two threads over output channels, each has at most half of them.
     assert design_of(LAYERS[0], DEFAULT, CONFIG | {"oc_threading": 2}).schedule.tile_co == 2
-    # Without a border several blocks of input channels are loaded at once, where rows are whole.
+    # Without padding, several blocks of input channels are loaded at once if rows are complete.
     pointwise = Conv2d(1, 14, 14, 64, 64, (1, 1))
     assert design_of(pointwise, DEFAULT, CONFIG).schedule.tile_ci == 4
 
@@ -86,7 +86,7 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
         ({"tile_h": 14, "h_threading": 2}, "thread split"),
     ],
 )
-def test_what_is_invalid_has_a_reason(change, reason):
+def test_invalid_configs_have_a_reason(change, reason):
     with pytest.raises(ConfigError, match=reason):
         design_of(LAYERS[0], DEFAULT, CONFIG | change)
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
@@ -95,7 +95,7 @@ def test_what_is_invalid_has_a_reason(change, reason):
         assert space.rejection(CONFIG | change) == "the accelerator cannot run it so"
 
 
-def test_channels_are_filled_up_to_whole_blocks():
+def test_channels_are_padded_to_full_blocks():
     config = CONFIG | {"tile_ci": 32, "tile_co": 128}
     design = design_of(LAYERS[0], DEFAULT, config)
     whole = whole_blocks(LAYERS[0], design.geometry)
@@ -112,28 +112,28 @@ def test_channels_are_filled_up_to_whole_blocks():
         ({}, {"tile_ci": 64, "tile_co": 64}, 1 - 0.5 * (relative_area(Geometry(1, 64, 64)) - 2)),
         ({"penalty": 10.0}, {"tile_ci": 64, "tile_co": 64}, 0),
         ({"area_max": 10}, {"tile_ci": 32, "log_wgt_buff_size": 19}, 1 - 0.5 * 256 / 504),
-        # What one buffer needs more, another can give.
+        # A larger buffer can be compensated by a smaller one.
         ({"area_max": 10}, {"log_inp_buff_size": 16, "log_wgt_buff_size": 17}, 1),
     ],
 )
-def test_what_exceeds_the_bounds_is_worth_less(bounds, change, worth):
+def test_exceeding_the_bounds_lowers_the_worth(bounds, change, worth):
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds(**{"penalty": 0.5, "penalty_form": "share"} | bounds))
     assert space.rejection(CONFIG | change) is None and space.worth(CONFIG | change) == pytest.approx(worth)
 
 
 def test_the_papers_penalty_is_subtracted_from_the_speed():
-    """Equation 5 is 1 / t - P, where both are in units of VTA's own."""
+    """Equation 5 is 1 / t - P, with both terms relative to VTA."""
     bounds, w = Bounds(area_max=1.0, penalty=2.0, penalty_form="difference"), LAYERS[0]
     space = conv2d_space(w, DEFAULT, bounds, frequency_hz=2e8)
     large = CONFIG | {"tile_ci": 32, "tile_co": 32}
     penalty = 2.0 * (relative_area(Geometry(1, 32, 32)) - 1.0)
-    # VTA's own matrix unit takes as many cycles as there are blocks of 256 multiply-adds.
+    # VTA's matrix unit takes one cycle per block of 256 multiply-adds.
     unit = 2e8 / (14 * 14 * 64 * 64 * 9 / 256)
     assert unit_speed(w, 2e8) == pytest.approx(unit)
     vectors = np.array([space.vector(CONFIG), space.vector(large), space.vector(large)])
     speeds = np.array([3.0, 3.0, 0.5 * penalty]) * unit
     np.testing.assert_allclose(speeds * space.worths(vectors, 1 / speeds), [3 * unit, (3 - penalty) * unit, 0])
-    # As a share, the same penalty takes the more, the faster a config is.
+    # As a share, the same penalty subtracts more from faster configs.
     share = conv2d_space(w, DEFAULT, Bounds(area_max=1.0, penalty=0.5, penalty_form="share"))
     left = 1 - 0.5 * (relative_area(Geometry(1, 32, 32)) - 1.0)
     np.testing.assert_allclose(share.worths(vectors, 1 / speeds), [1, left, left])
@@ -143,7 +143,7 @@ def test_the_papers_penalty_is_subtracted_from_the_speed():
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_a_buffer_only_limits_the_schedule(data):
-    """Cycles depend on a buffer's size through the tiles alone, so programs need simulating only once."""
+    """Cycles depend on a buffer's size only through the tiles, so each program is simulated only once."""
     w, base = data.draw(st.sampled_from(LAYERS)), data.draw(st.sampled_from([DEFAULT, Geometry(variant="vta++")]))
     space = conv2d_space(w, base, Bounds())
     index = data.draw(st.sampled_from(space.valid_indices.tolist()))
@@ -164,7 +164,7 @@ def test_a_buffer_only_limits_the_schedule(data):
     assert run(data.draw(st.sampled_from(others))) == run(config)
 
 
-def test_configs_with_other_programs_are_told_apart():
+def test_configs_with_different_programs_are_distinguished():
     space = conv2d_space(LAYERS[1], DEFAULT, Bounds())
     vectors = space.vectors(np.random.default_rng(0).choice(space.valid_indices, 300, replace=False))
     rows = [tuple(row) for row in programs_of(LAYERS[1], DEFAULT, space.columns(vectors)).tolist()]
@@ -174,19 +174,19 @@ def test_configs_with_other_programs_are_told_apart():
 
 
 def test_no_search_tries_two_configs_of_one_program():
-    """Of configs that differ only in unused buffers, the one with the smallest stands for all."""
+    """Of configs that differ only in unused buffer space, the one with the smallest buffers represents all."""
     space = conv2d_space(LAYERS[1], DEFAULT, Bounds())
-    drawn = space.sample(space.size, np.random.default_rng(0))
-    identities = space.identities(drawn)
-    assert len(np.unique(identities)) == len(drawn) < len(space.valid_indices) / 4
+    sampled = space.sample(space.size, np.random.default_rng(0))
+    identities = space.identities(sampled)
+    assert len(np.unique(identities)) == len(sampled) < len(space.valid_indices) / 4
     assert not np.isin(
         space.identities(space.sample(100, np.random.default_rng(1), identities[:-50])), identities[:-50]
     ).any()
     larger = space.vectors(space.valid_indices)
     buffers = [position for position, knob in enumerate(space.knobs) if knob.name in BUFFERS]
-    least = space.plainest(larger)
-    np.testing.assert_array_equal(space.identities(least), space.identities(larger))
-    assert (least[:, buffers] <= larger[:, buffers]).all()
+    plainest = space.plainest(larger)
+    np.testing.assert_array_equal(space.identities(plainest), space.identities(larger))
+    assert (plainest[:, buffers] <= larger[:, buffers]).all()
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=lambda layer: layer.label)
@@ -200,6 +200,6 @@ def test_the_default_is_decent(layer):
     assert cycles(default_config(layer, DEFAULT)) <= np.quantile(every, 0.25)
 
 
-def test_what_cannot_be_run_at_all_is_said():
+def test_a_convolution_that_cannot_run_is_an_error():
     with pytest.raises(ConfigError, match="cannot run it at all"):
         default_config(Conv2d(1, 14, 14, 64, 64, (3, 3), padding=(16, 16, 16, 16)), Geometry())

@@ -1,4 +1,4 @@
-"""Estimates of many configs: tiles are what `check_schedule` says of each; the roofline ranks nearly as time does."""
+"""Estimates of many configs: tiles match `check_schedule`, and the roofline ranks configs nearly like cycles."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESIDUAL = (Bias(), Residual(), *SHIFT_AND_CLIP)
 
 
 def by_trying(w, geometry, threads, tiles, epilogue):
-    """Return the blocks of input and of output channels, as the rule says it in words."""
+    """Return the blocks of input and of output channels of a tile, by trying schedules."""
     w = whole_blocks(w, geometry)
 
     def fits(ci, co):
@@ -52,7 +52,7 @@ def by_trying(w, geometry, threads, tiles, epilogue):
 
 
 def at_once(w, configs, epilogue):
-    """Return the same for configs that are given as (geometry, threads, tiles)."""
+    """Return the same for configs given as (geometry, threads, tiles), by `blocks_that_fit`."""
     columns = np.array([(*threads, *tiles) for _, threads, tiles in configs]).T
     mapped = Mapped(*limits_of([geometry for geometry, _, _ in configs]).T, *columns)
     return list(zip(*(blocks.tolist() for blocks in blocks_that_fit(w, mapped, epilogue)), strict=True))
@@ -71,7 +71,7 @@ def test_as_many_blocks_as_fit(w, epilogue):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
-def test_it_holds_for_any_convolution(data):
+def test_as_many_blocks_as_fit_for_any_convolution(data):
     draw = lambda *values: data.draw(st.sampled_from(values))  # noqa: E731
     kernel, pad = (draw(1, 2, 3, 5), draw(1, 3)), draw(0, 0, 1, 2)
     w = Conv2d(
@@ -112,7 +112,7 @@ LAYERS = [
 SEARCHED = VtaTarget(describe_vta(hardware="search"))
 
 
-def drawn(target: VtaTarget, layer: Conv2d, n: int):
+def simulated_sample(target: VtaTarget, layer: Conv2d, n: int):
     space = target.space(layer)
     vectors = space.sample(n, np.random.default_rng(0))
     cycles = np.array([target.cycles(layer, space.config(vector)) for vector in vectors])
@@ -120,20 +120,20 @@ def drawn(target: VtaTarget, layer: Conv2d, n: int):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_no_config_computes_faster_and_most_rank_alike(layer):
-    _, _, columns, cycles = drawn(SEARCHED, layer, 60)
+def test_no_config_is_faster_than_its_roofline_and_ranks_are_similar(layer):
+    _, _, columns, cycles = simulated_sample(SEARCHED, layer, 60)
     tile_co = tiles_of(layer, SEARCHED.geometry, columns)[1]
-    least = min_cycles(layer, columns, tile_co, SEARCHED.geometry.bus_bytes)
+    estimated = min_cycles(layer, columns, tile_co, SEARCHED.geometry.bus_bytes)
     assert (traffic(layer, columns, tile_co, 8)["gemm"] <= cycles).all()
-    assert spearmanr(least, cycles)[0] > 0.8
+    assert spearmanr(estimated, cycles)[0] > 0.8
 
 
 @pytest.mark.parametrize("form", ["difference", "share"])
 @pytest.mark.parametrize("layer", LAYERS)
-def test_merit_is_what_a_config_is_expected_to_be_worth(layer, form):
-    """It ranks configs nearly as the cost does that a search minimizes, penalties included."""
+def test_merit_estimates_the_worth_of_a_config(layer, form):
+    """Merit ranks configs nearly like the cost that a search minimizes, including penalties."""
     target = VtaTarget(describe_vta(hardware="search", penalty_form=form))
-    space, vectors, columns, cycles = drawn(target, layer, 60)
+    space, vectors, columns, cycles = simulated_sample(target, layer, 60)
     latencies_s = cycles / target.frequency_hz
     worth = space.worths(vectors, latencies_s) / latencies_s
     assert space.merit is not None and spearmanr(space.merit(columns)[worth > 0], worth[worth > 0])[0] > 0.7
@@ -141,6 +141,6 @@ def test_merit_is_what_a_config_is_expected_to_be_worth(layer, form):
 
 def test_fixed_hardware_has_a_merit_and_an_open_space_none():
     fixed = VtaTarget(describe_vta())
-    space, _, columns, cycles = drawn(fixed, LAYERS[0], 20)
+    space, _, columns, cycles = simulated_sample(fixed, LAYERS[0], 20)
     assert space.merit is not None and spearmanr(space.merit(columns), -cycles)[0] > 0.8
     assert VtaTarget(describe_vta(space="open")).space(LAYERS[0]).merit is None

@@ -1,4 +1,4 @@
-"""What is written once and comes again at other places is what would have been written there."""
+"""Repeated passages equal passages that are written again at other addresses."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from ..conftest import convolutions
 GEOMETRIES = [
     DEFAULT,
     Geometry(batch=2, variant="vta++"),
-    # Micro-operations do not stay in so small a buffer.
+    # Such a small buffer does not keep micro-operations.
     Geometry(uop_bytes=1 << 6),
     Geometry(uop_bytes=1 << 6, variant="vta++"),
 ]
 
 
-class Anew(ProgramWriter):
-    """Writes everything where it is."""
+class WithoutRepeats(ProgramWriter):
+    """A writer that does not repeat passages."""
 
     def passages(self, names, places, write):
-        """Write what `write` does."""
+        """Call `write` for every passage."""
         for number in range(len(names)):
             write(number)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(convolutions(st.sampled_from(GEOMETRIES)))
-def test_a_convolution_of_passages_is_what_would_be_written_anew(drawn):
-    arguments, program = drawn
-    with mock.patch.object(conv2d, "ProgramWriter", Anew):
-        anew = lower_conv2d(*arguments)
-    assert program.instructions == anew.instructions
-    assert (program.uops, program.regions) == (anew.uops, anew.regions)
+def test_a_convolution_with_repeated_passages_equals_one_without(case):
+    arguments, program = case
+    with mock.patch.object(conv2d, "ProgramWriter", WithoutRepeats):
+        expected = lower_conv2d(*arguments)
+    assert program.instructions == expected.instructions
+    assert (program.uops, program.regions) == (expected.uops, expected.regions)
 
 
 def written(*, places):
@@ -59,16 +59,16 @@ def written(*, places):
     return writer
 
 
-def test_a_passage_comes_again_at_another_place():
+def test_a_passage_repeats_at_another_address():
     code = written(places=[3, 5, 9]).finish().instructions
     assert isinstance(code, Code)
-    # The last one is followed by tokens of its own.
+    # The last passage is followed by other tokens.
     assert code.order.tolist() == [0, 0, 1] and code.by[:, 0].tolist() == [0, 2, 0]
     assert [each.dram_base for each in code if isinstance(each, Load) and each.x_size] == [3, 5, 9]
     assert len(code) == len(list(code)) and code[-1] == Finish()
 
 
-def test_a_token_that_is_left_behind_a_passage_is_not_left_behind_all_of_its_kind():
+def test_a_token_after_one_passage_does_not_change_equal_passages():
     writer = written(places=[3, 5])
     writer.signal(Module.COMPUTE, Module.STORE)
     left = [each.dependence.push_next for each in writer.finish().instructions if isinstance(each, Gemm)]

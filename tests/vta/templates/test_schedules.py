@@ -1,4 +1,4 @@
-"""What hardware designers ask the command line."""
+"""The commands `anole vta cycles` and `anole vta trace`, and their errors."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def run(*arguments):
 
 def test_cycles_prints_the_same_rows():
     asked = json.loads(SCHEDULES.read_text())
-    told = json.loads(run("cycles", "--schedules", SCHEDULES).stdout)
-    assert len(told) == len(asked)
-    for row, answer in zip(asked, told, strict=True):
+    rows_printed = json.loads(run("cycles", "--schedules", SCHEDULES).stdout)
+    assert len(rows_printed) == len(asked)
+    for row, answer in zip(asked, rows_printed, strict=True):
         assert ("rejected" in row) == ("rejected" in answer) != ("cycles" in answer)
         assert {**row, **answer} == {**answer, **({"rejected": answer["rejected"]} if "rejected" in row else {})}
 
 
-def test_a_trace_says_when():
+def test_a_trace_has_start_and_end():
     rows = json.loads(STREAM.read_text())["rows"]
-    told = json.loads(run("trace", STREAM, "--json").stdout)
-    assert [(row["start"], row["end"]) for row in told] == [(row["exe_start"], row["exe_end"]) for row in rows]
-    assert [row["module"][0].upper() for row in told] == [row["module"] for row in rows]
+    rows_printed = json.loads(run("trace", STREAM, "--json").stdout)
+    assert [(row["start"], row["end"]) for row in rows_printed] == [(row["exe_start"], row["exe_end"]) for row in rows]
+    assert [row["module"][0].upper() for row in rows_printed] == [row["module"] for row in rows]
     lines = run("trace", STREAM).stdout.splitlines()
     assert lines[-1].split() == ["33", "compute", "7781", "7782", "FINISH"]
     assert "pop_next" in lines[1] and "memory=UOP" in lines[1]
@@ -55,8 +55,8 @@ def test_a_divisor_makes_the_default_depths_less():
 
 
 @pytest.mark.parametrize("shape", ["16", "16x16x16x16", "16x16_div", "16x16_div0", "a"])
-def test_what_is_no_shape_is_refused(shape):
-    with pytest.raises(TargetError, match="allowed are"):
+def test_invalid_shapes_are_refused(shape):
+    with pytest.raises(TargetError, match="allowed is"):
         geometry_named(shape)
 
 
@@ -74,12 +74,12 @@ ROWS = json.loads(SCHEDULES.read_text())[:2]
     [
         ("{", "cannot be read"),
         ("{}", "is not a list of schedules"),
-        (json.dumps([{}]), "row 0 has no workload, or no shape"),
-        (json.dumps(changed(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is a whole number from 1 on"),
+        (json.dumps([{}]), "row 0: has no workload, or no shape"),
+        (json.dumps(changed(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is an integer >= 1"),
         (json.dumps(changed(ROWS, 1, workload={"h": 1})), "row 1: w is None"),
         (
             json.dumps(changed(ROWS, 0, workload=ROWS[0]["workload"] | {"pad": -1})),
-            "pad is -1; allowed is a whole number from 0",
+            "pad is -1; allowed is an integer >= 0",
         ),
         (json.dumps(changed(ROWS, 0, shape="17x16")), "geometry.block_in: found 17; allowed is a power of two"),
     ],

@@ -1,8 +1,8 @@
 """Concatenations without copies: each operand's function writes its own slice of the result.
 
-A concatenation vanishes if each operand is computed by one function and read by nothing else: the function gets a
-further block that moves its result into the slice, and scheduling fuses this block with the one before. Every other
-operand, such as one with further readers, is copied by a function of its own.
+A concatenation vanishes if each operand is computed by one function and has no other readers: the function gets
+another block that moves its result into the slice, and scheduling fuses this block with the previous one. Every other
+operand, such as one with several readers, is copied by a separate function.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _CONCAT = "anole.concat"
 
 
 def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Make a concatenation a separate function, which nothing fuses with, unless its axis varies."""
+    """Legalize a concatenation as a separate function that never fuses, unless its axis varies."""
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)
-    made = call.op.get_attr("FLegalize")(bb, call)
+    legalized = call.op.get_attr("FLegalize")(bb, call)
     if not all_static([call.ty.shape[axis]]):
-        return made
-    return marked(bb, made, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
+        return legalized
+    return marked(bb, legalized, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
 
 
 def write_slices(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module, legalized and fused, with every concatenation written slice by slice."""
+    """Rewrite a legalized and fused module to write every concatenation slice by slice."""
     return relax.transform.DeadCodeElimination()(rewritten(module, _Slicer))
 
 
@@ -58,16 +58,16 @@ class _Slice:
 
 @mutator
 class _Slicer(PyExprMutator):  # type: ignore[misc]
-    """Plans who writes each slice, and rewrites the bindings accordingly, which are named by their variables."""
+    """A mutator that plans which function writes each slice, and rewrites the bindings of these variables."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._module = module
         self._written: dict[relax.Var, _Slice] = {}
-        """The slices that are written by what computes them."""
+        """The slices that are written by the functions that compute them."""
         self._copied: dict[relax.Var, list[_Slice]] = {}
-        """For each concatenation, the slices that remain to be copied."""
-        self._wholes: dict[relax.Var, ir.Expr] = {}
+        """The slices of each concatenation that must be copied."""
+        self._results: dict[relax.Var, ir.Expr] = {}
         """The result of each concatenation as written so far."""
         values = {binding.var: binding.value for binding in bindings(module)}
         uses = read_counts(module)
@@ -90,8 +90,8 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
         elif binding.var in self._copied:
             for each in self._copied[binding.var]:
                 operand = self.visit_expr(each.operand)
-                self._write(each, _copying(operand.ty, each), "copy_slice", [operand])
-            whole = self._wholes[binding.var]
+                self._write(each, _copy_function(operand.ty, each), "copy_slice", [operand])
+            whole = self._results[binding.var]
             inner = isinstance(binding.var, relax.DataflowVar)
             self.set_var_remap(binding.var, whole if inner else self.builder_.emit_output(whole))
         else:
@@ -115,16 +115,16 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
 
     def _write(self, each: _Slice, func: tirx.PrimFunc, name: str, operands: Sequence[ir.Expr]) -> None:
         variable, whole = self.builder_.add_func(func, name), each.concat.ty
-        if each.concat in self._wholes:
-            arguments = [*operands, self._wholes[each.concat]]
+        if each.concat in self._results:
+            arguments = [*operands, self._results[each.concat]]
             call = relax.op.call_tir_inplace(variable, arguments, [len(operands)], whole)
         else:
             call = relax.call_tir(variable, list(operands), whole)
-        self._wholes[each.concat] = self.builder_.emit(call)
+        self._results[each.concat] = self.builder_.emit(call)
 
 
 def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
-    """Return the function with the whole result as its parameter, and its own result moved into a slice of that."""
+    """Make the whole result a function's last parameter, and move the function's own result into a slice of it."""
     *inputs, result = func.params
     root = func.body.block
     whole = tirx.decl_buffer(list(each.concat.ty.shape), result.ty.dtype, "whole")
@@ -134,7 +134,7 @@ def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
     return extended.with_attr(WRITTEN_BYTES, size_bytes(result.ty))
 
 
-def _copying(ty: Any, each: _Slice) -> tirx.PrimFunc:
+def _copy_function(ty: Any, each: _Slice) -> tirx.PrimFunc:
     operand = tirx.decl_buffer(list(ty.shape), ty.dtype, "operand")
     whole = tirx.decl_buffer(list(each.concat.ty.shape), ty.dtype, "whole")
     block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, whole, each))
@@ -145,15 +145,15 @@ def _copying(ty: Any, each: _Slice) -> tirx.PrimFunc:
 def _copy_nest(source: Any, whole: Any, each: _Slice) -> tirx.Stmt:
     extents = list(source.ty.shape)
     loops = [tirx.Var(f"i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
-    own = [tirx.Var(f"v_i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
-    there = [var + each.offset if axis == each.axis else var for axis, var in enumerate(own)]
+    source_indices = [tirx.Var(f"v_i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
+    target_indices = [var + each.offset if axis == each.axis else var for axis, var in enumerate(source_indices)]
     domains = [ir.Range(tirx.const(0, str(extent.ty.dtype)), extent) for extent in extents]
     block = s_tir.SBlock(
-        [tirx.IterVar(domain, var, tirx.IterVar.DataPar) for domain, var in zip(domains, own, strict=True)],
-        [_point(source, own)],
-        [_point(whole, there)],
+        [tirx.IterVar(domain, var, tirx.IterVar.DataPar) for domain, var in zip(domains, source_indices, strict=True)],
+        [_element_region(source, source_indices)],
+        [_element_region(whole, target_indices)],
         "slice",
-        tirx.BufferStore(whole, tirx.BufferLoad(source, own), there),
+        tirx.BufferStore(whole, tirx.BufferLoad(source, source_indices), target_indices),
     )
     nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
     for loop, domain in zip(reversed(loops), reversed(domains), strict=True):
@@ -161,5 +161,5 @@ def _copy_nest(source: Any, whole: Any, each: _Slice) -> tirx.Stmt:
     return nest
 
 
-def _point(buffer: Any, indices: Sequence[Any]) -> Any:
+def _element_region(buffer: Any, indices: Sequence[Any]) -> Any:
     return tirx.BufferRegion(buffer, [ir.Range.from_min_extent(index, 1) for index in indices])

@@ -1,7 +1,7 @@
-"""Legalizes element-wise operators: transcendental ones as polynomials, which vectorize, and sums with padded biases.
+"""Legalize element-wise operators: transcendental ones as polynomials, which vectorize, and sums with padded biases.
 
-LLVM loads the bias as a whole register. The lanes behind it would hold whatever follows it in memory and pass through
-the whole epilogue unused: if that is a denormal number, its hyperbolic tangent makes a kernel several times slower.
+LLVM loads a short bias as an entire register. Without padding, the unused lanes hold whatever follows it in memory and
+pass through the epilogue: if that is a denormal, its tanh makes the kernel several times slower.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from anole.ir.polynomials import Value, bound
 from anole.ir.symbols import all_static
 
 _REGISTER_BYTES = 64
-"""Size of the widest vector register; a bias that fills it is never loaded together with what follows it in memory."""
+"""Size of the widest vector register; a bias that fills it needs no padding."""
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
 
 def fast_math_map() -> dict[str, Legalize]:
-    """Return the legalisation of each operator; types other than float32 keep TVM's definition."""
+    """Return the legalization of each operator; dtypes other than float32 keep TVM's definition."""
     return {
         "relax.exp": _legalize(_elementwise(polynomials.exp)),
         "relax.tanh": _legalize(_elementwise(polynomials.tanh)),
@@ -55,7 +55,7 @@ def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te
 
 
 def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
-    """Define a softmax with the exponential as a polynomial, in steps of their own, which the schedule joins."""
+    """Define a softmax whose exponential is a polynomial, in separate stages that the schedule fuses."""
     axis %= data.ndim
     outer = [*data.shape[:axis], *data.shape[axis + 1 :]]
 
@@ -88,7 +88,7 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def legalize_cast(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a cast of conditions as a choice; TVM cannot compile a vector of casts that a variable holds."""
+    """Legalize a cast of booleans as a select; TVM cannot compile a vector of casts held in a variable."""
     data = call.args[0]
     if str(data.ty.dtype) != "bool":
         return call.op.get_attr("FLegalize")(bb, call)
@@ -101,12 +101,12 @@ def legalize_cast(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Hide a scalar zero in a vector; TVM evaluates ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
-    operands = [_unknown_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
+    """Replace a scalar zero by a vector; TVM simplifies ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
+    operands = [_hidden_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
     return call.op.get_attr("FLegalize")(bb, bb.normalize(relax.Call(call.op, operands, call.attrs)))
 
 
-def _unknown_zero(operand: ir.Expr) -> ir.Expr:
+def _hidden_zero(operand: ir.Expr) -> ir.Expr:
     is_scalar = isinstance(operand, ir.GenericConst) and not operand.ty.ndim and "float" in str(operand.ty.dtype)
     if not is_scalar or operand.value.numpy().any():
         return operand
@@ -130,12 +130,12 @@ def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _broadcast(tensor: te.Tensor, at: Sequence[Value]) -> Value:
-    """Return the element of a tensor that is broadcast to an index of the result."""
-    places = at[len(at) - tensor.ndim :]
+    """Return the element of a tensor that broadcasting maps to an index of the result."""
+    indices = at[len(at) - tensor.ndim :]
     return tensor(
         *(
-            0 if all_static([extent]) and int(extent) == 1 else place
-            for extent, place in zip(tensor.shape, places, strict=True)
+            0 if all_static([extent]) and int(extent) == 1 else index
+            for extent, index in zip(tensor.shape, indices, strict=True)
         )
     )
 

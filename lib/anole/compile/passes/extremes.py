@@ -1,8 +1,8 @@
-"""Legalizes orders and extremes of floats as those of integers, so that NaN and infinities have their place.
+"""Legalize sorts, maxima and minima of floats through integer keys, which order NaN and infinities correctly.
 
-TVM's own reductions ignore NaN and start at the largest finite value, so that the index in a row of infinities is -1;
-its sorts leave rows with NaN out of order. Like in torch, NaN is the last value of an ascending order, and the extreme
-of both kinds. A softmax and a pool have reductions of their own, which are faster and ignore NaN.
+TVM's own reductions ignore NaN and start at the largest finite value, which makes the index in a row of infinities -1;
+its sorts leave rows with NaN unordered. As in torch, NaN is last in ascending order, and both the maximum and the
+minimum. Softmax and pools have reductions of their own, which are faster and ignore NaN.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from anole.ir.polynomials import Value, bound
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
-_ALL_BUT_SIGN = _LAST = 2**31 - 1
-"""The key of NaN, above those of all other values; it is below them with a minus."""
+_ALL_BUT_SIGN = _NAN_KEY = 2**31 - 1
+"""The key of NaN, above the keys of all other values; its negative is below them."""
 
 
 def extremes_map() -> dict[str, Legalize]:
-    """Return the legalization of each operator; types other than float32 keep TVM's definition."""
+    """Return the legalization of each operator; dtypes other than float32 keep TVM's definition."""
     sorts = ("relax.argsort", "relax.sort", "relax.topk")
     return {
-        "relax.max": _reduction(partial(_extreme, reducer=te.max, nan=_LAST)),
-        "relax.min": _reduction(partial(_extreme, reducer=te.min, nan=-_LAST)),
-        "relax.argmax": _reduction(lambda data, *given: topi.argmax(_keys(data, _LAST), *given)),
-        "relax.argmin": _reduction(lambda data, *given: topi.argmin(_keys(data, -_LAST), *given)),
+        "relax.max": _reduction(partial(_extreme, reducer=te.max, nan=_NAN_KEY)),
+        "relax.min": _reduction(partial(_extreme, reducer=te.min, nan=-_NAN_KEY)),
+        "relax.argmax": _reduction(lambda data, *given: topi.argmax(_keys(data, _NAN_KEY), *given)),
+        "relax.argmin": _reduction(lambda data, *given: topi.argmin(_keys(data, -_NAN_KEY), *given)),
         **dict.fromkeys(sorts, _legalize_sort),
     }
 
@@ -38,36 +38,36 @@ def _reduction(definition: Callable[..., te.Tensor]) -> Legalize:
         if str(call.args[0].ty.dtype) != "float32":
             return call.op.get_attr("FLegalize")(bb, call)
         axis, hint = call.attrs.axis, str(call.op.name).rpartition(".")[2]
-        found = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
+        keys = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
         if str(call.ty.dtype) != "float32":
-            return found
-        return bb.call_te(_numbers, bb.emit(found), primfunc_name_hint="numbers")
+            return keys
+        return bb.call_te(_to_floats, bb.emit(keys), primfunc_name_hint="numbers")
 
     return legalize
 
 
 def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Sort keys instead of numbers; TVM dispatches what remains to its library."""
+    """Sort keys instead of floats; TVM dispatches other dtypes to its library."""
     if str(call.args[0].ty.dtype) != "float32":
         return call
-    keys = bb.emit(bb.call_te(_keys, call.args[0], _LAST, primfunc_name_hint="keys"))
-    found = bb.emit(relax.Call(call.op, [keys], call.attrs))
-    numbers = partial(bb.call_te, _numbers, primfunc_name_hint="numbers")
+    keys = bb.emit(bb.call_te(_keys, call.args[0], _NAN_KEY, primfunc_name_hint="keys"))
+    sorted_keys = bb.emit(relax.Call(call.op, [keys], call.attrs))
+    to_floats = partial(bb.call_te, _to_floats, primfunc_name_hint="numbers")
     if not isinstance(call.ty, ir.TupleType):
-        return numbers(found) if str(call.ty.dtype) == "float32" else found
-    return relax.Tuple([bb.emit(numbers(bb.emit(found[0]))), bb.emit(found[1])])
+        return to_floats(sorted_keys) if str(call.ty.dtype) == "float32" else sorted_keys
+    return relax.Tuple([bb.emit(to_floats(bb.emit(sorted_keys[0]))), bb.emit(sorted_keys[1])])
 
 
 def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:
-    """Define an extreme; unlike TVM's, it has the keys within the reduction, not in a buffer."""
+    """Define an extreme; unlike TVM's, it computes keys within the reduction and stores them in no buffer."""
     axes = range(data.ndim) if axis is None else [int(each) % data.ndim for each in axis]
-    taps = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
-    shape = [1 if at in taps else extent for at, extent in enumerate(data.shape) if keepdims or at not in taps]
+    reduced = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
+    shape = [1 if at in reduced else extent for at, extent in enumerate(data.shape) if keepdims or at not in reduced]
 
     def element(*at: Value) -> Value:
-        own = iter(at if not keepdims else [index for axis, index in enumerate(at) if axis not in taps])
-        places = [taps[axis] if axis in taps else next(own) for axis in range(data.ndim)]
-        return reducer(bound(data(*places), partial(_key, nan)), axis=list(taps.values()))
+        kept_indices = iter(at if not keepdims else [index for axis, index in enumerate(at) if axis not in reduced])
+        indices = [reduced[axis] if axis in reduced else next(kept_indices) for axis in range(data.ndim)]
+        return reducer(bound(data(*indices), partial(_key, nan)), axis=list(reduced.values()))
 
     return te.compute(shape, element, "extreme")
 
@@ -77,21 +77,21 @@ def _keys(data: te.Tensor, nan: int) -> te.Tensor:
 
 
 def _key(nan: int, x: Value) -> Value:
-    """Return an integer in the order of the numbers, the same for both zeros; NaN has one of its own."""
-    signed = bound(tirx.reinterpret("int32", x), lambda bits: _negated(bits & _ALL_BUT_SIGN, bits >> 31))
+    """Return an integer in the order of the floats, the same for both zeros; NaN has a key of its own."""
+    signed = bound(tirx.reinterpret("int32", x), lambda bits: _negated_if(bits & _ALL_BUT_SIGN, bits >> 31))
     return tirx.Select(tirx.isnan(x), tirx.const(nan, "int32"), signed)
 
 
-def _numbers(keys: te.Tensor) -> te.Tensor:
-    """Return the numbers of keys; that of NaN becomes NaN."""
+def _to_floats(keys: te.Tensor) -> te.Tensor:
+    """Convert keys back to floats; the key of NaN becomes NaN."""
 
     def number(key: Value) -> Value:
-        bits = bound(key >> 31, lambda sign: _negated(key, sign) | (sign << 31))
+        bits = bound(key >> 31, lambda sign: _negated_if(key, sign) | (sign << 31))
         return tirx.reinterpret("float32", bits)
 
     return te.compute(keys.shape, lambda *at: bound(keys(*at), number), "number")
 
 
-def _negated(value: Value, sign: Value) -> Value:
-    """Return the negative of an integer where the sign is -1, and itself where that is 0."""
+def _negated_if(value: Value, sign: Value) -> Value:
+    """Negate an integer where the sign is -1, and keep it where the sign is 0."""
     return (value ^ sign) - sign

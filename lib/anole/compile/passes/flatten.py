@@ -1,7 +1,7 @@
-"""Reshapes what follows an anchor to the shape of its template's result, so that it fuses.
+"""Reshape the operators after an anchor to the shape of its template's result, which lets them fuse.
 
-A dense layer on (batch, sequence, features) data is one on flat rows. If its result were reshaped back at once, bias
-and activation would become a separate function. Images may become tokens before a residual is added.
+A dense layer on (batch, sequence, features) data is computed on flat rows. If its result were reshaped back at once,
+bias and activation would become a separate function. Images may become tokens before a residual is added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with flat products, and epilogues in the shape of their anchor, reshaped back at their end."""
+    """Flatten products, and keep epilogues in the shape of their anchor, reshaping back at their end."""
     return rewritten(module, _Flattener)
 
 
@@ -34,7 +34,7 @@ def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
 class _Flattener(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._computed: set[relax.Var] = set()
+        self._flat: set[relax.Var] = set()
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
@@ -45,68 +45,68 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         workload = workload_of(call)
         if workload is None:
             return call
-        return self._kept(call) if isinstance(workload, Conv2d) else self._product(call, workload)
+        return self._bind_flat(call) if isinstance(workload, Conv2d) else self._product(call, workload)
 
     def _product(self, call: ir.Call, workload: Workload) -> ir.Expr:
         left, right = operands_of(call)
         left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
         if is_transposed_product(call):
-            made = transposed_product(left, right)
+            product = transposed_product(left, right)
         elif scheme_of(call) is not None:
-            made = relax.Call(call.op, [left, right], call.attrs)
+            product = relax.Call(call.op, [left, right], call.attrs)
         else:
-            made = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
-        return self._given_back(made, call.ty.shape)
+            product = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
+        return self._restored(product, call.ty.shape)
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
         """Apply an operator on reshaped values to the flat values instead."""
         shape = _extents(call)
-        flat = next((flat for operand in call.args if (flat := self._computed_as(operand)) is not None), None)
+        flat = next((flat for operand in call.args if (flat := self._flat_form(operand)) is not None), None)
         if flat is None or prod(_extents(flat)) != prod(shape):
             return call
         operands = [self._aligned(operand, shape, _extents(flat)) for operand in call.args]
         if any(operand is None for operand in operands):
             return call
-        return self._given_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
+        return self._restored(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
-    def _given_back(self, made: ir.Expr, shape: Any) -> ir.Expr:
+    def _restored(self, value: ir.Expr, shape: Any) -> ir.Expr:
         """Reshape a flat value to the shape that its readers expect."""
-        flat = self._kept(made)
+        flat = self._bind_flat(value)
         return flat if _extents(flat) == typical_shape(shape) else relax.op.reshape(flat, shape)
 
-    def _kept(self, made: ir.Expr) -> relax.Var:
+    def _bind_flat(self, value: ir.Expr) -> relax.Var:
         """Bind the result of an anchor or of its epilogue to a variable."""
-        flat = self.builder_.emit(made)
-        self._computed.add(flat)
+        flat = self.builder_.emit(value)
+        self._flat.add(flat)
         return flat
 
-    def _computed_as(self, operand: ir.Expr) -> relax.Var | None:
-        """Return the flat value that is an operand, or that was reshaped to it, or None."""
+    def _flat_form(self, operand: ir.Expr) -> relax.Var | None:
+        """Return the flat value that is an operand or was reshaped to it; None if there is none."""
         for source in (operand, self._reshaped_from(operand)):
-            # What is flat anyway has two variables.
+            # A result that is flat anyway has two variables.
             inner = self.lookup_binding(source) if isinstance(source, relax.Var) else None
-            found = next((each for each in (source, inner) if each in self._computed), None)
-            if found is not None:
-                return found
+            flat = next((each for each in (source, inner) if each in self._flat), None)
+            if flat is not None:
+                return flat
         return None
 
     def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
-        """Return an operand of a result of this shape as one of the flat result; None if that is impossible."""
+        """Convert an operand of a result with this shape to one of the flat result; None if that is impossible."""
         if not isinstance(operand.ty, relax.TensorType):
             return operand
         own = _extents(operand)
         if own == shape:
             return self._shaped(operand, flat)
         core = tuple(dropwhile(lambda extent: extent == 1, own))
-        is_alike = shape[len(shape) - len(core) :] == flat[max(0, len(flat) - len(core)) :]
-        return self._shaped(operand, core) if is_alike else None
+        is_compatible = shape[len(shape) - len(core) :] == flat[max(0, len(flat) - len(core)) :]
+        return self._shaped(operand, core) if is_compatible else None
 
     def _shaped(self, value: ir.Expr, shape: Shape) -> ir.Expr:
         if _extents(value) == shape:
             return value
         source = self._reshaped_from(value)
         value = value if source is None else source
-        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _joined(value, shape)))
+        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _split(value, shape)))
 
     def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
         call = bound_call(self, value, "relax.reshape")
@@ -117,12 +117,12 @@ def _extents(value: ir.Expr) -> Shape:
     return tuple(extents(value))
 
 
-def _joined(value: ir.Expr, shape: Shape) -> list[Any]:
-    """Return a shape, which has the usual sizes, as products of a value's own extents, which may vary."""
-    own, found = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
+def _split(value: ir.Expr, shape: Shape) -> list[Any]:
+    """Express a shape, given at typical sizes, by products of a value's own extents, which may vary."""
+    remaining, result = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
     for wanted in shape:
         product: Any = 1
-        while (size_hint(product) or 0) < wanted and own:
-            product = own.pop(0) * product
-        found.append(product if size_hint(product) == wanted else wanted)
-    return found
+        while (size_hint(product) or 0) < wanted and remaining:
+            product = remaining.pop(0) * product
+        result.append(product if size_hint(product) == wanted else wanted)
+    return result

@@ -1,7 +1,7 @@
-"""Normalizes groups of channels in two kernels: one computes a scale and a shift for each channel, one applies them.
+"""Legalize group norms as two kernels: one computes a scale and a shift for each channel, one applies them.
 
-TVM's definition is a single kernel, with which nothing fuses. Its sums over a whole picture leave few results for the
-threads to share, and the variance, a difference of large numbers, has large errors where the mean is large.
+TVM's definition is a single kernel, with which nothing fuses. Its sums over an entire image give the threads few
+results to share, and the variance, a difference of large values, has large errors where the mean is large.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from anole.ir.kernel_calls import Pattern, marked
 from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
-_Place = tuple[Any, ...]
+_Index = tuple[Any, ...]
 
 
 def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a group normalization of images in either layout; others as TVM does."""
+    """Legalize a group norm of images in either layout; others keep TVM's definition."""
     shape, attrs = extents(call.args[0]), call.attrs
     channel = int(attrs.channel_axis) % max(len(shape), 1)
     spatial = [int(axis) for axis in attrs.axes]
@@ -29,7 +29,7 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return call.op.get_attr("FLegalize")(bb, call)
     data, *affine = call.args
 
-    def channels(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> list[te.Tensor]:
+    def scale_and_shift(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> list[te.Tensor]:
         return _scale_and_shift(x, gamma, beta, int(attrs.num_groups), channel, float(attrs.epsilon))
 
     def apply(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
@@ -37,23 +37,23 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
             x.shape, lambda *at: x(*at) * scale[at[0], at[channel]] + shift[at[0], at[channel]], name="normalize"
         )
 
-    made = bb.call_te(channels, data, *affine, primfunc_name_hint="group_statistics")
-    found = bb.emit(marked(bb, made, Pattern.OPAQUE))
-    scale, shift = (bb.emit(relax.TupleGetItem(found, index)) for index in range(2))
-    # An anchor that computes the data cannot apply what is known only after all of it.
-    made = bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize")
-    return marked(bb, made, Pattern.INJECTIVE)
+    kernel = bb.call_te(scale_and_shift, data, *affine, primfunc_name_hint="group_statistics")
+    statistics = bb.emit(marked(bb, kernel, Pattern.OPAQUE))
+    scale, shift = (bb.emit(relax.TupleGetItem(statistics, index)) for index in range(2))
+    # Not fused into an anchor that computes the data: the scale is known only after all of it.
+    kernel = bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize")
+    return marked(bb, kernel, Pattern.INJECTIVE)
 
 
 def _scale_and_shift(
     x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, groups: int, channel: int, epsilon: float
 ) -> list[te.Tensor]:
-    """Return what each channel is multiplied by and what is added to it, both of shape (batch, channels)."""
+    """Return the scale and the shift of each channel, both of shape (batch, channels)."""
     shape = [x.shape[0], *map(int, list(x.shape)[1:])]
     batch, channels = shape[0], shape[channel]
     members = channels // groups
     n_values = prod(shape[1:]) // groups
-    # With channels last, a sum for each row: contiguous vectors, and rows enough for all threads.
+    # With channels last, sum each row: vectors are contiguous, and there are enough rows for all threads.
     summed = list(range(2, len(shape))) if channel == 1 else [len(shape) - 2]
     kept = [axis for axis in range(len(shape)) if axis not in summed]
 
@@ -61,8 +61,8 @@ def _scale_and_shift(
         axes = [te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in summed]
 
         def total(*at: Any) -> Any:
-            place = dict(zip(kept, at, strict=True)) | dict(zip(summed, axes, strict=True))
-            return te.sum(value(tuple(place[axis] for axis in range(len(shape)))), axes)
+            index = dict(zip(kept, at, strict=True)) | dict(zip(summed, axes, strict=True))
+            return te.sum(value(tuple(index[axis] for axis in range(len(shape)))), axes)
 
         return te.compute([shape[axis] for axis in kept], total, name=name)
 
@@ -81,17 +81,18 @@ def _scale_and_shift(
     def each_channel(value: Any, name: str) -> te.Tensor:
         return te.compute((batch, channels), value, name=name)
 
-    share = tirx.const(1.0 / n_values, "float32")
+    ratio = tirx.const(1.0 / n_values, "float32")
     total = of_groups(sums(lambda at: x(*at), "row_sum"), "group_sum")
-    mean = each_channel(lambda n, c: total[n, c // members] * share, "mean")
+    mean = each_channel(lambda n, c: total[n, c // members] * ratio, "mean")
 
-    def squared(at: _Place) -> Any:
+    def squared(at: _Index) -> Any:
         distance = x(*at) - mean[at[0], at[channel]]
         return distance * distance
 
     squares = of_groups(sums(squared, "row_squares"), "group_squares")
     scale = each_channel(
-        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // members] * share + tirx.const(epsilon, "float32")), "scale"
+        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // members] * ratio + tirx.const(epsilon, "float32")),
+        "scale",
     )
     shift = each_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
     return [scale, shift]

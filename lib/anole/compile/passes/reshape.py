@@ -1,6 +1,6 @@
-"""Legalizes reshaping where sizes vary: extents that are the same part of both shapes keep apart.
+"""Legalize reshapes of symbolic shapes by splitting both shapes into runs of axes with equal sizes.
 
-TVM walks the whole tensor by one number, whose remainders by a symbol nothing simplifies, so that nothing fuses.
+TVM indexes the entire tensor by one flat index; its remainders by symbols cannot be simplified, which prevents fusion.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from anole.ir.kernel_calls import Pattern, marked
 from anole.ir.symbols import all_static
 
 Run = tuple[list[int], list[int]]
-"""The axes of the source and those of the result that have the same number of elements together."""
+"""Axes of the source and axes of the result that span the same number of elements."""
 
 
 def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize the reshaping of a tensor of symbolic shape by its runs; others as TVM does."""
+    """Legalize a reshape of symbolic shapes run by run; others keep TVM's definition."""
     source, result = list(call.args[0].ty.shape), list(call.ty.shape)
     runs = None if all_static([*source, *result]) else list(_runs(source, result))
     if not runs:
@@ -29,34 +29,34 @@ def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
     def reshape(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
         def point(*at: Any) -> Any:
-            places: list[Any] = [tirx.IntImm("int64", 0)] * len(source)
-            for own, others in runs:
-                number = reduce(lambda outer, axis: outer * shape[axis] + at[axis], others[1:], at[others[0]])
-                for axis in reversed(own[1:]):
-                    places[axis], number = number % data.shape[axis], number // data.shape[axis]
-                places[own[0]] = number
-            return data[tuple(places)]
+            indices: list[Any] = [tirx.IntImm("int64", 0)] * len(source)
+            for source_axes, result_axes in runs:
+                flat = reduce(lambda outer, axis: outer * shape[axis] + at[axis], result_axes[1:], at[result_axes[0]])
+                for axis in reversed(source_axes[1:]):
+                    indices[axis], flat = flat % data.shape[axis], flat // data.shape[axis]
+                indices[source_axes[0]] = flat
+            return data[tuple(indices)]
 
         return te.compute(shape, point, name="reshape")
 
-    made = bb.call_te(reshape, call.args[0], result, primfunc_name_hint="reshape")
-    return marked(bb, made, Pattern.INJECTIVE)
+    reshaped = bb.call_te(reshape, call.args[0], result, primfunc_name_hint="reshape")
+    return marked(bb, reshaped, Pattern.INJECTIVE)
 
 
 def _runs(source: Sequence[Any], result: Sequence[Any]) -> Iterator[Run]:
-    """Yield the shortest runs, without extents of 1."""
+    """Yield the shortest runs; extents of 1 belong to none."""
     analyzer = sym.Analyzer()
     left, right = ([axis for axis, each in enumerate(shape) if not _is_one(each)] for shape in (source, result))
     while left and right:
-        ends = product(range(1, len(left) + 1), range(1, len(right) + 1))
-        mine, theirs = next(
+        lengths = product(range(1, len(left) + 1), range(1, len(right) + 1))
+        n_left, n_right = next(
             (i, j)
-            for i, j in sorted(ends, key=sum)
+            for i, j in sorted(lengths, key=sum)
             if analyzer.can_prove_equal(_size(source, left[:i]), _size(result, right[:j]))
             or (i, j) == (len(left), len(right))
         )
-        yield left[:mine], right[:theirs]
-        left, right = left[mine:], right[theirs:]
+        yield left[:n_left], right[:n_right]
+        left, right = left[n_left:], right[n_right:]
 
 
 def _is_one(extent: Any) -> bool:

@@ -1,7 +1,7 @@
-"""Resizes images along one axis after the other, from tables of places and weights that are computed here.
+"""Legalize resizes of images as one kernel for each axis, with precomputed tables of positions and weights.
 
-TVM computes both for every element, and reads four inputs for each. Along an axis at a time it is two, and the second
-axis reads whole vectors, whatever the layout.
+TVM computes both for every element, and reads four inputs for each. One axis at a time needs two, and the second kernel
+reads full vectors in any layout.
 """
 
 from __future__ import annotations
@@ -14,62 +14,62 @@ from anole.ir.kernel_calls import Pattern, marked
 from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
-_MANY_CHANNELS = 32
-"""From so many channels on, vectors of them read four neighbours as fast as they come from the cache, in one kernel."""
+_MIN_CHANNELS_FOR_ONE_KERNEL = 32
+"""With at least so many channels, one kernel reads vectors of them from four neighbors at the speed of the cache."""
 
-_POSITIONS = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
+_TRANSFORMATION_MODES = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
 
 
 def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a linear interpolation as two kernels, the one that leaves less data first.
+    """Legalize a linear interpolation as two kernels, first along the axis that leaves less data.
 
-    Other modes, and images with many channels last, have TVM's definition.
+    Other modes, and images with many channels last, keep TVM's definition.
     """
     attrs, layout = call.attrs, str(call.attrs.layout)
     inputs, outputs = extents(call.args[0]), extents(call)
     if (
         str(attrs.method) != "linear"
-        or str(attrs.coordinate_transformation_mode) not in _POSITIONS
+        or str(attrs.coordinate_transformation_mode) not in _TRANSFORMATION_MODES
         or layout not in ("NHWC", "NCHW")
         or {str(call.ty.dtype), str(call.args[0].ty.dtype)} != {"float32"}
         or not (inputs and outputs)
         or not all_static([*list(call.args[0].ty.shape)[1:], *list(call.ty.shape)[1:]])
-        or (layout == "NHWC" and inputs[-1] >= _MANY_CHANNELS)
+        or (layout == "NHWC" and inputs[-1] >= _MIN_CHANNELS_FOR_ONE_KERNEL)
     ):
         return call.op.get_attr("FLegalize")(bb, call)
     axes = [axis for axis in (layout.index("W"), layout.index("H")) if inputs[axis] != outputs[axis]]
     axes.sort(key=lambda axis: outputs[axis] / inputs[axis] if outputs[axis] < inputs[axis] else 1.0)
     result = call.args[0]
     for axis in axes:
-        made = _along(bb, bb.emit(result), axis, outputs[axis], str(attrs.coordinate_transformation_mode))
-        # The second kernel must not compute the first one's results again for each of its own.
+        resized = _resize_along(bb, bb.emit(result), axis, outputs[axis], str(attrs.coordinate_transformation_mode))
+        # Fused, the second kernel would recompute the first one's results for each of its own.
         pattern = Pattern.INJECTIVE if axis == axes[-1] else Pattern.OPAQUE
-        result = marked(bb, made, pattern, "resize")
+        result = marked(bb, resized, pattern, "resize")
     return result
 
 
 def linear_taps(inputs: int, outputs: int, position: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Return the two inputs between which each output lies along an axis, and their weights, both (2, outputs).
+    """Return the two inputs between which each output lies along an axis, and their weights, shape (2, outputs).
 
-    Places are rounded to float32, as torch does.
+    Positions are rounded to float32, as in torch.
     """
     at, scale = np.arange(outputs, dtype=np.float32), np.float32(inputs) / np.float32(outputs)
     half = np.float32(0.5)
     if position == "align_corners":
-        places = at * (np.float32(inputs - 1) / np.float32(max(outputs - 1, 1)))
+        positions = at * (np.float32(inputs - 1) / np.float32(max(outputs - 1, 1)))
     elif position == "asymmetric":
-        places = at * scale
+        positions = at * scale
     elif position == "pytorch_half_pixel" and outputs == 1:
-        places = at
+        positions = at
     else:
-        places = (at + half) * scale - half
-    left = np.floor(places)
+        positions = (at + half) * scale - half
+    left = np.floor(positions)
     taps = np.clip(np.stack([left, left + 1]), 0, inputs - 1)
-    right = places - left
+    right = positions - left
     return taps.astype(np.int32), np.stack([1 - right, right]).astype(np.float32)
 
 
-def _along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str) -> ir.Call:
+def _resize_along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str) -> ir.Call:
     inputs = extents(data)[axis]
     taps, weights = linear_taps(inputs, outputs, position)
 

@@ -1,7 +1,7 @@
-"""Makes permutations of data fewer and smaller: those that undo each other vanish, and others swap with their readers.
+"""Eliminate permutations of data that undo each other, and shrink others by swapping them with their readers.
 
-A network of channels-first images and of tokens flattens and transposes between them. In channels-last order, both
-lie in memory alike. Global pooling reads channels in their own layout, and images are permuted while they are small.
+A network of channels-first images and of tokens flattens and transposes between them. In channels-last order, both have
+the same memory layout. Global pooling reads channels in their own layout, and images are permuted while they are small.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 
 def simplify_views(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module without permutations that are reshapes, and with slices taken before permutations."""
+    """Replace permutations that are reshapes, and take slices before permutations."""
     return rewritten(module, _Viewer)
 
 
 def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with means taken over the original axes wherever the order of the other axes stays."""
+    """Take means over the original axes wherever the order of the other axes stays the same."""
     return rewritten(module, _Averager)
 
 
 def permute_before_enlarging(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with images that are enlarged and then laid out with channels first permuted before that."""
+    """Permute images to channels-first before they are enlarged instead of afterwards."""
     return rewritten(module, _Permuter)
 
 
 def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -> bool:
-    """Whether data that is permuted, reshaped and permuted again has its elements in their first order.
+    """Whether data that is permuted, reshaped and permuted again is back in its original order.
 
     Args:
         shape: the shape of the data.
@@ -57,12 +57,12 @@ def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -
 
 
 def _ends(shape: _Shape) -> list[int]:
-    """Return how many elements each axis spans with those inside it, innermost first, beginning with one element."""
+    """Return the number of elements that each axis spans with the axes inside it, innermost first, starting with 1."""
     return list(accumulate(reversed(shape), mul, initial=1))
 
 
 def _pieces(shape: _Shape, ends: Sequence[int]) -> list[list[int]]:
-    """Return the pieces of each axis, outermost first, by their first end."""
+    """Return the pieces of each axis, outermost first, identified by their inner end."""
     inside = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return [
         [end for end in reversed(ends) if inner <= end < inner * extent]
@@ -93,8 +93,8 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         if permuted is None:
             return call
         axes, (_, sliced, *bounds) = _axes(permuted), call.args
-        places = [axes[int(axis.value) % len(axes)] for axis in sliced.fields]
-        piece = self.builder_.emit(relax.op.strided_slice(permuted.args[0], places, *bounds))
+        source_axes = [axes[int(axis.value) % len(axes)] for axis in sliced.fields]
+        piece = self.builder_.emit(relax.op.strided_slice(permuted.args[0], source_axes, *bounds))
         return relax.op.permute_dims(piece, axes)
 
 

@@ -1,4 +1,4 @@
-"""Workspaces: buffers between the kernels of one function are planned together with the network's tensors.
+"""Plan workspaces, the buffers between the kernels of one function, together with the network's tensors.
 
 Otherwise such a function would allocate them on every run from a pool that may free a page for a larger one, and a
 network recorded as a CUDA graph would keep writing to the freed address.
@@ -21,7 +21,7 @@ _CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
 
 def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the scheduled module with the buffers between a function's kernels as further, unread results.
+    """Make the buffers between a function's kernels additional, unread results in a scheduled module.
 
     Functions that launch no kernels stay as they are.
     """
@@ -36,7 +36,7 @@ def _workspaces(func: tirx.PrimFunc) -> list[Any]:
 
 
 def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFunc:
-    """Return the function with buffers that it allocated as its last parameters."""
+    """Turn buffers that a function allocates into its last parameters."""
     root = func.body.block
     kept = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(each) for each in buffers)]
     block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=kept, annotations=root.annotations)
@@ -45,7 +45,7 @@ def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFu
 
 @mutator
 class _Lifter(PyExprMutator):  # type: ignore[misc]
-    """Adds the workspaces of called functions as further results, and takes the function's own ones."""
+    """A mutator that adds the workspaces of called functions as results, and keeps only the original results."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
@@ -64,15 +64,15 @@ class _Lifter(PyExprMutator):  # type: ignore[misc]
             return call
         func = _with_parameters(self._module[call.args[0]], buffers)
         variable = self.builder_.add_func(func, call.args[0].name_hint)
-        (given,) = call.ty_args
-        own = list(given.fields) if isinstance(given, ir.TupleType) else [given]
-        results = [*own, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
+        (original_type,) = call.ty_args
+        result_types = list(original_type.fields) if isinstance(original_type, ir.TupleType) else [original_type]
+        results = [*result_types, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
         if name == _CALL_TIR:
-            made = relax.call_tir(variable, call.args[1], results)
+            new_call = relax.call_tir(variable, call.args[1], results)
         else:
-            places = [*map(int, call.attrs.inplace_indices), *(-1 for _ in buffers)]
-            made = relax.op.call_tir_inplace(variable, call.args[1], places, results)
-        tensors = self.builder_.emit(made)
-        if not isinstance(given, ir.TupleType):
+            inplace_indices = [*map(int, call.attrs.inplace_indices), *(-1 for _ in buffers)]
+            new_call = relax.op.call_tir_inplace(variable, call.args[1], inplace_indices, results)
+        tensors = self.builder_.emit(new_call)
+        if not isinstance(original_type, ir.TupleType):
             return relax.TupleGetItem(tensors, 0)
-        return relax.Tuple([relax.TupleGetItem(tensors, index) for index in range(len(own))])
+        return relax.Tuple([relax.TupleGetItem(tensors, index) for index in range(len(result_types))])

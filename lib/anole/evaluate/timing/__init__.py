@@ -1,1 +1,1 @@
-"""Times engines: in turns, in pairs until a verdict is certain, and beside busy neighbours."""
+"""Timing of engines: in turns, in pairs until a verdict is certain, and under background load."""

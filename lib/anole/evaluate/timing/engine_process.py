@@ -1,6 +1,6 @@
-"""Runs an engine in a separate process, which is idle except during its turns.
+"""A separate process for an engine, idle except during its turns.
 
-In one process, the thread pools of several engines keep spinning after every run and disturb each other: beside
+In one process, the thread pools of several engines keep spinning after every run and disturb each other: next to
 OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. A waiting process sleeps with all its threads.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_FAREWELL_S = 10.0
+_EXIT_TIMEOUT_S = 10.0
 """Seconds that a process may take to exit before it is killed."""
 
 
@@ -37,7 +37,7 @@ class EngineError(AnoleError):
 
 @dataclass(frozen=True)
 class Started:
-    """The outputs of an engine's first run, the seconds to these, including imports, and what it multiplies."""
+    """The outputs of an engine's first run, the seconds until then, including imports, and the type of its products."""
 
     outputs: list[NDArray[Any]]
     start_s: float
@@ -45,14 +45,14 @@ class Started:
 
 
 class EngineProcess:
-    """A context manager that starts an engine in a separate process, lets it take turns, and ends it.
+    """A context manager that runs an engine in a separate process, in turns with others.
 
     The process inherits the environment variables that this one has on entry.
 
     Args:
         start: called in the new process to create the engine; must be picklable.
-        pinned: whether the engine's threads are kept on a core each, so that all engines are timed at their best.
-            Otherwise they run where the engine and the system put them, as in a service.
+        pinned: whether each thread of the engine is pinned to a core, to time all engines at their best. Otherwise the
+            engine and the operating system place them, as in a service.
     """
 
     def __init__(self, start: Callable[[], Engine], *, pinned: bool = True) -> None:
@@ -103,7 +103,7 @@ class EngineProcess:
 
     def _end(self) -> None:
         self._connection.close()
-        self._process.join(_FAREWELL_S)
+        self._process.join(_EXIT_TIMEOUT_S)
         self._process.kill()
         self._process.join()
 
@@ -113,7 +113,7 @@ def start_engines(
 ) -> dict[str, EngineProcess]:
     """Start engines one after another, each in a separate process, which `running` ends; the first one is required.
 
-    A warning, which begins with `where`, names those that do not start.
+    A warning, which begins with `where`, names each engine that does not start.
 
     Raises:
         EngineError: the first engine does not start.
@@ -130,8 +130,8 @@ def start_engines(
 
 
 def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) -> None:
-    """Start an engine, send its `Started`, and then the times of a turn for each duration received."""
-    # Standard output is the parent's CSV; redirect whatever an engine prints.
+    """Start an engine, send its `Started`, and then the times of a turn for each received request."""
+    # Standard output is the parent's CSV; redirect everything that an engine prints.
     os.dup2(2, 1)
     began_s = time.perf_counter()
     try:

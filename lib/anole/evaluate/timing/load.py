@@ -1,4 +1,4 @@
-"""Times engines beside busy neighbours, as a service on a shared machine would see them."""
+"""Timing of engines under background load, as in a service on a shared machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 LOAD_PACE = Pace(rounds=6, burst_s=1.0, min_runs=8, limit_s=600.0)
 """Six turns of at least one second and eight runs, hence at least 48 runs; a network of 10 ms has 600. A time slice is
-some milliseconds, so that a turn of one second meets many of them."""
+a few milliseconds, so a turn of one second spans many of them."""
 
 _LOOP = """
 import os, threading
@@ -38,8 +38,8 @@ os.write(1, b"!")
 while True:
     pass
 """
-"""What a neighbour does. The system closes the other end of its standard input when this process ends, however it ends;
-the thread that waits for that sleeps until then."""
+"""The program of a busy process. The system closes the other end of its standard input when this process ends, however
+it ends; until then the thread that waits for this sleeps."""
 
 
 def time_under_load(
@@ -49,14 +49,14 @@ def time_under_load(
     where: object,
     pace: Pace = LOAD_PACE,
 ) -> list[LoadLatency]:
-    """Time engines in turns, once for each number of busy neighbours; nothing is pinned to a core.
+    """Time engines in turns, once for each number of busy processes; nothing is pinned to a core.
 
-    Each engine has a process of its own, which sleeps except during its turns; only the first one must start. Messages
+    Each engine has a separate process, which sleeps except during its turns; only the first one must start. Messages
     begin with `where`.
 
     Raises:
         EngineError: the first engine does not start, or an engine fails during the turns.
-        AnoleError: a neighbour ended too early.
+        AnoleError: a busy process ended too early.
     """
     latencies: list[LoadLatency] = []
     with ExitStack() as running:
@@ -81,21 +81,21 @@ def _turn(engine: EngineProcess, pace: Pace, which: str) -> Times:
 
 
 def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLatency:
-    """Return the percentiles of the runs of all turns of an engine; each is the time of one of them."""
+    """Return the percentiles of the runs of all turns of an engine, without interpolation."""
     runs_s = np.concatenate(times)
     p50_s, p95_s, p99_s = map(float, np.percentile(runs_s, (50, 95, 99), method="inverted_cdf"))
     return LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, len(runs_s), len(times))
 
 
 def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
-    """Log a line for each number of neighbours and each reference."""
+    """Log a line for each number of busy processes and each reference."""
     own = {latency.neighbours: latency for latency in latencies if latency.engine == "build"}
     for other in latencies:
         if other.engine != "build":
             mine = own[other.neighbours]
             gains = (other.p50_s / mine.p50_s, other.p95_s / mine.p95_s, other.p99_s / mine.p99_s)
             _log.info(
-                "%s: beside %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
+                "%s: with %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
                 *(name, counted(other.neighbours, "busy process"), _milliseconds(mine), _milliseconds(other)),
                 *(other.engine, "/".join(f"{gain:.2f}x" for gain in gains), mine.runs, other.runs),
             )
@@ -107,30 +107,30 @@ def _milliseconds(latency: LoadLatency) -> str:
 
 @contextmanager
 def busy_neighbours(count: int) -> Iterator[list[int]]:
-    """Run busy processes beside this one, of the same priority and on the same cores; yield their process ids.
+    """Run busy processes with the priority and the cores of this one; yield their process IDs.
 
-    They end with the block, or when this process ends, also when it is killed.
+    They end with the block, or with this process, even if it is killed.
 
     Raises:
         AnoleError: one does not start, or ended before the block did.
     """
     with ExitStack() as running:
-        neighbours = [running.enter_context(_neighbour()) for _ in range(count)]
-        yield [neighbour.pid for neighbour in neighbours]
-        if any(neighbour.poll() is not None for neighbour in neighbours):
-            raise AnoleError("a busy neighbour ended before the timing did, so it shows nothing; run it again")
+        processes = [running.enter_context(_busy_process()) for _ in range(count)]
+        yield [process.pid for process in processes]
+        if any(process.poll() is not None for process in processes):
+            raise AnoleError("a busy process ended before the timing did, so the result is invalid; run it again")
 
 
 @contextmanager
-def _neighbour() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a neighbour, wait until it is busy, and kills it after the block."""
+def _busy_process() -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process, wait until it is busy, and kill it after the block."""
     command = [sys.executable, "-I", "-S", "-c", _LOOP]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as neighbour:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         try:
-            assert neighbour.stdout is not None
-            if not neighbour.stdout.read(1):
-                raise AnoleError(f"a busy neighbour does not start: its process exited with {neighbour.wait()}")
-            yield neighbour
+            assert process.stdout is not None
+            if not process.stdout.read(1):
+                raise AnoleError(f"a busy process does not start: it exited with {process.wait()}")
+            yield process
         finally:
-            neighbour.kill()
+            process.kill()

@@ -1,9 +1,9 @@
-"""Times two engines in one process, in short turns; every round has a new process.
+"""Timing of two engines in one process, in short turns, with a new process for every round.
 
-What makes two copies of one build differ lies in the process: where its memory is, and how the interpreter is laid
-out. In two processes, a network of 60 microseconds differs from itself by 3.5 % (standard deviation); in one, by 0.5 %.
-A new process for every round, with the builds loaded in random order and at other addresses, makes that an error of
-chance, which more rounds remove. Of each engine, only runs during which no thread waited for a processor count.
+Two copies of one build differ in speed because of the process: its memory addresses and the layout of the interpreter.
+In two processes, a network of 60 microseconds differs from itself by 3.5 % (standard deviation); in one, by 0.5 %. A
+new process for every round, with the builds loaded in random order and at different addresses, makes this a random
+error, which more rounds reduce. Only runs during which no thread waited for a processor count.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Engine
 from anole.host.process import CallError, Worker
 
-_TURN_S, _MIN_RUNS = 5e-3, 2
-"""Least seconds and runs of a turn: neighbours change from one time slice to the next, which takes milliseconds."""
+_MIN_TURN_S, _MIN_RUNS = 5e-3, 2
+"""Min seconds and runs of a turn: background load changes from one time slice to the next, which takes milliseconds."""
 
-_MEASURED_S = 5e-4
-"""Least seconds that are timed at once, in one run or several: reading what threads waited takes some microseconds."""
+_MIN_MEASURED_S = 5e-4
+"""Min seconds of a single measurement, in one run or several: reading the threads' waiting times takes microseconds."""
 
-_SURELY_LONG_S = 2e-2
-"""A run that takes so long was not only disturbed."""
+_LONG_RUN_S = 2e-2
+"""A run that takes longer is long even without disturbances."""
 
 _ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
-"""A round ends after so many seconds if each engine has so many undisturbed runs, and at the limit otherwise."""
+"""A round ends after `_ROUND_S` if each engine has `_UNDISTURBED_RUNS` undisturbed runs, and otherwise at the limit."""
 
-_UNDISTURBED = 0.01
-"""The share of a run that all threads together may wait."""
+_MAX_WAITING_SHARE = 0.01
+"""Max share of an undisturbed run that all threads together wait."""
 
-_FASTEST, _MIN_CALLS = 0.1, 3
-"""The share of runs, and their least number, whose mean is the latency."""
+_FASTEST_SHARE, _MIN_CALLS = 0.1, 3
+"""The share of the fastest runs, and their min number, whose mean is the latency."""
 
-_MAX_BYTES_APART = 1 << 20
+_MAX_GAP_BYTES = 1 << 20
 _CALL_LIMIT_S = 600.0
 
-_APART: list[NDArray[np.uint8]] = []
-"""Memory between the engines of this process, which nobody else gets."""
+_GAPS: list[NDArray[np.uint8]] = []
+"""Memory blocks between the engines of this process, kept allocated."""
 
 Start = Callable[[], Engine]
 
 Runs = list[tuple[float, float]]
-"""The seconds that each run took, and those that its threads waited meanwhile."""
+"""The seconds that each run took, and the seconds that its threads waited for a processor."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """The latency of each engine in one round while nothing disturbs it, and the share of such runs."""
+    """The latency of each engine in the undisturbed runs of one round, and the share of these runs."""
 
     latencies_s: tuple[float, float]
     undisturbed: float
 
 
 class PairTimer:
-    """Takes rounds, each in a process of its own, and keeps them.
+    """A timer that takes rounds, each in a separate process, and keeps them.
 
     Args:
         starts: creates each engine in the process; must be picklable.
         preload: modules to import before processes are forked.
         environment: environment variables of the processes.
-        where: begins each message.
-        seed: seed of all that is random.
+        where: prefix of error messages.
+        seed: seed of all randomness.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class PairTimer:
         return log(second_s / first_s)
 
     def differ(self, samples: Sequence[Sequence[NDArray[Any]]]) -> float:
-        """Return how far the engines' outputs are apart: the largest relative L2 distance of any on any inputs.
+        """Return the largest relative L2 distance between the engines' outputs, over all outputs and samples.
 
-        The first inputs are those that the engines have.
+        The first sample must have the inputs that the engines started with.
 
         Raises:
             BuildError: an engine cannot be started, crashes or hangs.
@@ -110,7 +110,7 @@ class PairTimer:
         return found
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of both engines, and of a source of random numbers, in a new process."""
+        """Call a function of both engines and a random number generator in a new process."""
         start = partial(_start, self._starts, self._random.getrandbits(32))
         try:
             with Worker(start, preload=self._preload, environment=self._environment) as worker:
@@ -126,7 +126,7 @@ def _start(starts: tuple[Start, Start], seed: int) -> Callable[..., Any]:
     rng = random.Random(seed)
     engines: dict[int, Engine] = {}
     for which in rng.sample((0, 1), 2):
-        _APART.append(np.ones(rng.randrange(_MAX_BYTES_APART), np.uint8))
+        _GAPS.append(np.ones(rng.randrange(_MAX_GAP_BYTES), np.uint8))
         engines[which] = starts[which]()
         for _ in range(2):
             engines[which].run()
@@ -139,7 +139,7 @@ def _differ(engines: tuple[Engine, Engine], _: random.Random, samples: Sequence[
 
 
 def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
-    """Time both engines in blocks of four turns, which begin with either one."""
+    """Time both engines in blocks of four turns, with a random first engine."""
     runs: tuple[Runs, Runs] = ([], [])
     with WaitMeter() as meter:
         number = _runs_at_once(engines, meter)
@@ -158,27 +158,27 @@ def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
 
 
 def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> Runs:
-    """Let an engine take a turn, after a run that finds its data in no cache."""
+    """Run an engine for a turn, after an untimed run with cold caches."""
     run()
     taken: Runs = []
-    while len(taken) < _MIN_RUNS or sum(took_s for took_s, _ in taken) < _TURN_S:
+    while len(taken) < _MIN_RUNS or sum(took_s for took_s, _ in taken) < _MIN_TURN_S:
         taken.append(timed(run, number, meter))
     return taken
 
 
 def _runs_at_once(engines: Sequence[Engine], meter: WaitMeter) -> int:
-    """Return how many runs are timed at once: one of a long network, whose runs are not spent on finding out."""
+    """Return the number of runs per measurement; for a long network it is determined from a single run."""
     fastest_s = min(timed(engine.run, 1, meter)[0] for engine in engines)
-    if fastest_s < _SURELY_LONG_S:
+    if fastest_s < _LONG_RUN_S:
         fastest_s = min(fastest_s, *(timed(engine.run, 1, meter)[0] for engine in engines for _ in range(5)))
-    return max(1, round(_MEASURED_S / fastest_s))
+    return max(1, round(_MIN_MEASURED_S / fastest_s))
 
 
 class WaitMeter:
-    """Reads how long the threads of this process have waited for a processor; a context manager that closes its files.
+    """A context manager that reads how long the threads of this process have waited for a processor.
 
-    It reads what Linux counts for each thread in ``/proc``. Threads that begin later are not noticed. Where the system
-    does not count, nothing has ever waited.
+    It reads the statistics of each thread in Linux's ``/proc``, but not of threads that start later. If the system has
+    no such statistics, waiting times are 0.
     """
 
     def __enter__(self) -> Self:
@@ -193,7 +193,7 @@ class WaitMeter:
             os.close(file)
 
     def waited_s(self) -> float:
-        """Return the seconds that all threads together have waited since they began."""
+        """Return the seconds that all threads together have waited since they started."""
         waited_ns = 0
         for file in self._files:
             with suppress(OSError, IndexError, ValueError):  # the thread has ended
@@ -202,7 +202,7 @@ class WaitMeter:
 
 
 def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[float, float]:
-    """Run an engine `number` times; return the seconds that it took, and those that its threads waited meanwhile."""
+    """Run an engine `number` times; return the seconds that it took, and the seconds that its threads waited."""
     waited_s, began_s = meter.waited_s(), time.perf_counter()
     for _ in range(number):
         run()
@@ -211,18 +211,18 @@ def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[flo
 
 
 def undisturbed(runs: Runs) -> NDArray[np.float64]:
-    """Return the seconds of those runs that nothing disturbed."""
+    """Return the seconds of the undisturbed runs."""
     times_s, waits_s = np.array(runs).reshape(-1, 2).T
-    return np.asarray(times_s[waits_s <= _UNDISTURBED * times_s])
+    return np.asarray(times_s[waits_s <= _MAX_WAITING_SHARE * times_s])
 
 
 def latency_s(runs: Runs) -> float:
-    """Return the mean of the fastest tenth of the undisturbed runs, or of all, if hardly any is undisturbed.
+    """Return the mean of the fastest tenth of the undisturbed runs, or of all runs if hardly any is undisturbed.
 
-    The choice does not look at the times, so that it favours nobody. Within it, the fastest are those in which the rest
-    of the machine, such as its caches and its host, disturbed least.
+    Undisturbed runs are selected by their waiting times only, which favors neither engine. The fastest of them were
+    disturbed least by the rest of the machine, such as its caches and its host.
     """
     found = undisturbed(runs)
     if len(found) < _MIN_CALLS:
         found = np.array(runs)[:, 0]
-    return float(np.sort(found)[: max(_MIN_CALLS, round(_FASTEST * len(found)))].mean())
+    return float(np.sort(found)[: max(_MIN_CALLS, round(_FASTEST_SHARE * len(found)))].mean())

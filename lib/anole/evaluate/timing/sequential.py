@@ -1,8 +1,8 @@
-"""Compares two engines until the interval of their ratio decides, without raising false alarms.
+"""Sequential comparison of two engines: rounds until the confidence interval of their ratio decides.
 
-Whoever looks at an interval again and again, and stops when it decides, is wrong more often than the interval says.
-Here the looks are few, each after half as many rounds again, and share the probability of an error: the k-th has a
-part of 1/(k (k + 1)), so that all together never exceed it, however long the comparison goes on.
+Repeatedly checking a confidence interval and stopping when it decides inflates the error rate. Therefore there are only
+a few interim analyses, each after 1.5 times as many rounds as the one before, and they share the error probability: the
+k-th gets 1/(k (k + 1)) of it, so the total never exceeds it, however long the comparison takes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALPHA = 0.01
-"""The probability with which a comparison may be wrong."""
+"""Max probability of a wrong verdict."""
 
-_FIRST, _GROWTH = 10, 1.5
-"""Rounds before the first look, which could not decide with less, and between one look and the next."""
+_FIRST_ROUNDS, _GROWTH = 10, 1.5
+"""Rounds before the first interim analysis, which could not decide with fewer, and their growth until the next one."""
 
-_EXACT = 200
-"""With more numbers, the normal distribution of their ranks' sum is as good as the exact one."""
+_MAX_EXACT_VALUES = 200
+"""With more values, the normal approximation of their rank sum is as good as the exact distribution."""
 
 
 class Verdict(StrEnum):
-    """What an interval says of a threshold."""
+    """The relation of an interval to a threshold."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Ratio:
-    """An estimate of a ratio of two latencies, its interval, and the relative difference from which on it counts."""
+    """An estimate of the ratio of two latencies, its confidence interval, and the smallest relevant difference."""
 
     value: float
     low: float
@@ -49,29 +49,28 @@ class Ratio:
 
     @property
     def verdict(self) -> Verdict:
-        """What the interval says: `OPEN` if it holds both what counts and what does not."""
-        least, most = 1 / (1 + self.threshold), 1 + self.threshold
-        if self.low > most:
+        """The verdict of the interval: `OPEN` if it contains both relevant and irrelevant differences."""
+        min_equal, max_equal = 1 / (1 + self.threshold), 1 + self.threshold
+        if self.low > max_equal:
             return Verdict.SLOWER
-        if self.high < least:
+        if self.high < min_equal:
             return Verdict.FASTER
-        return Verdict.EQUAL if least <= self.low and self.high <= most else Verdict.OPEN
+        return Verdict.EQUAL if min_equal <= self.low and self.high <= max_equal else Verdict.OPEN
 
 
 def compare_rounds(
     take: Callable[[], float], threshold: float, seconds: float, rounds: int, alpha: float = ALPHA
 ) -> Ratio:
-    """Take rounds until the interval of the ratio decides, or a limit is reached.
+    """Take rounds until the confidence interval of the ratio decides, or a limit is reached.
 
     Args:
-        take: takes a round and returns the logarithm of the ratio that it found, which is as likely too large as too
-            small by any amount.
-        threshold: the relative difference from which on it counts.
+        take: takes a round and returns the logarithm of its ratio, with a symmetrically distributed error.
+        threshold: the smallest relevant relative difference.
         seconds: no round begins after so many seconds.
-        rounds: most rounds.
-        alpha: the probability with which the verdict may be wrong.
+        rounds: max number of rounds.
+        alpha: max probability of a wrong verdict.
     """
-    began_s, logs, looks, next_look = time.monotonic(), [take()], 0, _FIRST
+    began_s, logs, looks, next_look = time.monotonic(), [take()], 0, _FIRST_ROUNDS
     while True:
         is_over = len(logs) >= rounds or time.monotonic() >= began_s + seconds
         if is_over or len(logs) >= next_look:
@@ -84,12 +83,12 @@ def compare_rounds(
 
 
 def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, float]:
-    """Return the middle of numbers, and the ends of an interval that holds the true one, whatever the distribution.
+    """Return the center of values, and the ends of its confidence interval, for any symmetric distribution.
 
-    The estimate is that of Hodges and Lehmann, the median of the means of all pairs; the interval inverts Wilcoxon's
-    signed-rank test (Hollander and Wolfe 1999, Nonparametric Statistical Methods, chapter 3). Numbers that a neighbour
-    spoiled cost little. With too few numbers for `alpha`, the probability of being wrong, the interval is infinite. The
-    numbers are independent, each as likely above as below the true middle by any distance.
+    The estimate is the Hodges-Lehmann estimator, the median of the means of all pairs; the interval inverts Wilcoxon's
+    signed-rank test (Hollander and Wolfe 1999, Nonparametric Statistical Methods, chapter 3). Both are robust against
+    outliers due to background load. With too few values for the error probability `alpha`, the interval is infinite.
+    The values must be independent, and distributed symmetrically about the true center.
     """
     first, second = np.triu_indices(len(values))
     means = np.sort((values[first] + values[second]) / 2)
@@ -100,8 +99,8 @@ def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, flo
 
 @cache
 def _cut(count: int, tail: float) -> int:
-    """Return how many means of pairs are cut off at either end: their sum of ranks is rarer than the tail."""
-    if count > _EXACT:
+    """Return the number of means of pairs to cut off at either end: the quantile `tail` of the rank sum."""
+    if count > _MAX_EXACT_VALUES:
         middle = count * (count + 1) / 4
         deviation = sqrt(middle * (2 * count + 1) / 6)
         return max(0, int(middle + NormalDist().inv_cdf(tail) * deviation))

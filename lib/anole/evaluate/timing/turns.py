@@ -1,4 +1,4 @@
-"""Times several engines in turns, so that disturbances of the machine affect all of them alike."""
+"""Timing of several engines in turns, which spreads disturbances of the machine over all of them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long and in which rhythm engines are timed.
+    """The number and duration of the turns of engines.
 
     Attributes:
         rounds: number of turns of each engine.
-        burst_s: least timed seconds of one turn.
+        burst_s: min timed seconds of one turn.
         pause_s: seconds of rest before every turn. An engine's threads spin for a while after its last run and would
             otherwise take the cores from the next engine.
         limit_s: no new round begins after this many seconds, once there have been three.
-        min_runs: least timed runs of one turn.
+        min_runs: min timed runs of one turn.
     """
 
     rounds: int = 30
@@ -37,7 +37,7 @@ class Pace:
 
 
 def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) -> dict[str, list[Times]]:
-    """Time functions that run a network once in this process, their threads on a core each, as `take_turns` does."""
+    """Time functions that run a network once in this process, with each thread pinned to a core; see `take_turns`."""
     for run in engines.values():
         spread_busy_threads(run)
     with caller_apart():
@@ -47,7 +47,7 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
-    """Give engines, wherever they run, short turns, such as a `burst`, one by one; the order rotates every round."""
+    """Give engines, wherever they run, short turns such as a `burst`; the order rotates every round."""
     names = list(turns)
     times: dict[str, list[Times]] = {name: [] for name in names}
     began_s = time.perf_counter()
@@ -61,7 +61,7 @@ def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str
 
 
 def burst(run: Callable[[], object], burst_s: float, min_runs: int = 1) -> Times:
-    """Run an engine repeatedly after two warm-up runs: so many seconds at least, and so many times."""
+    """Run an engine repeatedly after two warm-up runs, for at least `burst_s` seconds and `min_runs` times."""
     run()
     run()
     taken: list[float] = []
@@ -75,7 +75,7 @@ def burst(run: Callable[[], object], burst_s: float, min_runs: int = 1) -> Times
 
 
 def ratios(turns: Sequence[Times], others: Sequence[Times]) -> NDArray[np.float64]:
-    """Return an engine's median time over another's, round by round.
+    """Return the ratio of two engines' median times for each round.
 
     A shared machine often changes its speed between rounds, but rarely within one.
     """

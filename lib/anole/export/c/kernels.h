@@ -1,11 +1,11 @@
-/* The interface of kernels, which is TVM's: tensors as DLPack describes them, in arguments that tell their kinds. */
+/* The interface of kernels, which is TVM's: DLPack tensors in tagged unions. */
 #ifndef KERNELS_H_
 #define KERNELS_H_
 #include <stdint.h>
 
 typedef struct {
   void* data;
-  int32_t device_kind; /* 1 is the processor */
+  int32_t device_kind; /* 1 is the CPU */
   int32_t device;
   int32_t rank;
   uint8_t type; /* 0 is int, 1 uint, 2 float, 6 bool */
@@ -19,7 +19,7 @@ typedef struct {
 enum argument_kind { NUMBER = 1, TENSOR = 7 };
 
 typedef struct {
-  int32_t kind; /* of argument_kind */
+  int32_t kind; /* an argument_kind */
   uint32_t unused;
   union {
     kernel_tensor* tensor;

@@ -1,7 +1,7 @@
-/* The kernels of one level of instructions, with what they call: the threads and the memory of the library.
+/* The kernels of one instruction-set level, and the library's functions for threads and memory that they call.
  *
- * Every level is linked by itself, so that its functions, which have the same names at all levels, stay its own: a helper
- * with instructions of one level must not be called at another.
+ * Every level is linked separately, because functions have the same names at all levels: a helper function with the
+ * instructions of one level must not be called at another.
  */
 #include "kernels.h"
 
@@ -9,7 +9,7 @@ int export_launch(int (*loop)(int, void*, void*), void* data, int chunks);
 void* export_allocate(int device_kind, int device, uint64_t bytes, int type, int bits);
 int export_release(int device_kind, int device, void* memory);
 
-/* Generated code calls through these pointers; its own definitions of them are weak. */
+/* Generated code calls these pointers, which it defines as weak symbols. */
 int (*const __TVMBackendParallelLaunch)(int (*)(int, void*, void*), void*, int) = export_launch;
 void* (*const __TVMBackendAllocWorkspace)(int, int, uint64_t, int, int) = export_allocate;
 int (*const __TVMBackendFreeWorkspace)(int, int, void*) = export_release;

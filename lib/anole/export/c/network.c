@@ -1,7 +1,7 @@
-/* Runs the network: its kernels one after the other, on memory that was planned when it was exported.
+/* Runs the network: its kernels in order, on memory that was planned when it was exported.
  *
- * An instance lies at the beginning of its arena. Behind it are the intermediate tensors, room for inputs and outputs that
- * the caller has not aligned, and what kernels allocate: outside parallel loops, and for each thread within them.
+ * An instance is at the beginning of its arena. After it are the intermediate tensors, space for unaligned inputs and
+ * outputs, and the workspaces of kernels: one for code outside parallel loops, and one for each thread within them.
  */
 #define _GNU_SOURCE
 #include "api.h"
@@ -13,7 +13,7 @@
 #include "processor.h"
 #include "weights.h"
 
-/* Where a tensor lies: in the caller's memory, with the weights, or in the arena. */
+/* The memory that contains a tensor: the caller's, the weights, or the arena. */
 enum place { INPUT, OUTPUT, WEIGHTS, BUFFER };
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
 } step_row;
 
 typedef struct {
-  uint64_t tensor, at; /* its number, and where it is copied to in the arena if it is not aligned */
+  uint64_t tensor, at; /* its number, and the offset of its copy in the arena if it is not aligned */
 } caller_row;
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
 } copy_row;
 
 typedef struct {
-  int64_t least, most;
+  int64_t smallest, largest;
 } range_row;
 
 static inline int64_t min(int64_t one, int64_t other) { return one < other ? one : other; }
@@ -43,7 +43,7 @@ static inline int64_t max(int64_t one, int64_t other) { return one > other ? one
 static inline int64_t floormod(int64_t one, int64_t other) { return (one % other + other) % other; }
 static inline int64_t floordiv(int64_t one, int64_t other) { return (one - floormod(one, other)) / other; }
 
-/* Arguments are the numbers of tensors, and from TENSORS on of ranges, whose sizes kernels get. */
+/* Arguments below TENSORS are the numbers of tensors; from TENSORS on, of ranges, whose sizes are passed to kernels. */
 #include "tables.h"
 
 #define STATIC_THREAD_LOCAL static _Thread_local __attribute__((tls_model("initial-exec")))
@@ -61,10 +61,10 @@ struct network_instance {
   int64_t extents[EXTENTS + 1];
 };
 
-_Static_assert(sizeof(struct network_instance) <= INSTANCE_BYTES, "the arena has too little room for the instance");
-_Static_assert(MOST_THREADS == NETWORK_THREADS, "the arena has room for another number of threads");
+_Static_assert(sizeof(struct network_instance) <= INSTANCE_BYTES, "the arena has too little space for the instance");
+_Static_assert(MOST_THREADS == NETWORK_THREADS, "the arena has space for a different number of threads");
 
-/* What the kernel that this thread computes may allocate. */
+/* The free workspace of the kernel that this thread runs. */
 STATIC_THREAD_LOCAL struct {
   network_instance* instance;
   char* next;
@@ -81,7 +81,7 @@ void* export_allocate(int device_kind, int device, uint64_t bytes, int type, int
   return memory;
 }
 
-/* Kernels release what they allocated last. */
+/* Kernels release allocations in reverse order. */
 int export_release(int device_kind, int device, void* memory) {
   (void)device_kind, (void)device;
   workspace.next = memory;
@@ -112,7 +112,7 @@ int export_launch(Loop loop, void* data, int chunks) {
   return launch(run_chunk, &shared, chunks);
 }
 
-/* Starts the threads now, because later nothing may be allocated. */
+/* Starts the threads now, because nothing may be allocated later. */
 static void start_threads(void) {
   pthread_mutex_lock(&pool.in_use);
   if (!pool.threads) start();
@@ -142,8 +142,8 @@ static network_error find_arena(char** arena, int* owns, const network_settings*
   return (uintptr_t)*arena % NETWORK_ARENA_ALIGNMENT ? NETWORK_ERROR_ARENA_NOT_ALIGNED : NETWORK_OK;
 }
 
-/* Takes sizes over into shapes and into arguments, some of which are sizes. */
-static void take_sizes(network_instance* instance, const int64_t* sizes) {
+/* Copies sizes to shapes and to the arguments that are sizes. */
+static void set_sizes(network_instance* instance, const int64_t* sizes) {
   for (int i = 0; i < NETWORK_RANGES; ++i) instance->sizes[i] = sizes[i];
   set_extents(instance->sizes, instance->extents);
   for (int i = 0; i < ARGUMENTS; ++i)
@@ -151,7 +151,7 @@ static void take_sizes(network_instance* instance, const int64_t* sizes) {
       instance->arguments[i] = (kernel_argument){NUMBER, 0, {.number = instance->sizes[argument_rows[i] - TENSORS]}};
 }
 
-/* Describes every operand; those that are inputs and outputs get their places when the network runs. */
+/* Describes every operand; inputs and outputs get their addresses when the network runs. */
 static void describe_operands(network_instance* instance) {
   memcpy(instance->extents, extents, sizeof extents);
   for (int i = 0; i < TENSORS; ++i) {
@@ -166,8 +166,8 @@ static void describe_operands(network_instance* instance) {
   for (int i = 0; i < ARGUMENTS; ++i)
     if (argument_rows[i] < TENSORS) instance->arguments[i] = (kernel_argument){TENSOR, 0, {&instance->tensors[argument_rows[i]]}};
   int64_t largest[NETWORK_RANGES + 1];
-  for (int i = 0; i < NETWORK_RANGES; ++i) largest[i] = range_rows[i].most;
-  take_sizes(instance, largest);
+  for (int i = 0; i < NETWORK_RANGES; ++i) largest[i] = range_rows[i].largest;
+  set_sizes(instance, largest);
 }
 
 network_error network_create(network_instance** created, const network_settings* settings) {
@@ -277,9 +277,9 @@ network_error network_run(network_instance* instance, const network_input* input
 network_error network_resize(network_instance* instance, const int64_t sizes[]) {
   if (!instance || !sizes) return NETWORK_ERROR_NULL;
   for (int i = 0; i < NETWORK_RANGES; ++i)
-    if (sizes[i] < range_rows[i].least || sizes[i] > range_rows[i].most) return NETWORK_ERROR_RANGE;
+    if (sizes[i] < range_rows[i].smallest || sizes[i] > range_rows[i].largest) return NETWORK_ERROR_RANGE;
   if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
-  take_sizes(instance, sizes);
+  set_sizes(instance, sizes);
   atomic_flag_clear_explicit(&instance->runs, memory_order_release);
   return NETWORK_OK;
 }
@@ -301,15 +301,15 @@ const char* network_error_text(network_error error) {
   static const char* const texts[] = {
       [NETWORK_OK] = "no error",
       [NETWORK_ERROR_NULL] = "a pointer that must not be null is null",
-      [NETWORK_ERROR_SIZE] = "an input or an output has another size than the instance's",
+      [NETWORK_ERROR_SIZE] = "an input or an output has the wrong size",
       [NETWORK_ERROR_OVERLAP] = "an output shares memory with an input or with another output",
       [NETWORK_ERROR_ARENA_TOO_SMALL] = "the arena has fewer than NETWORK_ARENA_BYTES bytes",
       [NETWORK_ERROR_ARENA_NOT_ALIGNED] = "the arena is not aligned to NETWORK_ARENA_ALIGNMENT bytes",
       [NETWORK_ERROR_MEMORY] = "the system has no memory for the arena",
-      [NETWORK_ERROR_PROCESSOR] = "the processor lacks instructions that the library, or the wanted level, needs",
-      [NETWORK_ERROR_LEVEL] = "the library has no level of instructions of this name",
-      [NETWORK_ERROR_WEIGHTS_MISSING] = "the file with the weights cannot be opened",
-      [NETWORK_ERROR_WEIGHTS_DAMAGED] = "the file with the weights is damaged, or belongs to another library",
+      [NETWORK_ERROR_PROCESSOR] = "the processor does not support the instructions of the library or level",
+      [NETWORK_ERROR_LEVEL] = "the library has no instruction-set level with this name",
+      [NETWORK_ERROR_WEIGHTS_MISSING] = "the weights file cannot be opened",
+      [NETWORK_ERROR_WEIGHTS_DAMAGED] = "the weights file is damaged, or belongs to another library",
       [NETWORK_ERROR_BUSY] = "another thread is running this instance",
       [NETWORK_ERROR_KERNEL] = "a kernel failed",
       [NETWORK_ERROR_RANGE] = "a size is outside of its range",

@@ -1,4 +1,4 @@
-/* The network's weights: in the library, or in a file that is mapped if it is the right one and whole. */
+/* The network's weights: in the library, or in a file that is mapped after checking that it is the right one. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef struct {
   const char* content;
-  size_t mapped_bytes; /* 0 where they are in the library */
+  size_t mapped_bytes; /* 0 if they are in the library */
 } weights;
 
 #ifdef WEIGHTS_INSIDE
@@ -47,7 +47,7 @@ typedef struct {
   uint8_t unused[8];
 } header;
 
-/* Returns the checksum of everything behind the header. */
+/* Returns the checksum of everything after the header. */
 static uint64_t checksum_of(const char* content, size_t bytes) {
   uint64_t lanes[LANES] = {0}, words[LANES], total = 0;
   for (size_t at = sizeof(header); at < bytes; at += sizeof words) {
@@ -58,7 +58,7 @@ static uint64_t checksum_of(const char* content, size_t bytes) {
   return total;
 }
 
-/* Returns whether a file is what this library was exported with, as far as its header and its size tell. */
+/* Returns whether a file's header and size match this library. */
 static int fits(const header* found, size_t bytes) {
   static const uint8_t digest[32] = WEIGHTS_DIGEST;
   return bytes == NETWORK_WEIGHTS_BYTES && !memcmp(found->magic, "ANOLEWTS", sizeof found->magic) &&
@@ -69,7 +69,7 @@ static void weights_close(weights* opened) {
   if (opened->mapped_bytes) munmap((void*)opened->content, opened->mapped_bytes);
 }
 
-/* The file is opened, mapped and compared with what the library expects. */
+/* Opens and maps the file, and checks that it matches the library. */
 static network_error weights_open(weights* opened, const char* path, int check) {
   if (!path) return NETWORK_ERROR_NULL;
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -1,4 +1,4 @@
-"""What decomposing says in other words: operators of torch that TVM's importer lacks or gets wrong."""
+"""Decompositions of torch operators that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from anole.extract.decompositions.windows import WINDOWS
 from anole.extract.decompositions.writes import WRITES
 
 
-def first_of(rewordings: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """Return what computes the first of these that does not leave a call as it is."""
+def first_of(decompositions: list[Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a function that tries several decompositions of an operator in order."""
 
-    def compute(*given: Any, **named: Any) -> Any:
-        found = (reworded(*given, **named) for reworded in rewordings)
-        return next((each for each in found if each is not NotImplemented), NotImplemented)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        results = (decomposed(*args, **kwargs) for decomposed in decompositions)
+        return next((result for result in results if result is not NotImplemented), NotImplemented)
 
     return compute
 
@@ -34,4 +34,4 @@ def _joined(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., A
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _joined(
     SCALARS, PROMOTION, ARITHMETIC, ATTENTION, LOOKUPS, PRODUCTS, REDUCTIONS, WINDOWS, WRITES
 )
-"""Functions of torch by the operators that they compute; one that returns NotImplemented leaves a call as it is."""
+"""The decomposition of each operator; it returns NotImplemented to leave a call as it is."""

@@ -1,4 +1,4 @@
-"""Arithmetic of elements, in other words where TVM's importer lacks an operator or gets it wrong."""
+"""Decompositions of element-wise arithmetic that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _subtract_from(data: torch.Tensor, other: Any, alpha: float = 1) -> Any:
 
 
 def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Divide operands of the result's type; TVM's importer divides integers as integers, and rejects mixed types."""
+    """Cast operands to the result's type first; TVM's importer rejects mixed types and divides integers as integers."""
     if not isinstance(data, torch.Tensor):
         data = torch.full((), data)
     dtype = torch.result_type(data, other)
@@ -50,29 +50,29 @@ def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return torch.div(data.to(dtype), other, rounding_mode=rounding_mode)
 
 
-def _divide_in(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Divide down without the remainder, since the plain quotient may be rounded up to an integer first."""
+def _divide_with_mode(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """Subtract the remainder before a floor division, as the plain quotient may be rounded up to an integer."""
     if rounding_mode != "floor" or not torch.result_type(data, other).is_floating_point:
         return _divide(data, other, rounding_mode=rounding_mode)
     other = torch.as_tensor(other, dtype=data.dtype)
-    rest = torch.fmod(data, other)
-    quotient = torch.round((data - rest) / other)
-    is_below = torch.logical_and(rest != 0, torch.logical_xor(rest < 0, other < 0))
+    remainder = torch.fmod(data, other)
+    quotient = torch.round((data - remainder) / other)
+    is_below = torch.logical_and(remainder != 0, torch.logical_xor(remainder < 0, other < 0))
     return torch.where(other == 0, data / other, torch.where(is_below, quotient - 1, quotient))
 
 
 def _remainder(data: Any, other: Any) -> Any:
-    """Correct the sign of the exact remainder; TVM subtracts the rounded quotient, which fails where it is large."""
+    """Correct the sign of fmod's exact remainder; TVM computes it from the rounded quotient, which may be too large."""
     dtype = torch.result_type(data, other)
     if not dtype.is_floating_point:
         return NotImplemented
-    like = data if isinstance(data, torch.Tensor) else other
-    one, by = (
-        each.to(dtype) if isinstance(each, torch.Tensor) else like.new_full((), each, dtype=dtype)
+    reference = data if isinstance(data, torch.Tensor) else other
+    dividend, divisor = (
+        each.to(dtype) if isinstance(each, torch.Tensor) else reference.new_full((), each, dtype=dtype)
         for each in (data, other)
     )
-    rest = torch.fmod(one, by)
-    return torch.where((rest != 0) & ((rest < 0) != (by < 0)), rest + by, rest)
+    remainder = torch.fmod(dividend, divisor)
+    return torch.where((remainder != 0) & ((remainder < 0) != (divisor < 0)), remainder + divisor, remainder)
 
 
 def _negative_view(data: torch.Tensor) -> Any:
@@ -84,7 +84,7 @@ def _as_float(data: torch.Tensor) -> torch.Tensor:
 
 
 def _expm1(data: torch.Tensor) -> torch.Tensor:
-    """Be exact near zero, unlike the difference of the exponential and one; in float32 by a Taylor series there."""
+    """Stay exact near zero, where exp(x) - 1 cancels; in float32 by a Taylor series."""
     data = _as_float(data)
     if data.dtype == torch.float64:
         return torch.tanh(data / 2) * (torch.exp(data) + 1)
@@ -95,7 +95,7 @@ def _expm1(data: torch.Tensor) -> torch.Tensor:
 
 
 def _log1p(data: torch.Tensor) -> torch.Tensor:
-    """Correct the logarithm for what the sum of the argument and one is rounded by."""
+    """Correct the logarithm for the rounding error of 1 + x."""
     data = _as_float(data)
     total = 1 + data
     added = total - 1
@@ -103,17 +103,17 @@ def _log1p(data: torch.Tensor) -> torch.Tensor:
 
 
 def _sinh(data: torch.Tensor) -> torch.Tensor:
-    """Be exact near zero, and finite up to 89.4, where the exponential is infinite."""
+    """Stay exact near zero, and finite up to 89.4, where exp(x) is infinite."""
     data = _as_float(data)
-    size = data.abs()
-    less, root = torch.expm1(size), torch.exp(size / 2)
-    found = torch.where(size < 20, (less + less / (less + 1)) / 2, root / 2 * root)
-    return torch.where(data < 0, -found, found)
+    magnitude = data.abs()
+    expm1, sqrt_exp = torch.expm1(magnitude), torch.exp(magnitude / 2)
+    result = torch.where(magnitude < 20, (expm1 + expm1 / (expm1 + 1)) / 2, sqrt_exp / 2 * sqrt_exp)
+    return torch.where(data < 0, -result, result)
 
 
 def _cosh(data: torch.Tensor) -> torch.Tensor:
-    root = torch.exp(_as_float(data).abs() / 2)
-    return root / 2 * root + 0.5 / (root * root)
+    sqrt_exp = torch.exp(_as_float(data).abs() / 2)
+    return sqrt_exp / 2 * sqrt_exp + 0.5 / (sqrt_exp * sqrt_exp)
 
 
 def _atanh(data: torch.Tensor) -> torch.Tensor:
@@ -126,7 +126,7 @@ def _exp2(data: torch.Tensor) -> torch.Tensor:
 
 
 def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Divide by the larger side, whose square may be too large."""
+    """Divide by the larger side, whose square may overflow."""
     first, second = data.abs(), other.abs()
     larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
     ratio = smaller / torch.where(larger == 0, 1, larger)
@@ -136,12 +136,12 @@ def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     larger = torch.maximum(data, other)
-    sunk = torch.log1p(torch.exp(-(data - other).abs()))
-    return torch.where(data == other, data + math.log(2), larger + sunk)
+    correction = torch.log1p(torch.exp(-(data - other).abs()))
+    return torch.where(data == other, data + math.log(2), larger + correction)
 
 
 def _ignoring_nan(extreme: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return an extreme of two values, of which the other counts where one is no number."""
+    """Return a maximum or minimum of two values that ignores NaN."""
 
     def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not torch.result_type(data, other).is_floating_point:
@@ -157,26 +157,26 @@ def _multiply(data: torch.Tensor, other: Any) -> Any:
 
 
 def _sign_bit(data: torch.Tensor) -> torch.Tensor:
-    """Divide by zeros, of which one may be negative."""
+    """Detect negative zeros by dividing by them."""
     is_below = data < 0
     return is_below | (1 / data == -math.inf) if data.is_floating_point() else is_below
 
 
 def _copy_sign(data: torch.Tensor, other: Any) -> torch.Tensor:
     other = torch.as_tensor(other)
-    numbers = _as_float(data).to(torch.result_type(_as_float(data), other))
-    return torch.where(torch.signbit(numbers) == torch.signbit(other), numbers, -numbers)
+    values = _as_float(data).to(torch.result_type(_as_float(data), other))
+    return torch.where(torch.signbit(values) == torch.signbit(other), values, -values)
 
 
 def _angle(data: torch.Tensor) -> Any:
     if data.is_complex():
         return NotImplemented
-    numbers = _as_float(data)
-    return torch.where(numbers < 0, math.pi, torch.where(numbers.isnan(), numbers, 0.0))
+    values = _as_float(data)
+    return torch.where(values < 0, math.pi, torch.where(values.isnan(), values, 0.0))
 
 
 def _clamp(data: torch.Tensor, low: float | None = None, high: float | None = None) -> Any:
-    """Clamp integers at one side; TVM's importer takes infinity for the other."""
+    """Clamp integers on one side; TVM's importer uses infinity as the other bound."""
     if data.is_floating_point() or None not in (low, high):
         return NotImplemented
     if low is not None:
@@ -197,9 +197,9 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.rsub.Scalar: _subtract_from,
     _aten.softplus.default: _softplus,
     _aten.div.Tensor: _divide,
-    _aten.div.Tensor_mode: _divide_in,
+    _aten.div.Tensor_mode: _divide_with_mode,
     _aten.div.Scalar: _divide,
-    _aten.div.Scalar_mode: _divide_in,
+    _aten.div.Scalar_mode: _divide_with_mode,
     _aten.remainder.Tensor: _remainder,
     _aten.remainder.Scalar: _remainder,
     _aten.remainder.Scalar_Tensor: _remainder,

@@ -1,4 +1,4 @@
-"""Attention, in other words where TVM's importer lacks an operator or gets it wrong."""
+"""Decompositions of attention operators that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 _aten = torch.ops.aten
 
 
-def _attend(
+def _attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -21,11 +21,11 @@ def _attend(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Compute torch's scaled dot product attention; a row whose mask admits nothing gives 0."""
+    """Compute torch's scaled dot product attention; a fully masked row gives 0."""
     if dropout_p:
         return NotImplemented
     if enable_gqa:
-        key, value = (_repeated(shared, query.shape[-3]) for shared in (key, value))
+        key, value = (_repeat_heads(shared, query.shape[-3]) for shared in (key, value))
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
         return torch.softmax(scores + _bias(scores.new_ones(scores.shape[-2:]).tril().bool(), scores), -1) @ value
@@ -35,20 +35,20 @@ def _attend(
 
 
 def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Return the term that a mask adds to the scores; a boolean mask is true where a score counts."""
+    """Return a mask as a bias to add to the scores; a boolean mask is true where a score counts."""
     if mask.dtype != torch.bool:
         return mask
     return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
 
 
-def _repeated(shared: torch.Tensor, heads: int) -> torch.Tensor:
+def _repeat_heads(shared: torch.Tensor, heads: int) -> torch.Tensor:
     """Repeat keys or values that several consecutive heads share, once for each head."""
     *batch, groups, rows, width = shared.shape
     repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
     return repeated.reshape(*batch, heads, rows, width)
 
 
-def _attend_on_processor(
+def _flash_attention_for_cpu(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -58,7 +58,7 @@ def _attend_on_processor(
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> Any:
-    """Return the logarithms of the sums of the scores, too."""
+    """Compute attention and the logsumexp of its scores."""
     if dropout_p:
         return NotImplemented
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -70,6 +70,6 @@ def _attend_on_processor(
 
 
 ATTENTION: dict[Any, Callable[..., Any]] = {
-    _aten.scaled_dot_product_attention.default: _attend,
-    _aten._scaled_dot_product_flash_attention_for_cpu.default: _attend_on_processor,
+    _aten.scaled_dot_product_attention.default: _attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu.default: _flash_attention_for_cpu,
 }

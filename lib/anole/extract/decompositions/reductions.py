@@ -1,4 +1,4 @@
-"""Reductions, norms and distances, in other words where TVM's importer lacks an operator or gets it wrong."""
+"""Decompositions of reductions, norms and distances that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def _any(data: torch.Tensor) -> torch.Tensor:
 
 
 def _extreme_along(
-    extreme: Callable[..., torch.Tensor], place: Callable[..., torch.Tensor]
+    extreme: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Return the extreme values along an axis, and their places, without sorting."""
+    """Return a decomposition into the extreme values along an axis and their indices, without sorting."""
 
     def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        return extreme(data, dim, keepdim), place(data, dim, keepdim)
+        return extreme(data, dim, keepdim), index_of(data, dim, keepdim)
 
     return compute
 
 
 def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Multiply one half with the other until one is left; TVM's importer has the product of all elements only."""
+    """Multiply halves until one element is left; TVM's importer only supports the product of all elements."""
     if dtype is None and not data.is_floating_point():
         dtype = torch.int64
     data = data.to(dtype or data.dtype).movedim(dim, 0)
@@ -37,67 +37,67 @@ def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype
     return data.movedim(0, dim) if keepdim else data[0]
 
 
-def _whole_product(data: torch.Tensor) -> Any:
+def _product(data: torch.Tensor) -> Any:
     return torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented
 
 
 def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return the extreme of all elements up to each, and the last place where it is."""
+    """Return a cumulative maximum or minimum, with the last index at which it occurs."""
 
-    def compute(data: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-        data = data.movedim(dim, -1)
-        places = torch.arange(data.shape[-1]).expand(data.shape)
+    def compute(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+        value = value.movedim(dim, -1)
+        index = torch.arange(value.shape[-1]).expand(value.shape)
         step = 1
-        while step < data.shape[-1]:
-            own, before = data[..., step:], data[..., :-step]
+        while step < value.shape[-1]:
+            own, before = value[..., step:], value[..., :-step]
             keeps = is_better(own, before) | own.isnan()
-            data = torch.cat([data[..., :step], torch.where(keeps, own, before)], -1)
-            places = torch.cat([places[..., :step], torch.where(keeps, places[..., step:], places[..., :-step])], -1)
+            value = torch.cat([value[..., :step], torch.where(keeps, own, before)], -1)
+            index = torch.cat([index[..., :step], torch.where(keeps, index[..., step:], index[..., :-step])], -1)
             step *= 2
-        return data.movedim(-1, dim), places.movedim(-1, dim)
+        return value.movedim(-1, dim), index.movedim(-1, dim)
 
     return compute
 
 
-def _ranked(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    value, place = (each.narrow(dim, k - 1, 1) for each in torch.sort(data, dim))
-    return _kept(value, place, dim, keepdim)
+def _kth_value(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    value, index = (each.narrow(dim, k - 1, 1) for each in torch.sort(data, dim))
+    return _reduced(value, index, dim, keepdim)
 
 
-def _stably_sorted(
+def _stable_sort(
     data: torch.Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.sort(data, dim, descending)  # TVM keeps the order of equals.
+    return torch.sort(data, dim, descending)  # TVM's sort is stable.
 
 
 def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Count the equals of each element."""
-    values, places = torch.sort(data, dim)
-    values, places = values.movedim(dim, -1), places.movedim(dim, -1)
+    """Find the most frequent value by counting the elements equal to each one."""
+    values, indices = torch.sort(data, dim)
+    values, indices = values.movedim(dim, -1), indices.movedim(dim, -1)
     counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).sum(-1)
     first = counts.argmax(-1, keepdim=True)
     last = first + counts.amax(-1, keepdim=True) - 1
-    value, place = values.gather(-1, first).movedim(-1, dim), places.gather(-1, last).movedim(-1, dim)
-    return _kept(value, place, dim, keepdim)
+    value, index = values.gather(-1, first).movedim(-1, dim), indices.gather(-1, last).movedim(-1, dim)
+    return _reduced(value, index, dim, keepdim)
 
 
-def _median_of_numbers(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sort what is no number to the end, and takes the middle of the others."""
+def _nanmedian_along(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sort NaN to the end, and take the median of the other values."""
     if not data.is_floating_point():
         return torch.median(data, dim, keepdim)
     is_number = torch.logical_not(data.isnan())
-    values, places = torch.sort(torch.where(is_number, data, torch.inf), dim)
+    values, indices = torch.sort(torch.where(is_number, data, torch.inf), dim)
     middle = (is_number.sum(dim, keepdim=True) - 1).clamp(min=0) // 2
     value = torch.where(is_number.any(dim, keepdim=True), values.gather(dim, middle), torch.nan)
-    return _kept(value, places.gather(dim, middle), dim, keepdim)
+    return _reduced(value, indices.gather(dim, middle), dim, keepdim)
 
 
-def _kept(value: torch.Tensor, place: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+def _reduced(value: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
 
 
-def _whole_median_of_numbers(data: torch.Tensor) -> torch.Tensor:
-    return _median_of_numbers(data.reshape(-1), 0)[0]
+def _nanmedian(data: torch.Tensor) -> torch.Tensor:
+    return _nanmedian_along(data.reshape(-1), 0)[0]
 
 
 def _variance_and_mean(
@@ -124,7 +124,7 @@ def _group_norm(
     return _aten.native_group_norm(data, weight, bias, n, channels, pixels, groups, eps)
 
 
-def _norm_by_batch(
+def _batch_norm(
     data: torch.Tensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
@@ -134,7 +134,7 @@ def _norm_by_batch(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Normalize by the statistics of the batch; return these, and the running ones as they are afterwards."""
+    """Normalize by the batch statistics; return them and the updated running statistics."""
     if not training:
         return NotImplemented
     axes = [axis for axis in range(data.dim()) if axis != 1]
@@ -145,22 +145,22 @@ def _norm_by_batch(
     normal = normal if weight is None else normal * weight.reshape(shape)
     normal = normal if bias is None else normal + bias.reshape(shape)
     count = data.numel() // data.shape[1]
-    seen = variance * (count / max(count - 1, 1))
-    running = (running_mean + momentum * (mean - running_mean), running_var + momentum * (seen - running_var))
+    unbiased = variance * (count / max(count - 1, 1))
+    running = (running_mean + momentum * (mean - running_mean), running_var + momentum * (unbiased - running_var))
     return normal, mean, scale, *running
 
 
-def _distances(data: torch.Tensor, other: torch.Tensor, p: float, mode: int | None) -> Any:
+def _pairwise_distances(data: torch.Tensor, other: torch.Tensor, p: float, mode: int | None) -> Any:
     return torch.linalg.vector_norm(data.unsqueeze(-2) - other.unsqueeze(-3), p, -1)
 
 
-def _distances_within(data: torch.Tensor, p: float = 2) -> Any:
+def _distances_between_rows(data: torch.Tensor, p: float = 2) -> Any:
     rows, columns = torch.triu_indices(data.shape[0], data.shape[0], 1)
     return torch.linalg.vector_norm(data.index_select(0, rows) - data.index_select(0, columns), p, -1)
 
 
 REDUCTIONS: dict[Any, Callable[..., Any]] = {
-    _aten.prod.default: _whole_product,
+    _aten.prod.default: _product,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _variance_and_mean,
     _aten.min.dim: _extreme_along(torch.amin, torch.argmin),
@@ -168,13 +168,13 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.prod.dim_int: _product_along,
     _aten.cummax.default: _running_extreme(torch.ge),
     _aten.cummin.default: _running_extreme(torch.le),
-    _aten.kthvalue.default: _ranked,
+    _aten.kthvalue.default: _kth_value,
     _aten.mode.default: _mode,
-    _aten.nanmedian.default: _whole_median_of_numbers,
-    _aten.nanmedian.dim: _median_of_numbers,
-    _aten.sort.stable: _stably_sorted,
+    _aten.nanmedian.default: _nanmedian,
+    _aten.nanmedian.dim: _nanmedian_along,
+    _aten.sort.stable: _stable_sort,
     _aten.any.default: _any,
-    _aten._cdist_forward.default: _distances,
-    _aten._pdist_forward.default: _distances_within,
-    _aten._native_batch_norm_legit_functional.default: _norm_by_batch,
+    _aten._cdist_forward.default: _pairwise_distances,
+    _aten._pdist_forward.default: _distances_between_rows,
+    _aten._native_batch_norm_legit_functional.default: _batch_norm,
 }

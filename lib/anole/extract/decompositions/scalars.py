@@ -1,4 +1,4 @@
-"""Operators along an axis of data without axes, which TVM lacks: data with one axis instead."""
+"""Decompositions of operators along an axis for scalar tensors, which get one axis; TVM does not support them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch.utils import _pytree as pytree
 _aten = torch.ops.aten
 
 
-def _along_one(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what computes an operator, of which an operand has no axes, along an axis that each of them then has."""
+def _with_one_axis(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an operator along an axis to reshape scalar operands to one axis first."""
 
-    def compute(data: torch.Tensor, *others: Any, **named: Any) -> Any:
-        given = pytree.tree_leaves((data, others, named))
-        if all(each.dim() for each in given if isinstance(each, torch.Tensor)):
+    def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((data, args, kwargs))
+        if all(each.dim() for each in leaves if isinstance(each, torch.Tensor)):
             return NotImplemented
-        widened = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *others), named))
-        found = operator(*widened[0], **widened[1])
-        return found if data.dim() else pytree.tree_map_only(torch.Tensor, lambda each: each.reshape([]), found)
+        widened = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
+        result = operator(*widened[0], **widened[1])
+        return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda each: each.reshape([]), result)
 
     return compute
 
@@ -37,10 +37,10 @@ def _index_select(data: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
     return taken if data.dim() else taken.reshape([])
 
 
-def _gather(data: torch.Tensor, dim: int, index: torch.Tensor, **named: Any) -> Any:
+def _gather(data: torch.Tensor, dim: int, index: torch.Tensor, **kwargs: Any) -> Any:
     if data.dim() and index.dim():
         return NotImplemented
-    return torch.gather(_with_axis(data), dim, _with_axis(index), **named).reshape(index.shape)
+    return torch.gather(_with_axis(data), dim, _with_axis(index), **kwargs).reshape(index.shape)
 
 
 _ALONG_AXES = (
@@ -53,7 +53,7 @@ _ALONG_AXES = (
 )
 
 SCALARS: dict[Any, Callable[..., Any]] = {
-    **{operator: _along_one(operator) for operator in attrgetter(*_ALONG_AXES)(_aten)},
+    **{operator: _with_one_axis(operator) for operator in attrgetter(*_ALONG_AXES)(_aten)},
     _aten.gather.default: _gather,
     _aten.index_select.default: _index_select,
 }

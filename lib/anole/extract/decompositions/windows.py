@@ -1,4 +1,4 @@
-"""Pools and other windows over images, in other words where TVM's importer lacks an operator or gets it wrong."""
+"""Decompositions of pools, resizes and other windows that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
     if data.dim() == 0:
         return data.expand(size).clone() if size else NotImplemented
     dim = dim % data.dim()
-    places = torch.arange(0, data.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
-    return data.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape).movedim(dim + 1, -1)  # type: ignore[no-untyped-call]
+    indices = torch.arange(0, data.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
+    return data.index_select(dim, indices.reshape(-1)).unflatten(dim, indices.shape).movedim(dim + 1, -1)  # type: ignore[no-untyped-call]
 
 
 def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
-    places = strided_places(data, size, stride, storage_offset)
-    return NotImplemented if places is None else data.reshape(-1).index_select(0, places.reshape(-1)).reshape(size)
+    offsets = strided_places(data, size, stride, storage_offset)
+    return NotImplemented if offsets is None else data.reshape(-1).index_select(0, offsets.reshape(-1)).reshape(size)
 
 
 def strided_places(
     data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None
 ) -> torch.Tensor | None:
-    """Return the places in flattened data that a view with these strides reads; None if it reads beside the data."""
+    """Return the offsets in flattened data that a strided view reads; None if it reads outside the data."""
     offset = 0 if storage_offset is None else storage_offset - data.storage_offset()
     last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
     if not data.is_contiguous() or offset < 0 or last >= data.numel():
         return None
-    places = torch.full([], offset)
+    offsets = torch.full([], offset)
     for extent, step in zip(size, stride, strict=True):
-        places = places.unsqueeze(-1) + torch.arange(extent) * step
-    return places
+        offsets = offsets.unsqueeze(-1) + torch.arange(extent) * step
+    return offsets
 
 
 def _col2im(
@@ -47,30 +47,30 @@ def _col2im(
     padding: list[int],
     stride: list[int],
 ) -> Any:
-    """Add up the taps of patches as shifted images; torch's own words scatter every element."""
+    """Add up the taps of patches as shifted images; torch's own decomposition scatters every element."""
     if data.dim() != 3:
         return NotImplemented
     steps = zip(output_size, kernel_size, dilation, padding, stride, strict=True)
     rows, columns = ((size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, gap, pad, step in steps)
     taps = data.reshape(data.shape[0], -1, *kernel_size, rows, columns)
     height, width = (size + 2 * pad for size, pad in zip(output_size, padding, strict=True))
-    # Zeros between the elements of a tap; those behind the last one may reach over the border.
-    apart = torch.constant_pad_nd(taps.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
-    apart = apart.reshape(*taps.shape[:-2], rows * stride[0], columns * stride[1])
-    whole = None
+    # Zeros between the elements of a tap; those after the last one may reach over the border.
+    dilated = torch.constant_pad_nd(taps.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
+    dilated = dilated.reshape(*taps.shape[:-2], rows * stride[0], columns * stride[1])
+    total = None
     for i in range(kernel_size[0]):
         for j in range(kernel_size[1]):
             top, left = i * dilation[0], j * dilation[1]
-            sides = [left, width - left - apart.shape[-1], top, height - top - apart.shape[-2]]
-            cut = apart[:, :, i, j, : height - top, : width - left]
-            moved = torch.constant_pad_nd(cut, [max(side, 0) for side in sides])
-            whole = moved if whole is None else whole + moved
-    assert whole is not None
-    return whole[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
+            sides = [left, width - left - dilated.shape[-1], top, height - top - dilated.shape[-2]]
+            cropped = dilated[:, :, i, j, : height - top, : width - left]
+            moved = torch.constant_pad_nd(cropped, [max(side, 0) for side in sides])
+            total = moved if total is None else total + moved
+    assert total is not None
+    return total[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
 
 
 def _average_pool(rank: int) -> Callable[..., Any]:
-    """Return an average over windows with a divisor that is asked for."""
+    """Return a decomposition of average pools of integers, or with a divisor of their own."""
     pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
 
     def compute(
@@ -82,14 +82,14 @@ def _average_pool(rank: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        args = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
         if not data.is_floating_point():
-            return pool(data.double(), *given).trunc().to(data.dtype)
+            return pool(data.double(), *args).trunc().to(data.dtype)
         if divisor_override is None:
             return NotImplemented
         steps, pads = (list(each) * (rank // len(each)) for each in (stride or kernel_size, padding))
-        sides = zip(data.shape[-rank:], pool(data, *given[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
-        # Behind the last element is as much padding as the last window reaches over it.
+        sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
+        # The last window may reach over the last element by more than the padding.
         around = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
         padded = torch.constant_pad_nd(data, [extent for side in reversed(around) for extent in side])
         return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
@@ -105,32 +105,32 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the windows once more to find the places, which TVM's importer lacks; they go if nobody reads them."""
+    """Find the indices from the windows, as TVM's importer cannot; they are eliminated if unused."""
     pool = _aten.max_pool2d if len(kernel_size) == 2 else _aten.max_pool3d
     values = pool(data, kernel_size, stride, padding, dilation, ceil_mode)
     rank = len(kernel_size)
-    steps, pads, gaps = (list(given) * (rank // len(given)) for given in (stride or kernel_size, padding, dilation))
+    steps, pads, gaps = (list(each) * (rank // len(each)) for each in (stride or kernel_size, padding, dilation))
     sides = zip(data.shape[-rank:], values.shape[-rank:], kernel_size, steps, pads, gaps, strict=True)
-    return values, _largest_of(data, [_windows(*side) for side in sides])[1]
+    return values, _max_over(data, [_windows(*side) for side in sides])[1]
 
 
 def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int) -> torch.Tensor:
-    """Return the elements of each window along a side, shape (outputs, taps); in place of padding, the first one."""
+    """Return the indices of each window along a side, shape (outputs, taps); padding repeats the first one."""
     starts = (torch.arange(outputs) * step - pad).unsqueeze(1)
     first = starts + torch.clamp(-(starts // gap), min=0) * gap
-    taken = starts + torch.arange(taps) * gap
-    return torch.where((taken >= 0) & (taken < inputs), taken, first)
+    indices = starts + torch.arange(taps) * gap
+    return torch.where((indices >= 0) & (indices < inputs), indices, first)
 
 
 def _adaptive_max_pool(data: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the windows, whose sizes differ; of those that are shorter, the last element is repeated."""
-    return _largest_of(
+    """Take windows of different sizes; shorter ones repeat their last element."""
+    return _max_over(
         data, [_adaptive_windows(*side) for side in zip(data.shape[-len(output_size) :], output_size, strict=True)]
     )
 
 
 def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
-    """Return the elements of each window along a side, shape (outputs, the longest window)."""
+    """Return the indices of each window along a side, shape (outputs, length of the longest window)."""
     ends = [-(number * -inputs // outputs) for number in range(1, outputs + 1)]
     longest = max(end - number * inputs // outputs for number, end in enumerate(ends))
     starts = torch.arange(outputs) * inputs // outputs
@@ -138,72 +138,72 @@ def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
     return torch.minimum(starts.unsqueeze(1) + torch.arange(longest), last.unsqueeze(1))
 
 
-def _largest_of(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the largest elements of windows, and their places in the flattened sides.
+def _max_over(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the largest elements of windows, and their indices in the flattened sides.
 
     Args:
         data: shape (..., side, ...).
-        windows: for each side, the elements of each window, shape (outputs, length).
+        windows: for each side, the indices of each window, shape (outputs, length).
     """
     first = data.dim() - len(windows)
-    places = torch.zeros([], dtype=torch.int64)
+    indices = torch.zeros([], dtype=torch.int64)
     for number, window in enumerate(windows):
         axis = first + 2 * number
         side = data.shape[axis]
         data = data.index_select(axis, window.reshape(-1)).unflatten(axis, window.shape)  # type: ignore[no-untyped-call]
-        places = places.unsqueeze(-1).unsqueeze(-1) * side + window
+        indices = indices.unsqueeze(-1).unsqueeze(-1) * side + window
     order = [*range(0, 2 * len(windows), 2), *range(1, 2 * len(windows), 2)]
     data = data.permute(*range(first), *(first + axis for axis in order)).flatten(first + len(windows))
-    places = places.permute(order).flatten(len(windows))
+    indices = indices.permute(order).flatten(len(windows))
     values, which = data.max(-1)
-    return values, places.expand(data.shape).gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    return values, indices.expand(data.shape).gather(-1, which.unsqueeze(-1)).squeeze(-1)
 
 
 def _sample_volume(
     data: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> torch.Tensor:
-    """Take the corners around each place, linearly weighted, or the nearest one.
+    """Interpolate linearly between the corners around each position, or take the nearest one.
 
     Args:
         data: shape (batch, channels, depth, rows, columns).
         grid: shape (batch, ..., 3): a column, a row and a depth between -1 and 1.
-        interpolation_mode: 0 to weigh corners linearly, 1 for the nearest one.
-        padding_mode: what lies beside the data: 0 for zeros, 1 for the border, 2 for a reflection.
+        interpolation_mode: 0 for linear, 1 for nearest.
+        padding_mode: 0 for zeros outside the data, 1 for the border, 2 for a reflection.
         align_corners: whether -1 and 1 are the centers of the outer elements, instead of their borders.
     """
     batch, channels, *sides = data.shape
-    places = [
-        _place(grid.select(-1, 2 - axis).reshape(batch, 1, -1), side, padding_mode, align_corners)
+    positions = [
+        _unnormalize(grid.select(-1, 2 - axis).reshape(batch, 1, -1), side, padding_mode, align_corners)
         for axis, side in enumerate(sides)
     ]
     is_linear = interpolation_mode == 0
-    firsts = [place.floor() if is_linear else place.round() for place in places]
+    firsts = [position.floor() if is_linear else position.round() for position in positions]
     flat, total = data.reshape(batch, channels, -1), None
     for corner in product(*[range(2 if is_linear else 1)] * 3):
-        number, weight = torch.zeros_like(places[0]).long(), torch.ones_like(places[0])
-        for step, first, place, side in zip(corner, firsts, places, sides, strict=True):
-            own = first + step
-            weight = weight * (1 - (place - own).abs()) if is_linear else weight
-            weight = torch.where((own >= 0) & (own < side), weight, 0.0)
-            number = number * side + own.clamp(0, side - 1).long()
-        taken = flat.gather(2, number.expand(-1, channels, -1)) * weight
-        total = taken if total is None else total + taken
+        index, weight = torch.zeros_like(positions[0]).long(), torch.ones_like(positions[0])
+        for step, first, position, side in zip(corner, firsts, positions, sides, strict=True):
+            corner_index = first + step
+            weight = weight * (1 - (position - corner_index).abs()) if is_linear else weight
+            weight = torch.where((corner_index >= 0) & (corner_index < side), weight, 0.0)
+            index = index * side + corner_index.clamp(0, side - 1).long()
+        values = flat.gather(2, index.expand(-1, channels, -1)) * weight
+        total = values if total is None else total + values
     assert total is not None
     return total.reshape(batch, channels, *grid.shape[1:-1])
 
 
-def _place(grid: torch.Tensor, side: int, padding_mode: int, align: bool) -> torch.Tensor:
-    """Return where along a side, in elements, a coordinate between -1 and 1 lies."""
-    place = (grid + 1) / 2 * (side - 1) if align else ((grid + 1) * side - 1) / 2
+def _unnormalize(grid: torch.Tensor, side: int, padding_mode: int, align: bool) -> torch.Tensor:
+    """Convert a coordinate between -1 and 1 to a position along a side, in elements."""
+    position = (grid + 1) / 2 * (side - 1) if align else ((grid + 1) * side - 1) / 2
     if padding_mode == 2:
         low, span = (0.0, side - 1.0) if align else (-0.5, float(side))
-        beyond = torch.remainder((place - low).abs(), 2 * span) if span else torch.zeros_like(place)
-        place = low + torch.minimum(beyond, 2 * span - beyond)
-    return place.clamp(0, side - 1) if padding_mode else place
+        folded = torch.remainder((position - low).abs(), 2 * span) if span else torch.zeros_like(position)
+        position = low + torch.minimum(folded, 2 * span - folded)
+    return position.clamp(0, side - 1) if padding_mode else position
 
 
-def _smoothed(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
-    """Return a resize of images that weighs all inputs that an output covers, as products with matrices."""
+def _antialiased(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
+    """Return an antialiased resize of images, computed as products with weight matrices."""
 
     def compute(
         data: torch.Tensor,
@@ -230,15 +230,15 @@ def _weights(
     factor: float | None,
     align: bool,
 ) -> torch.Tensor:
-    """Return by how much each input counts for each output along a side, shape (outputs, inputs)."""
+    """Return the weight of each input in each output along a side, shape (outputs, inputs)."""
     step = (inputs - 1) / max(outputs - 1, 1) if align else 1 / factor if factor else inputs / outputs
     width = max(step, 1.0)
     centers = (step * (torch.arange(outputs, dtype=torch.float64) + 0.5)).unsqueeze(1)
-    places = torch.arange(inputs)
+    positions = torch.arange(inputs)
     first = (centers - reach * width + 0.5).trunc().clamp(min=0)
     end = (centers + reach * width + 0.5).trunc().clamp(max=inputs)
-    weights = kernel(((places - centers + 0.5) / width).abs())
-    weights = torch.where((places >= first) & (places < end), weights, 0.0)
+    weights = kernel(((positions - centers + 0.5) / width).abs())
+    weights = torch.where((positions >= first) & (positions < end), weights, 0.0)
     return weights / weights.sum(1, keepdim=True)
 
 
@@ -264,8 +264,8 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten._upsample_bilinear2d_aa.default: _smoothed(_triangle, 1),
-    _aten._upsample_bilinear2d_aa.vec: _smoothed(_triangle, 1),
-    _aten._upsample_bicubic2d_aa.default: _smoothed(_cubic, 2),
-    _aten._upsample_bicubic2d_aa.vec: _smoothed(_cubic, 2),
+    _aten._upsample_bilinear2d_aa.default: _antialiased(_triangle, 1),
+    _aten._upsample_bilinear2d_aa.vec: _antialiased(_triangle, 1),
+    _aten._upsample_bicubic2d_aa.default: _antialiased(_cubic, 2),
+    _aten._upsample_bicubic2d_aa.vec: _antialiased(_cubic, 2),
 }

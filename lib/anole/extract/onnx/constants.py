@@ -1,4 +1,4 @@
-"""Makes constant what does not depend on the inputs: shapes that are known, and what is computed from them."""
+"""Constant folding of ONNX graphs, including shapes and values computed from them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _LIKE_FIRST = (
     "SkipLayerNormalization",
     "SkipSimplifiedLayerNormalization",
 )
-"""Operators whose first output is like the first input, and whose shapes the onnx package does not infer."""
+"""Operators whose first output has the shape and type of the first input, but which onnx's shape inference skips."""
 
 _MAX_ELEMENTS = 2**18
-"""The largest number of elements of a constant that is computed here; TVM computes larger ones later."""
+"""The largest constant to fold here, in elements; TVM folds larger ones later."""
 
 
 def state_defaults(model: ir.Model) -> None:
-    """Add attributes in place whose default values the onnx package ignores when it infers shapes."""
+    """Write out, in place, attribute defaults that onnx's shape inference gets wrong."""
     for node in model.graph.all_nodes():
-        # The default is 1, and the package takes it for 0.
+        # The default is 1, but shape inference assumes 0.
         if node.domain == "" and node.op_type == "STFT" and "onesided" not in node.attributes:
             node.attributes.add(ir.AttrInt64("onesided", 1))
 
 
 def tell_shapes(model: ir.Model) -> bool:
-    """Add the shapes that the onnx package does not infer, in place; return whether there was a new one."""
-    return any([_tell_shape(node) for node in model.graph])
+    """Add output shapes that onnx's shape inference does not know, in place; return whether any was added."""
+    return any([_infer_shape(node) for node in model.graph])
 
 
-def _tell_shape(node: ir.Node) -> bool:
+def _infer_shape(node: ir.Node) -> bool:
     data = node.inputs[0] if node.inputs else None
     if data is None or data.shape is None or data.type is None or node.outputs[0].shape is not None:
         return False
@@ -63,25 +63,25 @@ def _tell_shape(node: ir.Node) -> bool:
 
 
 def fold_constants(model: ir.Model) -> None:
-    """Compute constants in place, among them the shapes of values, and take branches that are known."""
+    """Fold constants and shapes in place, and inline branches whose condition is constant."""
     with _quiet():
         onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
         RemoveUnusedNodesPass()(model)
 
 
 def _should_fold(node: ir.Node) -> bool | None:
-    """Return False for what may be too large, True for what is small, and None if the folder's own rules decide."""
+    """Return False if an output may be too large, True to force folding, and None to apply the folder's own rules."""
     for output in node.outputs:
         shape = output.shape
         if shape is None or not shape.is_static() or prod(shape.numpy()) > _MAX_ELEMENTS:
             return False
-    # The folder would leave it, to keep files small.
+    # The folder would skip it to keep files small.
     return True if node.op_type == "ConstantOfShape" else None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the folder from warning of each operator that it does not fold."""
+    """Silence the folder's warning for each operator that it does not fold."""
     logger = logging.getLogger("onnxscript")
     level = logger.level
     logger.setLevel(logging.ERROR)

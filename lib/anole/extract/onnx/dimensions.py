@@ -1,4 +1,4 @@
-"""Fixes the dimensions of a model's inputs."""
+"""Input shapes of ONNX models: fix dynamic dimensions by the model's entry in models.yaml."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, ...]:
-    """Return the inputs that a caller must give, with shapes from the file and the model's entry.
+    """Return the inputs that are not weights, with shapes from the file and the model's entry.
 
     Raises:
-        ExtractError: a dynamic dimension is not fixed, or the entry contradicts the file or names what it lacks.
+        ExtractError: a dynamic dimension is not fixed, or the entry contradicts the file or names an unknown input.
     """
     weights = {tensor.name for tensor in proto.graph.initializer}
     values = [value for value in proto.graph.input if value.name not in weights]
@@ -30,15 +30,15 @@ def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, .
     symbols = list(dict.fromkeys(symbol for value in values for symbol in _dims(value) if isinstance(symbol, str)))
     for symbol in model.dims:
         if symbol not in symbols:
-            problem = f"found {symbol!r}, which is no dynamic dimension of an input of {model.location}"
+            problem = f"found {symbol!r}, which is not a dynamic dimension of any input of {model.location}"
             raise ExtractError(f"model {model.name}: dims: {problem}; {suggestion(symbol, symbols)}")
     return tuple(TensorInfo(value.name, _shape(model, value), dtype_of(value)) for value in values)
 
 
 def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
-    """Write the shapes of all inputs into a model, in place, and remove what it says of the shapes of other values.
+    """Write the shapes of all inputs into a model, in place, and remove the recorded shapes of other values.
 
-    The latter may name dimensions that are fixed now; they are found again.
+    Those may contain symbols that are fixed now; shape inference finds them again.
     """
     del proto.graph.input[:]
     proto.graph.input.extend(
@@ -51,7 +51,7 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
 
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:
-    """Remove shapes of values, except for those of operators that ONNX does not define, which nobody could find."""
+    """Remove value shapes, except for results of operators outside of ONNX's domain, which cannot be inferred."""
     foreign = {name for node in graph.node if node.domain not in OWN_DOMAINS for name in node.output}
     known = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
     kept = [value for value in known if value.name in foreign]
@@ -66,35 +66,35 @@ def _forget_shapes(graph: onnx.GraphProto) -> None:
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
-    """Return the size of each dimension, or its symbol; exporters also write -1 for a dynamic dimension."""
+    """Return the size or symbol of each dimension; exporters also write -1 for a dynamic dimension."""
     dims = value.type.tensor_type.shape.dim
     return [dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or "?" for dim in dims]
 
 
 def _shape(model: ModelSpec, value: onnx.ValueInfoProto) -> tuple[int, ...]:
-    place = f"model {model.name}: input {value.name}"
+    where = f"model {model.name}: input {value.name}"
     given = model.inputs.get(value.name)
     if not value.type.tensor_type.HasField("shape"):
         if given is None:
-            raise ExtractError(f"{place} has no shape; give it in `inputs`")
+            raise ExtractError(f"{where} has no shape; set it in `inputs`")
         return tuple(given)
     found = _dims(value)
     dims = [size if isinstance(size, int) else model.dims.get(size) for size in found]
     if given is not None:
-        # Files are careless with symbols: the same one may stand for several sizes.
+        # Exporters use one symbol for several sizes.
         if len(dims) != len(given) or any(size not in (None, own) for size, own in zip(dims, given, strict=True)):
             allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
-            raise ExtractError(f"{place}: found shape {list(given)}; the file has {allowed}")
+            raise ExtractError(f"{where}: found shape {list(given)}; the file has {allowed}")
         return tuple(given)
     if None in dims:
         shown = ", ".join(map(str, found))
         example = f"{{{value.name}: {[size or 1 for size in dims]}}}"
         symbol = next(symbol for symbol, size in zip(found, dims, strict=True) if size is None)
         by_name = f", or by name in `dims`, such as {{{symbol}: 1}}" if symbol != "?" else ""
-        raise ExtractError(f"{place} has the dynamic shape [{shown}]; fix it in `inputs`, such as {example}{by_name}")
+        raise ExtractError(f"{where} has the dynamic shape [{shown}]; fix it in `inputs`, such as {example}{by_name}")
     return tuple(size for size in dims if size is not None)
 
 
 def dtype_of(value: onnx.ValueInfoProto) -> str:
-    """Return the element type of an input or output."""
+    """Return the dtype of an input or output."""
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))

@@ -1,4 +1,4 @@
-"""Replaces calls of functions, and operators that ONNX defines by a function, by the operators that they consist of."""
+"""Inlining of model-local functions, and of operators that ONNX defines as functions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import onnx.inliner
 from anole.extract.onnx.protos import OWN_DOMAINS, all_nodes, opset_of, without_weights
 
 OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
-"""Operators that TVM's importer knows as ONNX Runtime defines them; ONNX has others of the same name."""
+"""Operators that TVM imports with ONNX Runtime's semantics, although ONNX defines others with the same name."""
 
 _MAX_ROUNDS = 8
-"""How deep functions that ONNX defines call each other."""
+"""The deepest nesting of ONNX's own functions."""
 
 
 def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without functions of its own."""
+    """Inline a model's local functions."""
     if not proto.functions:
         return proto
     return without_weights(proto, lambda bare: onnx.inliner.inline_local_functions(bare, convert_version=True))
 
 
 def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.ModelProto:
-    """Return a model without operators that are not known and that ONNX defines by a function."""
+    """Expand operators that are not known and that ONNX defines as functions."""
     version = opset_of(proto)
     for _ in range(_MAX_ROUNDS):
         own = [node for node in all_nodes(proto.graph) if node.domain in OWN_DOMAINS]
@@ -36,28 +36,28 @@ def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.Mod
                 _state_defaults(node, version)
         before = proto
         for name in names:
-            proto = _expanded(proto, name)
+            proto = _with_expanded(proto, name)
         if proto is before:
             break
     return proto
 
 
-def _expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Return a model with an operator expanded, or as it was if the onnx package cannot do that."""
+def _with_expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Expand one operator type; return the model unchanged if the onnx package cannot."""
 
     def expand(bare: onnx.ModelProto) -> onnx.ModelProto:
-        # The inliner asks for the type of every input, even of one that is left out between others.
+        # The inliner looks up the type of every input, including omitted ones, whose name is empty.
         bare.graph.value_info.append(onnx.helper.make_tensor_value_info("", onnx.TensorProto.FLOAT, None))
         return onnx.inliner.inline_selected_functions(bare, [("", name)], inline_schema_functions=True)
 
-    # An operator that the package cannot expand is told to be missing.
+    # An operator that cannot be expanded is reported as unsupported later.
     with suppress(Exception):
         return without_weights(proto, expand)
     return proto
 
 
 def _state_defaults(node: onnx.NodeProto, version: int) -> None:
-    """Add the attributes that have their default values, which the onnx package forgets."""
+    """Write out attribute defaults, which the inliner drops."""
     given = {attribute.name for attribute in node.attribute}
     attributes = onnx.defs.get_schema(node.op_type, version, "").attributes
     defaults = [each.default_value for name, each in attributes.items() if name not in given]

@@ -1,4 +1,4 @@
-"""Computes models of half precision in float32, which the kernels are made for; inputs and outputs stay as they are."""
+"""Conversion of float16 models to float32, the dtype of the kernels; inputs and outputs stay float16."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from anole.extract.onnx.protos import subgraphs
 
 _WIDE = "__float32"
 TYPE_ATTRIBUTES = ("dtype", "output_datatype", "output_dtype", "softmax_precision", "to")
-"""The attributes that name a type of elements."""
+"""The attributes that hold a dtype."""
 
 
 def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without branches whose values of type float16 are float32 inside.
+    """Convert a model without branches so its internal float16 values are float32, in place.
 
-    A model that looks at the bits of its numbers, or that still has branches, stays as it is; others are changed.
+    A model with bit casts or remaining branches is returned unchanged.
     """
     graph = proto.graph
     halves = [value.name for value in graph.input if _is_half(value)]
@@ -35,9 +35,9 @@ def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
     for value in graph.value_info:
         if _is_half(value):
             value.type.tensor_type.elem_type = TensorProto.FLOAT
-    starts = [onnx.helper.make_node("Cast", [name], [name + _WIDE], to=TensorProto.FLOAT) for name in halves]
-    ends = [onnx.helper.make_node("Cast", [name + _WIDE], [name], to=TensorProto.FLOAT16) for name in results]
-    nodes = [*starts, *graph.node, *ends]
+    input_casts = [onnx.helper.make_node("Cast", [name], [name + _WIDE], to=TensorProto.FLOAT) for name in halves]
+    output_casts = [onnx.helper.make_node("Cast", [name + _WIDE], [name], to=TensorProto.FLOAT16) for name in results]
+    nodes = [*input_casts, *graph.node, *output_casts]
     del graph.node[:]
     graph.node.extend(nodes)
     return proto
@@ -71,7 +71,7 @@ def _widen_attributes(node: onnx.NodeProto) -> None:
 
 
 def _rename(node: onnx.NodeProto, names: Iterable[str]) -> None:
-    """Let an operator read and write the float32 values of inputs and outputs."""
+    """Make an operator read and write the float32 versions of inputs and outputs."""
     for values in (node.input, node.output):
         for index, name in enumerate(values):
             if name in names:

@@ -1,4 +1,4 @@
-"""Hands ONNX graphs to TVM's importer, with Anole's own converters."""
+"""Import of ONNX graphs into Relax by TVM's importer, extended with Anole's converters."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ from anole.extract.onnx.protos import opset_of
 def import_graph(
     proto: onnx.ModelProto, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str]
 ) -> tvm.IRModule:
-    """Return the Relax module of a model; its weights are constants, and its inputs the arguments of ``main``.
+    """Return the Relax module of a model; weights become constants, and inputs the parameters of ``main``.
 
     Raises:
-        Exception: TVM or a converter cannot import the model; of any class.
+        Exception: any class; TVM or a converter cannot import the model.
     """
     importer = _Importer({name: list(shape) for name, shape in shapes.items()}, dict(dtypes))
-    # On failure, TVM prints the Relax expressions of the operator's inputs.
+    # On failure, TVM prints the Relax expressions of an operator's inputs.
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return importer.from_onnx(proto.graph, opset_of(proto))
 
 
 def operators() -> frozenset[str]:
-    """Return the types of the operators that can be imported."""
-    # TVM's importer builds branches by itself.
+    """Return the operator types that can be imported."""
+    # TVM's importer handles If outside of its table.
     return frozenset(onnx_frontend._get_convert_map()) | CONVERTERS.keys() | {"If"}
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """TVM's importer of graphs, with Anole's converters in place of its own for the same operators."""
+    """TVM's graph importer; Anole's converters override TVM's for the same operators."""
 
     def _convert_operator(self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int) -> relax.Expr:
         if op_name not in CONVERTERS:
             return super()._convert_operator(op_name, inputs, attrs, opset)
         values = {name: _value(value) for name, value in attrs.items()}
-        about = values.pop("tvm_custom")
-        n_outputs = about["num_outputs"]
-        call = Call(op_name, about["name"], self.bb, tuple(inputs), values, n_outputs, opset)
+        metadata = values.pop("tvm_custom")
+        n_outputs = metadata["num_outputs"]
+        call = Call(op_name, metadata["name"], self.bb, tuple(inputs), values, n_outputs, opset)
         found = CONVERTERS[op_name](call)
         if isinstance(found, Sequence):
-            # The importer would take the tuple itself for the only output.
+            # The importer would mistake the tuple for the only output.
             found = found[0] if n_outputs == 1 else relax.Tuple(list(found))
         return self.bb.normalize(found)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
-        """Pass every graph: the one given has only operators of `operators`."""
+        """Skip the check, since `prepare` has already rejected unsupported operators."""
 
 
 def _value(attribute: Any) -> Any:
-    """Return an attribute's value without ONNX's classes."""
+    """Convert an attribute's value to plain Python and NumPy types."""
     if isinstance(attribute, bytes):
         return attribute.decode()
     if isinstance(attribute, onnx.TensorProto):

@@ -1,4 +1,4 @@
-"""Imports models from ONNX files."""
+"""Import of models from ONNX files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def import_onnx(model: ModelSpec) -> Imported:
     """Import an ONNX file.
 
     Raises:
-        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or TVM lacks an
-            operator.
+        ExtractError: the file is missing or corrupt, an input's shape is unknown or contradictory, or an operator is
+            not supported.
     """
     from anole.extract.onnx.frontend import import_graph, operators
     from anole.extract.onnx.prepare import count_operators, differences, prepare
@@ -62,10 +62,10 @@ def import_onnx(model: ModelSpec) -> Imported:
 
 
 def read_onnx(model: ModelSpec) -> onnx.ModelProto:
-    """Return an ONNX file with all its weights, checked, or the part of it that the entry asks for.
+    """Load and check an ONNX file with its weights, or the part of it that the entry selects.
 
     Raises:
-        ExtractError: the file is missing or damaged, or is not allowed, see `anole.extract.onnx.validation`.
+        ExtractError: the file is missing, damaged, or fails the checks of `anole.extract.onnx.validation`.
     """
     path = Path(model.location)
     if not path.is_file():
@@ -74,7 +74,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     with errors_as_extract_error(f"{where} is not an ONNX file, or is damaged"):
         proto = onnx.load(path, format="protobuf", load_external_data=False)
     if not proto.graph.node:
-        raise ExtractError(f"{where} is not an ONNX file, or is damaged: it holds no operator")
+        raise ExtractError(f"{where} is not an ONNX file, or is damaged: it has no operators")
     try:
         external_files(path, strict=True)
     except OnnxFileError as error:

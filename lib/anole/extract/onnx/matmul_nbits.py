@@ -1,6 +1,6 @@
-"""Spells out ONNX Runtime's products with weights of few bits: a dequantized weight, and a product.
+"""Expansion of ONNX Runtime's `MatMulNBits`, with 4- or 8-bit weights, to `DequantizeLinear` and `MatMul`.
 
-Also widens constants of four bits that are dequantized, for which TVM has no type.
+Also widens dequantized 4-bit constants to 8 bits, since TVM has no 4-bit dtype.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _BLOCKS = tuple(1 << power for power in range(4, 9))
 
 
 def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
-    """Replace each `MatMulNBits` of a graph, in place.
+    """Replace each `MatMulNBits` in place.
 
     Args:
-        graph: the graph, whose weights are loaded.
-        where: the model and its file, which begin each message.
+        graph: the graph, with weights loaded.
+        where: the model and its file, the prefix of each message.
 
     Raises:
-        ExtractError: an operator breaks its definition, or orders input features anew.
+        ExtractError: an operator breaks its definition, or reorders input features.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     nodes = list(graph.node)
     del graph.node[:]
     for node in nodes:
         if node.op_type == "MatMulNBits" and node.domain == "com.microsoft":
-            weights, spelled = _Product(node, constants, f"{where}: MatMulNBits {node.name!r}").spelled_out()
+            weights, replacements = _Product(node, constants, f"{where}: MatMulNBits {node.name!r}").expanded()
             graph.initializer.extend(weights)
-            graph.node.extend(spelled)
+            graph.node.extend(replacements)
         else:
             graph.node.append(node)
 
 
 def widen_nibbles(graph: onnx.GraphProto) -> None:
-    """Widen the constants of four bits that only `DequantizeLinear` reads, in place."""
+    """Widen 4-bit constants that only `DequantizeLinear` reads, in place."""
     readers = defaultdict[str, set[str]](set)
     for node in graph.node:
         for name in node.input:
@@ -55,7 +55,7 @@ def widen_nibbles(graph: onnx.GraphProto) -> None:
 
 
 class _Product:
-    """A `MatMulNBits`, whose weights are numbers in blocks of input features, one row for each output feature."""
+    """A `MatMulNBits`, whose weights are integers in blocks of input features, with a row for each output feature."""
 
     def __init__(self, node: onnx.NodeProto, constants: dict[str, TensorProto], where: str) -> None:
         self._node, self._constants, self._where = node, constants, where
@@ -66,13 +66,13 @@ class _Product:
             if found not in allowed:
                 raise ExtractError(f"{where}: {name}: found {found}; allowed: {', '.join(map(str, allowed))}")
         if min(self._inputs, self._outputs) < 1:
-            raise ExtractError(f"{where}: K and N: found {self._inputs} and {self._outputs}; at least 1 is allowed")
+            raise ExtractError(f"{where}: K and N: found {self._inputs} and {self._outputs}; each must be at least 1")
         if self._given(4):
-            raise ExtractError(f"{where}: g_idx, which orders input features anew, is not supported")
+            raise ExtractError(f"{where}: g_idx, which reorders input features, is not supported")
         self._blocks = -(-self._inputs // self._block)
 
-    def spelled_out(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
-        """Return the weights and the operators that take the operator's place."""
+    def expanded(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
+        """Return the weights and operators that replace the operator."""
         node, name = self._node, f"{self._node.output[0]}.anole"
         numbers = self._unpacked(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
         scales = self._constant(2, "scales", self._blocks)
@@ -81,39 +81,39 @@ class _Product:
             zeros = self._zeros()
         parts: dict[str, NDArray[Any]] = {"numbers": numbers[:, : self._inputs].T, "scales": scales.T, "zeros": zeros.T}
         weight = f"{name}.weight"
-        made = []
+        operators = []
         if zeros.dtype == np.uint8:
             operands = [f"{name}.{part}" for part in parts]
-            made.append(helper.make_node("DequantizeLinear", operands, [weight], axis=0, block_size=self._block))
+            operators.append(helper.make_node("DequantizeLinear", operands, [weight], axis=0, block_size=self._block))
         else:
             blocks = numbers.reshape(*scales.shape, -1) - zeros[:, :, None]
             parts = {"weight": (blocks * scales[:, :, None]).reshape(numbers.shape)[:, : self._inputs].T}
         bias = node.input[5] if self._given(5) else ""
         product = f"{name}.product" if bias else node.output[0]
-        made.append(helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name))
+        operators.append(helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name))
         if bias:
-            made.append(helper.make_node("Add", [product, bias], [node.output[0]]))
+            operators.append(helper.make_node("Add", [product, bias], [node.output[0]]))
         tensors = [numpy_helper.from_array(np.ascontiguousarray(part), f"{name}.{key}") for key, part in parts.items()]
-        return tensors, made
+        return tensors, operators
 
     def _zeros(self) -> NDArray[Any]:
-        """Return the zero points, of uint8 if they are packed like the numbers."""
+        """Return the zero points; they are uint8 if they are packed like the weights."""
         tensor = self._constants.get(self._node.input[3])
         if tensor is not None and tensor.data_type != TensorProto.UINT8:
             return self._constant(3, "zero_points", self._blocks)
         return self._unpacked(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
 
     def _unpacked(self, packed: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers in the bytes of each row, the first in the lowest bits."""
+        """Unpack the integers of each row, lowest bits first."""
         if self._bits == 8:
             return packed
         return np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
 
     def _constant(self, index: int, name: str, columns: int) -> NDArray[Any]:
-        """Return an input that is constant, with a row for each output feature."""
+        """Return a constant input, with a row for each output feature."""
         tensor = self._constants.get(self._node.input[index]) if self._given(index) else None
         if tensor is None:
-            raise ExtractError(f"{self._where}: its input {name} must be constant")
+            raise ExtractError(f"{self._where}: input {name} must be constant")
         values: NDArray[Any] = numpy_helper.to_array(tensor)
         if values.size != self._outputs * columns:
             shape = f"{self._outputs} x {columns}"

@@ -1,4 +1,4 @@
-"""Brings an ONNX model into a form that can be imported: with fixed shapes, and without functions and control flow."""
+"""Preparation of ONNX models for import: fix shapes, inline functions, and remove control flow."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from anole.extract.onnx.protos import opset_of, without_weights
 from anole.extract.onnx.unsupported import explain_unsupported
 
 _MIN_OPSET, _RAISED_OPSET = 10, 13
-"""Models of versions below the first are raised to the second: TVM's importer lacks some of their operators' forms."""
+"""Models below the first opset are converted to the second, since TVM does not import some older operator forms."""
 
 _MAX_ROUNDS = 12
-"""How often constants are folded, since each fold may tell how often a loop runs, and the next one within it."""
+"""The maximum number of folding rounds; each may reveal the trip count of a loop, and then of one nested in it."""
 
 
 def prepare(
     proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...], known: Collection[str], where: str
 ) -> onnx.ModelProto:
-    """Return a model that computes the same for inputs of fixed shapes, and that can be imported.
+    """Return an equivalent model with fixed input shapes that can be imported.
 
     Args:
-        proto: the model, checked and with its weights; it is changed.
+        proto: the model, checked and with its weights; changed in place.
         inputs: the inputs with their shapes.
-        known: the operators that can be imported.
-        where: the model and its file, which begin each message.
+        known: the operator types that can be imported.
+        where: the model and its file, the prefix of each message.
 
     Raises:
         ExtractError: an operator cannot be imported, or the shape of its output depends on the data.
@@ -47,12 +47,12 @@ def prepare(
     _lift_constants(proto.graph)
     spell_out_products(proto.graph, where)
     widen_nibbles(proto.graph)
-    proto = _raised(inline_functions(proto))
+    proto = _with_min_opset(inline_functions(proto))
     model = ir.from_proto(expand_operators(proto, known))
     state_defaults(model)
     for _ in range(_MAX_ROUNDS):
         fold_constants(model)
-        # All of them, since each may make room for another.
+        # No short circuit: each may enable another.
         if not any([tell_shapes(model), unroll_loops(model), choose_branches(model)]):
             break
     problem = explain_unsupported(model, known, names)
@@ -62,18 +62,18 @@ def prepare(
 
 
 def count_operators(proto: onnx.ModelProto) -> Counter[str]:
-    """Return how often each operator stands in a model's main graph; constants do not count."""
+    """Count the operators of a model's main graph by type, without constants."""
     return Counter(node.op_type for node in proto.graph.node if node.op_type != "Constant")
 
 
 def differences(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
-    """Return in words how the numbers of operators differ."""
+    """Describe how the operator counts differ."""
     names = sorted(before.keys() | after.keys())
     return tuple(f"{name}: {before[name]} before, {after[name]} after" for name in names if before[name] != after[name])
 
 
 def _lift_constants(graph: onnx.GraphProto) -> None:
-    """Make tensors that are operators weights, as they are in other files."""
+    """Turn `Constant` operators into initializers."""
     outputs = {value.name for value in graph.output}
     rest = []
     for node in graph.node:
@@ -87,11 +87,11 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
     graph.node.extend(rest)
 
 
-def _raised(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model of a version that TVM's importer knows, if the onnx package can convert it."""
-    # The converter takes a scan with a batch, which version 8 has, for one without.
+def _with_min_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Convert a model to an opset that TVM imports, if the onnx package can convert it."""
+    # The converter misreads opset-8 Scan, which has a batch axis.
     if opset_of(proto) < _MIN_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
-        # What it cannot convert may be imported all the same.
+        # TVM may still import a model that cannot be converted.
         with suppress(Exception):
             return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))
     return proto

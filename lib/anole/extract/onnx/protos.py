@@ -1,4 +1,4 @@
-"""What steps of the preparation share: walks over subgraphs, and running the onnx package without weights."""
+"""Helpers for ONNX protobufs: opsets, subgraph traversal, and running onnx's passes without weights."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import onnx
 import onnx.version_converter
 
 OWN_DOMAINS = ("", "ai.onnx")
-"""The domains of the operators that ONNX defines."""
+"""The domains of ONNX's own operators."""
 
 _LARGE_BYTES = 1024
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
-    """Return the version of ONNX's operators that a checked model asks for."""
+    """Return the version of ONNX's operators that a checked model imports."""
     return int(next(each.version for each in proto.opset_import if each.domain in OWN_DOMAINS))
 
 
-def upgraded_to(proto: onnx.ModelProto, least: int) -> onnx.ModelProto:
-    """Return a checked model that asks for at least a version of ONNX's operators."""
-    return proto if opset_of(proto) >= least else onnx.version_converter.convert_version(proto, least)
+def upgraded_to(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
+    """Convert a checked model to an opset if its own is lower."""
+    return proto if opset_of(proto) >= minimum else onnx.version_converter.convert_version(proto, minimum)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield an operator's subgraphs, such as branches, and the attributes that hold them."""
+    """Yield the attribute name and graph of each subgraph, such as a branch."""
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
             yield attribute.name, graph
@@ -39,10 +39,10 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
-    """Return what a function makes of a model, with the model's weights.
+    """Apply a function to a model without its large weights, and put the weights back.
 
-    The function gets the model without large weights, which would be serialised: 2 GB is the most. All weights are
-    inputs meanwhile, since functions of the onnx package take types from there, and small ones are constants too.
+    The onnx package serializes its argument, which protobuf limits to 2 GB. Meanwhile all weights are declared as
+    inputs, from which the onnx package takes their types, and small ones stay constants, too.
     """
     weights = {tensor.name: tensor for tensor in proto.graph.initializer}
     given = {value.name for value in proto.graph.input}

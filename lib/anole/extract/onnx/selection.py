@@ -1,4 +1,4 @@
-"""Selects the part of a model that its entry asks for: up to certain outputs, and with certain values of inputs."""
+"""Selection of a part of an ONNX model: up to the entry's `outputs`, with inputs fixed to its values."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the part of a model that its entry asks for, or the model itself if it asks for the whole.
+    """Return the part of a model that its entry selects, or the model itself if it selects none.
 
-    Its weights need not be loaded.
+    Weights need not be loaded.
 
     Raises:
-        ExtractError: the file has no input or value of a name, or an input cannot have a value.
+        ExtractError: the file has no such input or value, or an input's value does not fit its type.
     """
     if not model.outputs and not model.values:
         return proto
@@ -38,12 +38,12 @@ def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def selected_part(model: ModelSpec) -> bytes | None:
-    """Return the part of the file that a model's entry asks for, or None if it asks for the whole.
+    """Return the serialized part of the file that a model's entry selects, or None if it selects none.
 
-    Weights that lie in other files stay there.
+    Weights in external files stay there.
 
     Raises:
-        ExtractError: the file has no input or value of a name, or an input cannot have a value.
+        ExtractError: the file has no such input or value, or an input's value does not fit its type.
     """
     if not model.outputs and not model.values:
         return None
@@ -52,13 +52,13 @@ def selected_part(model: ModelSpec) -> bytes | None:
 
 
 def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec) -> None:
-    """Add what the outputs need."""
+    """Add the operators, inputs and weights that the outputs depend on."""
     graph = proto.graph
     weights = {tensor.name for tensor in graph.initializer}
     inputs = [value.name for value in graph.input if value.name not in weights]
     for name in model.values:
         if name not in inputs:
-            problem = f"found {name!r}, which is no input of {model.location}; {suggestion(name, inputs)}"
+            problem = f"found {name!r}, which is not an input of {model.location}; {suggestion(name, inputs)}"
             raise ExtractError(f"model {model.name}: inputs: {problem}")
     computed = dict.fromkeys(name for node in graph.node for name in node.output if name)
     for name in model.outputs:
@@ -77,25 +77,25 @@ def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec)
 
 
 def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
-    """Return the value that the entry gives to an input."""
+    """Return the entry's value of an input as a tensor."""
     given, tensor = model.values[value.name], value.type.tensor_type
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     dims = [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
     array: Any = np.array(given)
     exact = array.astype(dtype)
-    place = f"model {model.name}: input {value.name}: found value {shown(given)}"
+    where = f"model {model.name}: input {value.name}: found value {shown(given)}"
     if np.dtype(dtype).kind in "biu" and not (exact == array).all():
-        raise ExtractError(f"{place}; the file has {np.dtype(dtype).name} there")
+        raise ExtractError(f"{where}; the file declares {np.dtype(dtype).name}")
     if array.ndim == 0 and None not in dims:
         exact = np.full(dims, exact)
     elif array.ndim != len(dims) or any(size not in (None, own) for size, own in zip(dims, array.shape, strict=True)):
         allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
-        raise ExtractError(f"{place} of shape {list(array.shape)}; the file has {allowed}")
+        raise ExtractError(f"{where} of shape {list(array.shape)}; the file has {allowed}")
     return onnx.numpy_helper.from_array(exact, value.name)
 
 
 def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
-    """Return the operators that compute values and everything before them, in their order."""
+    """Return the operators that the outputs depend on, in graph order."""
     sources = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     needed: set[int] = set()
     names = list(outputs)
@@ -108,7 +108,7 @@ def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodePro
 
 
 def _captured(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that an operator's subgraphs read, also those of values of their own."""
+    """Yield the names that an operator's subgraphs read, including their own values."""
     for _, graph in subgraphs(node):
         yield from (output.name for output in graph.output)
         for each in graph.node:
@@ -117,12 +117,12 @@ def _captured(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _declared(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:
-    """Return the type of each output."""
+    """Return the declared or inferred type of each output."""
     known = {value.name: value for value in (*proto.graph.value_info, *proto.graph.output)}
     if not all(name in known and known[name].type.tensor_type.elem_type for name in model.outputs):
         bare = without_weights(proto, lambda bare: onnx.shape_inference.infer_shapes(bare))
         known = {value.name: value for value in (*bare.graph.value_info, *bare.graph.output)}
     for name in model.outputs:
         if name not in known or not known[name].type.tensor_type.elem_type:
-            raise ExtractError(f"model {model.name}: outputs: the type of {name!r} in {model.location} is not known")
+            raise ExtractError(f"model {model.name}: outputs: the type of {name!r} in {model.location} is unknown")
     return [known[name] for name in model.outputs]

@@ -1,4 +1,4 @@
-"""Finds operators that cannot be imported, and what is before them."""
+"""Error messages for operators that cannot be imported, with advice on the part of the model before them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anole.extract.onnx.control_flow import MAX_UNROLLED
 from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
 
 _BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
-"""Operators whose output has a shape that depends on the values of the first input."""
+"""Operators whose output shape depends on the values of the first input."""
 
 _BY_INPUTS = {
     "AffineGrid": (1,),
@@ -34,40 +34,40 @@ _BY_INPUTS = {
     "Unsqueeze": (1,),
     "Upsample": (1,),
 }
-"""The inputs on whose values the output's shape depends."""
+"""By operator, the inputs whose values determine the output's shape."""
 
 _CONTROL = {
     "If": "its condition depends on the data, and its branches have values of different shapes; "
-    "if it depends on one input only, fix that one by `{value: ...}` in `inputs`",
-    "Loop": f"its number of turns depends on the data, or is too large: {MAX_UNROLLED} operators are the most in all",
-    "Scan": f"its number of turns is too large ({MAX_UNROLLED} operators are the most in all), or the opset is below 9",
+    "if it depends on a single input, fix that input by `{value: ...}` in `inputs`",
+    "Loop": f"its trip count depends on the data, or it unrolls to more than {MAX_UNROLLED} operators",
+    "Scan": f"it unrolls to more than {MAX_UNROLLED} operators, or the opset is below 9",
 }
-_LISTED = 6
+_MAX_SHOWN = 6
 
 
 def explain_unsupported(model: ir.Model, known: Collection[str], names: Collection[str]) -> str | None:
-    """Say why a prepared model cannot be imported, and which of some values the user can ask for instead.
+    """Explain why a prepared model cannot be imported, and which of the named values could be its outputs instead.
 
     Returns:
-        The end of an error message, or None if nothing is known to be in the way.
+        The end of an error message, or None if no unsupported operator is found.
     """
     problems: list[str] = []
-    behind: set[ir.Value] = set()
-    before: dict[str | None, None] = {}
+    unreachable: set[ir.Value] = set()
+    last_supported: dict[str | None, None] = {}
     for node in model.graph:
         reads = [value for value in node.inputs if value is not None and value.const_value is None]
         problem = _problem(node, known)
-        is_behind = any(value in behind for value in reads)
-        if problem is not None and not is_behind:
+        depends_on_unsupported = any(value in unreachable for value in reads)
+        if problem is not None and not depends_on_unsupported:
             problems.append(f"{node.op_type} {shown(node.name or node.outputs[0].name or '')}: {problem}")
-        if problem is not None or is_behind:
-            behind.update(node.outputs)
-            before |= {value.name: None for value in reads if value not in behind}
+        if problem is not None or depends_on_unsupported:
+            unreachable.update(node.outputs)
+            last_supported |= {value.name: None for value in reads if value not in unreachable}
     if not problems:
         return None
-    before |= {value.name: None for value in model.graph.outputs if value not in behind}
-    listed = [*problems[:_LISTED], *([f"{len(problems) - _LISTED} more"] if len(problems) > _LISTED else [])]
-    return f"{'; '.join(listed)}. {_advice([str(name) for name in before if name in names])}"
+    last_supported |= {value.name: None for value in model.graph.outputs if value not in unreachable}
+    listed = [*problems[:_MAX_SHOWN], *([f"{len(problems) - _MAX_SHOWN} more"] if len(problems) > _MAX_SHOWN else [])]
+    return f"{'; '.join(listed)}. {_advice([str(name) for name in last_supported if name in names])}"
 
 
 def _problem(node: ir.Node, known: Collection[str]) -> str | None:
@@ -84,7 +84,7 @@ def _problem(node: ir.Node, known: Collection[str]) -> str | None:
     return None if node.op_type in known and not is_other else "there is no converter for this operator"
 
 
-def _advice(before: list[str]) -> str:
-    if not before:
-        return "Nothing before them can be built"
-    return f"To build what is before, give the model `outputs: [{', '.join(before[:_LISTED])}]`"
+def _advice(last_supported: list[str]) -> str:
+    if not last_supported:
+        return "No part of the model before them can be built"
+    return f"To build the part before them, set the model's `outputs: [{', '.join(last_supported[:_MAX_SHOWN])}]`"

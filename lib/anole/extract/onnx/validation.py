@@ -1,4 +1,4 @@
-"""Refuses ONNX models that break the format, or that are beyond what Anole can import and check."""
+"""Validation of ONNX models: the format, and limits on size, nesting, dtypes and domains."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from anole.errors import ExtractError, shown
 from anole.extract.onnx.protos import OWN_DOMAINS, subgraphs
 
 MAX_ELEMENTS = 2**31
-"""The largest number of elements of a tensor."""
+"""The maximum number of elements of a tensor."""
 
 MAX_BYTES = 2**34
-"""The largest size of all weights together."""
+"""The maximum total size of all weights."""
 
 MAX_NODES = 100_000
-"""The largest number of operators, with those of subgraphs, and with those of functions each time they are called."""
+"""The maximum number of operators, including subgraphs, and functions each time they are called."""
 
 MAX_DEPTH = 8
-"""How deep subgraphs may lie in each other."""
+"""The maximum nesting depth of subgraphs."""
 
 OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
-"""The versions of ONNX's own operators that a model may ask for."""
+"""The opsets that a model may import."""
 
 DOMAINS = (*OWN_DOMAINS, "com.microsoft")
-"""The domains of the operators that TVM's importer knows."""
+"""The domains of operators that TVM's importer supports."""
 
 _BITS = {
     **dict.fromkeys(("DOUBLE", "INT64", "UINT64"), 64),
@@ -46,59 +46,57 @@ _FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", 
 _POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
 _SIGNED = ("output_padding", "pads")
 _EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators whose weights are finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
+"""Operators whose weights must be finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A graph, subgraph or function, and where it is."""
+    """A graph, subgraph or function, with its location for messages."""
 
     graph: onnx.GraphProto | onnx.FunctionProto
-    place: str
+    location: str
     depth: int
 
 
 def check_format(proto: ModelProto, where: str) -> None:
-    """Check a model whose weights are not loaded from other files yet.
+    """Check a model before its external weights are loaded.
 
     Args:
         proto: the model.
-        where: the model and its file, which begin each message.
+        where: the model and its file, the prefix of each message.
 
     Raises:
-        ExtractError: the first thing that is not allowed, with its place, and what is allowed.
+        ExtractError: the first violation, with its location and the allowed values.
     """
     versions = [each.version for each in proto.opset_import if each.domain in OWN_DOMAINS]
     if len(versions) != 1 or versions[0] not in OPSETS:
         found = " and ".join(map(str, versions)) or "none"
-        raise ExtractError(f"{where}: found opset {found}; one from {OPSETS[0]} to {OPSETS[-1]} is allowed")
+        raise ExtractError(f"{where}: found opset {found}; use one from {OPSETS[0]} to {OPSETS[-1]}")
     sizes = _function_sizes(proto, where)
     size = n_nodes = 0
     for part in _parts(proto, where):
         n_nodes += _n_nodes(part, sizes)
         if n_nodes > MAX_NODES:
-            raise ExtractError(f"{where}: holds more than {MAX_NODES} operators, which is the most allowed")
+            raise ExtractError(f"{where}: has more than {MAX_NODES} operators, the maximum")
         if isinstance(part.graph, onnx.GraphProto):
             _check_values(part)
-        for tensor, place in _tensors(part):
-            size += check_tensor(tensor, place)
+        for tensor, location in _tensors(part):
+            size += check_tensor(tensor, location)
             if size > MAX_BYTES:
-                raise ExtractError(
-                    f"{where}: declares more than {MAX_BYTES} bytes of weights, which is the most allowed"
-                )
+                raise ExtractError(f"{where}: declares more than {MAX_BYTES} bytes of weights, the maximum")
         for node in part.graph.node:
-            _check_node(node, sizes, f"{part.place}: operator {_named(node)}")
+            _check_node(node, sizes, f"{part.location}: operator {_named(node)}")
     _check_by_onnx(proto, where)
 
 
-def check_tensor(tensor: TensorProto, place: str) -> int:
-    """Check the type, shape and size of a constant tensor, and return its size in bytes.
+def check_tensor(tensor: TensorProto, location: str) -> int:
+    """Check the dtype, shape and size of a constant tensor, and return its size in bytes.
 
     Raises:
-        ExtractError: one of them is not allowed, or they contradict each other.
+        ExtractError: a property is not allowed, or they contradict each other.
     """
-    _check_type(tensor.data_type, place)
-    _check_dims(tensor.dims, place)
+    _check_type(tensor.data_type, location)
+    _check_dims(tensor.dims, location)
     n_elements = prod(tensor.dims)
     expected: int = (n_elements * _TYPES[tensor.data_type] + 7) // 8
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -107,15 +105,15 @@ def check_tensor(tensor: TensorProto, place: str) -> int:
     else:
         used = [name for name in _FIELDS if getattr(tensor, name)]
         if len(used) > 1:
-            raise ExtractError(f"{place}: found values in {' and '.join(used)}; one place is allowed")
+            raise ExtractError(f"{location}: found values in {' and '.join(used)}; only one field may be set")
         found = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
     if found != expected:
-        raise ExtractError(f"{place}: found {found} bytes; shape {shown(list(tensor.dims))} has {expected}")
+        raise ExtractError(f"{location}: found {found} bytes; shape {shown(list(tensor.dims))} has {expected}")
     return expected
 
 
 def check_numbers(proto: ModelProto, where: str) -> None:
-    """Checks that weights of convolutions, products and batch-norms are finite; elsewhere, NaN may be meant.
+    """Check that the weights of convolutions, matrix products and batch norms are finite.
 
     Raises:
         ExtractError: such a weight is NaN or infinite.
@@ -123,27 +121,27 @@ def check_numbers(proto: ModelProto, where: str) -> None:
     parts = list(_parts(proto, where))
     exact = {name for part in parts for node in part.graph.node if node.op_type in _EXACT for name in node.input}
     for part in parts:
-        for tensor, place in _tensors(part, exact):
+        for tensor, location in _tensors(part, exact):
             values = _floats(tensor)
             n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
             if not n_bad:
                 n_bad, what = int(np.isinf(values).sum()), "infinite"
             if n_bad:
                 raise ExtractError(
-                    f"{place}: {n_bad} of {values.size} values are {what}; weights must be numbers, since no build can "
-                    "be compared with such a network"
+                    f"{location}: {n_bad} of {values.size} values are {what}; weights must be finite, since outputs "
+                    "cannot be compared otherwise"
                 )
 
 
 def external_tensors(proto: ModelProto) -> list[TensorProto]:
-    """Return the tensors of a model's graphs whose values are in other files."""
+    """Return the tensors whose values are in external files."""
     external = TensorProto.EXTERNAL
     parts = _parts(proto, "")
     return [tensor for part in parts for tensor, _ in _tensors(part) if tensor.data_location == external]
 
 
 def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
-    """Yield a model's graph and functions, and all their subgraphs."""
+    """Yield a model's graph, functions, and all their subgraphs."""
     functions = [_Part(each, f"{where}: function {shown(each.name)}", 0) for each in proto.functions]
     for top in (_Part(proto.graph, where, 0), *functions):
         yield from _subgraphs(top)
@@ -155,77 +153,81 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
     while parts:
         part = parts.pop()
         if part.depth > MAX_DEPTH:
-            raise ExtractError(f"{part.place}: is the {part.depth}th subgraph within another; {MAX_DEPTH} are allowed")
+            raise ExtractError(f"{part.location}: subgraphs are nested {part.depth} deep; the maximum is {MAX_DEPTH}")
         yield part
         for node in part.graph.node:
             for name, graph in subgraphs(node):
-                parts.append(_Part(graph, f"{top.place}: {name[:80]} of operator {_named(node)}", part.depth + 1))
+                parts.append(_Part(graph, f"{top.location}: {name[:80]} of operator {_named(node)}", part.depth + 1))
 
 
 def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[TensorProto, str]]:
-    """Yield the constant tensors of one graph, or only those with these names, and their places."""
+    """Yield the constant tensors of one graph, optionally only some names, with their locations."""
     for tensor in getattr(part.graph, "initializer", ()):
         if names is None or tensor.name in names:
-            yield tensor, f"{part.place}: tensor {shown(tensor.name)}"
+            yield tensor, f"{part.location}: tensor {shown(tensor.name)}"
     for node in part.graph.node:
         if names is not None and names.isdisjoint(node.output):
             continue
         for attribute in node.attribute:
             tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
             yield from (
-                (tensor, f"{part.place}: {attribute.name[:80]} of operator {_named(node)}") for tensor in tensors
+                (tensor, f"{part.location}: {attribute.name[:80]} of operator {_named(node)}") for tensor in tensors
             )
 
 
 def _check_values(part: _Part) -> None:
-    """Check what a graph declares of its inputs, outputs and values."""
+    """Check the declared types and shapes of a graph's inputs, outputs and values."""
     graph = part.graph
     if graph.sparse_initializer:
-        raise ExtractError(f"{part.place}: found a sparse tensor; only dense ones are allowed")
+        raise ExtractError(f"{part.location}: found a sparse tensor; only dense ones are allowed")
     for values, what in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
         for name, count in Counter(value.name for value in values).items():
             if count > 1 and what != "value":
-                raise ExtractError(f"{part.place}: {what} {shown(name)} is given {count} times; once is allowed")
+                raise ExtractError(
+                    f"{part.location}: {what} {shown(name)} is declared {count} times; remove duplicates"
+                )
         for value in values:
-            place = f"{part.place}: {what} {shown(value.name)}"
-            # Within a graph and its subgraphs, values without a type are common, and sequences are allowed.
+            location = f"{part.location}: {what} {shown(value.name)}"
+            # Values inside of graphs and subgraphs often have no type, and may be sequences.
             if what != "value" and part.depth == 0:
                 if value.type.WhichOneof("value") not in ("tensor_type", None):
-                    raise ExtractError(f"{place}: found a {value.type.WhichOneof('value')}; a tensor is allowed")
-                _check_type(value.type.tensor_type.elem_type, place)
+                    raise ExtractError(
+                        f"{location}: found a {value.type.WhichOneof('value')}; only tensors are allowed"
+                    )
+                _check_type(value.type.tensor_type.elem_type, location)
             found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
             # Some exporters write -1 for a dynamic dimension.
             dims = [dim for dim in found if dim != -1]
-            _check_dims(dims, place, least=int(what == "input"))
+            _check_dims(dims, location, minimum=int(what == "input"))
 
 
-def _check_type(found: int, place: str) -> None:
+def _check_type(found: int, location: str) -> None:
     if found not in _TYPES:
         known = TensorProto.DataType.items()
         named = next((f"{name} ({value})" for name, value in known if value == found), str(found))
-        raise ExtractError(f"{place}: found element type {named}; allowed: {', '.join(_BITS)}")
+        raise ExtractError(f"{location}: found element type {named}; allowed: {', '.join(_BITS)}")
 
 
-def _check_dims(dims: Sequence[int], place: str, least: int = 0) -> None:
-    if any(dim < least for dim in dims):
-        raise ExtractError(f"{place}: found shape {shown(list(dims))}; each extent must be at least {least}")
+def _check_dims(dims: Sequence[int], location: str, minimum: int = 0) -> None:
+    if any(dim < minimum for dim in dims):
+        raise ExtractError(f"{location}: found shape {shown(list(dims))}; each extent must be at least {minimum}")
     if len(dims) > 64 or prod(dims) > MAX_ELEMENTS:
-        raise ExtractError(f"{place}: found shape {shown(list(dims))}; a tensor has at most {MAX_ELEMENTS} elements")
+        raise ExtractError(f"{location}: found shape {shown(list(dims))}; a tensor has at most {MAX_ELEMENTS} elements")
 
 
 def _listed_bytes(tensor: TensorProto) -> int:
-    """Return the size of the values of a tensor that lists them as numbers."""
+    """Return the size in bytes of values that are not stored in `raw_data`."""
     n_listed: int = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
     bits = _TYPES[tensor.data_type]
-    # Two numbers of four bits share one entry.
+    # Two 4-bit values share one entry.
     return n_listed if bits < 8 else n_listed * bits // 8
 
 
 def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]:
-    """Return how many operators each function of a file consists of, by its domain and name.
+    """Return the number of operators in each function of a file, by domain and name.
 
     Raises:
-        ExtractError: a function calls itself, or is given twice.
+        ExtractError: a function calls itself, or is defined twice.
     """
     functions = {(each.domain, each.name): each for each in proto.functions}
     if len(functions) < len(proto.functions):
@@ -238,7 +240,7 @@ def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]
     }
     try:
         for key in TopologicalSorter(calls).static_order():
-            # Functions that call each other twice would double the size each time; what is too large stays so.
+            # Clamped, since each level of functions that call another twice doubles the size.
             sizes[key] = min(sum(_n_nodes(part, sizes) for part in parts[key]), MAX_NODES + 1)
     except CycleError as error:
         names = " calls ".join(name for _, name in error.args[1])[:200]
@@ -247,28 +249,28 @@ def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]
 
 
 def _n_nodes(part: _Part, sizes: Mapping[tuple[str, str], int]) -> int:
-    """Return the number of operators of one graph, with those of the functions that it calls."""
+    """Return the number of operators of one graph, including the functions that it calls."""
     return sum(sizes.get((node.domain, node.op_type), 1) for node in part.graph.node)
 
 
-def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], place: str) -> None:
+def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], location: str) -> None:
     if node.domain not in DOMAINS and (node.domain, node.op_type) not in functions:
         allowed = ", ".join(map(repr, DOMAINS))
-        raise ExtractError(f"{place}: found domain {shown(node.domain)}; allowed: {allowed}")
+        raise ExtractError(f"{location}: found domain {shown(node.domain)}; allowed: {allowed}")
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
-            raise ExtractError(f"{place}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
+            raise ExtractError(f"{location}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
         numbers = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
-        least = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
-        if least is not None and not all(least <= number < MAX_ELEMENTS for number in numbers):
-            problem = f"found {shown(list(numbers))}; each must be from {least} to {MAX_ELEMENTS - 1}"
-            raise ExtractError(f"{place}: {attribute.name}: {problem}")
+        minimum = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
+        if minimum is not None and not all(minimum <= number < MAX_ELEMENTS for number in numbers):
+            problem = f"found {shown(list(numbers))}; each must be from {minimum} to {MAX_ELEMENTS - 1}"
+            raise ExtractError(f"{location}: {attribute.name}: {problem}")
         if node.op_type != "Constant" and any(np.isnan([attribute.f, *attribute.floats])):
-            raise ExtractError(f"{place}: {attribute.name[:80]}: found NaN; a number is expected")
+            raise ExtractError(f"{location}: {attribute.name[:80]}: found NaN; expected a number")
 
 
 def _check_by_onnx(proto: ModelProto, where: str) -> None:
-    """Run ONNX's own checker on the model without its weights, which it would copy twice."""
+    """Run ONNX's own checker on the model without weights, which it would copy twice."""
     bare = ModelProto()
     bare.CopyFrom(proto)
     for part in _parts(bare, where):
@@ -276,9 +278,9 @@ def _check_by_onnx(proto: ModelProto, where: str) -> None:
             tensor.dims[:] = [0]
             for field in (*_FIELDS, "external_data", "data_location"):
                 tensor.ClearField(field)
-        # The checker wants shapes that the importer finds out by itself.
+        # The checker requires shapes that the importer infers by itself.
         for value in (*part.graph.input, *part.graph.output, *part.graph.value_info):
-            # A function has names alone.
+            # A function's inputs and outputs are plain names.
             if isinstance(value, onnx.ValueInfoProto) and value.type.HasField("tensor_type"):
                 value.type.tensor_type.shape.SetInParent()
     try:
@@ -289,7 +291,7 @@ def _check_by_onnx(proto: ModelProto, where: str) -> None:
 
 
 def _floats(tensor: TensorProto) -> Any:
-    """Return the values of a tensor of floating-point numbers; no values for other types."""
+    """Return the values of a floating-point tensor, or an empty array for other dtypes."""
     if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16):
         return np.zeros(0, np.float32)
     values = onnx.numpy_helper.to_array(tensor)

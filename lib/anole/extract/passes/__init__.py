@@ -1,1 +1,1 @@
-"""Passes that bring an imported network's Relax module into normal form."""
+"""Relax passes that normalize an imported network."""

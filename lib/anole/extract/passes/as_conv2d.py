@@ -1,4 +1,4 @@
-"""Rewrites one- and three-dimensional networks as networks of images: of one column, or of a volume's slices."""
+"""Pass that rewrites 1-d and 3-d convolutions as conv2d, on images of one column or on a volume's slices."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from anole.ir.mutators import (
 
 
 def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with one- and three-dimensional convolutions rewritten as two-dimensional ones.
+    """Rewrite 1-d and 3-d convolutions as 2-d convolutions.
 
-    Following element-wise operators, pools, concatenations and batch-norms are rewritten to images too, so that nothing
-    separates a convolution from its epilogue, and batch-norms can be folded.
+    Following elementwise operators, pools, concatenations and batch norms are rewritten, too. This keeps a convolution
+    next to its epilogue, and allows folding batch norms.
     """
     return rewritten(module, _Imager)
 
 
 class _Form(Protocol):
-    """Converts data of one rank to images, (batch, channels, rows, columns), and back."""
+    """A conversion between data of some rank and images of shape (batch, channels, rows, columns)."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        """Return the images that the data was converted from, or None if it was not."""
+        """Return the images that the data was converted from, or None."""
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
-        """Return an operand of a result of this shape as images, or as what broadcasts to them; None if impossible."""
+        """Convert an operand of a result of this shape so it broadcasts to images; return None if impossible."""
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         """Convert images back to data of this shape."""
 
 
 class _Columns:
-    """(batch, channels, length) as images of one column, as rows are what threads share."""
+    """Conversion of (batch, channels, length) to images of one column, since threads share rows."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
         if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
@@ -65,46 +65,46 @@ class _Columns:
 
 
 class _Slices:
-    """(batch, channels, depth, rows, columns) as images of (batch x depth)."""
+    """Conversion of (batch, channels, depth, rows, columns) to (batch * depth) images."""
 
-    _EXCHANGED = (0, 2, 1, 3, 4)
+    _SWAPPED = (0, 2, 1, 3, 4)
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
         permuted = bound_call(mutator, data, "relax.permute_dims")
-        if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._EXCHANGED:
+        if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._SWAPPED:
             return None
-        apart = bound_call(mutator, permuted.args[0], "relax.reshape")
-        if apart is None:
+        volumes = bound_call(mutator, permuted.args[0], "relax.reshape")
+        if volumes is None:
             return None
-        batch, depth, *rest = extents(apart)
-        return apart.args[0] if extents(apart.args[0]) == [batch * depth, *rest] else None
+        batch, depth, *rest = extents(volumes)
+        return volumes.args[0] if extents(volumes.args[0]) == [batch * depth, *rest] else None
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         if (images := self.images(mutator, operand)) is not None:
             return images
         own = extents(operand)
         if (value := bound_value(mutator, operand)) is not None and value.ndim > 2:
-            whole = value.reshape((1,) * (5 - value.ndim) + value.shape)
-            is_alike = whole.shape[0] == whole.shape[2] == 1
-            return relax.const(whole[:, :, 0], str(operand.ty.dtype)) if is_alike else None
+            expanded = value.reshape((1,) * (5 - value.ndim) + value.shape)
+            is_broadcast = expanded.shape[0] == expanded.shape[2] == 1
+            return relax.const(expanded[:, :, 0], str(operand.ty.dtype)) if is_broadcast else None
         if len(own) < 3:
             return operand
         if own != list(shape):
             return None
         batch, channels, depth, rows, columns = shape
-        exchanged = relax.op.permute_dims(operand, self._EXCHANGED)
-        return relax.op.reshape(exchanged, (batch * depth, channels, rows, columns))
+        swapped = relax.op.permute_dims(operand, self._SWAPPED)
+        return relax.op.reshape(swapped, (batch * depth, channels, rows, columns))
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         batch, channels, depth, rows, columns = shape
-        return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._EXCHANGED)
+        return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._SWAPPED)
 
 
 _FORMS: dict[int, _Form] = {3: _Columns(), 5: _Slices()}
 """Forms by the rank of the data."""
 
 _Make = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
-"""Takes the mutator, a call and its operands as images; returns the result as images, or None if impossible."""
+"""A function from the mutator, a call and its operands as images to the result as images, or None if impossible."""
 
 
 def _column_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
@@ -135,12 +135,12 @@ def _pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Convolve each slice with its neighbours as further channels, or tap by tap where the convolution is grouped."""
+    """Convolve each slice with adjacent slices as further channels, or tap by tap if the convolution is grouped."""
     attrs, weight = call.attrs, bound_value(mutator, call.args[1])
     if weight is None:
         return None
     dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
-    taps = _neighbours(mutator, call, operands[0], weight.shape[2], int(attrs.dilation[0]))
+    taps = _depth_taps(mutator, call, operands[0], weight.shape[2], int(attrs.dilation[0]))
     weights = [weight[:, :, tap] for tap in range(len(taps))]
     if groups == 1:
         taps = taps if len(taps) == 1 else [relax.op.concat(taps, 1)]
@@ -160,21 +160,21 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 
 
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
-    """Pool each slice, then combines the slices within the pool's depth."""
+    """Pool each slice, then combine the slices within the pool's depth."""
     attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
     reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
         return None
     reach = int(attrs.pool_size[0])
-    taps = _neighbours(mutator, call, _pool(mutator, call, operands), reach, 1)
+    taps = _depth_taps(mutator, call, _pool(mutator, call, operands), reach, 1)
     if call.op.name == "relax.nn.max_pool3d":
         return reduce(relax.op.maximum, taps)
     total = reduce(relax.op.add, taps)
     return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
 
 
-def _neighbours(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Return, for each of `reach` depth taps of a convolution or pool, the slices that the result's slices read."""
+def _depth_taps(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
+    """Return the input slices that the output slices read, for each of `reach` depth taps of a convolution or pool."""
     builder, stride = mutator.builder_, int(call.attrs.strides[0])
     front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
     if (reach, stride, front, back) == (1, 1, 0, 0):
@@ -212,31 +212,31 @@ def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr 
     return None if None in found else relax.op.strided_slice(data, found, *bounds)
 
 
-def _alike(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+def _unchanged(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     return relax.Call(call.op, operands, call.attrs)
 
 
 def _pair(numbers: Sequence[Any], of_columns: int) -> tuple[int, int]:
-    """Return the numbers for rows and columns of three, or of one for rows alone."""
+    """Return (rows, columns) of three values, or of a single value for rows."""
     *_, rows, columns = (*map(int, numbers), of_columns) if len(numbers) == 1 else map(int, numbers)
     return rows, columns
 
 
 def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
-    """Return (top, left, bottom, right) of the padding of a volume's six sides, or of a column's two ends."""
+    """Return (top, left, bottom, right) padding, given the padding of a volume's six sides or a column's two ends."""
     if len(padding) == 6:
         return tuple(int(padding[at]) for at in (1, 2, 4, 5))
     return int(padding[0]), 0, int(padding[-1]), 0
 
 
 def _expanded_row(mutator: Any, call: ir.Call) -> ir.Expr | None:
-    """Return the data of three dimensions that a call reads as images of one row; None if it reads something else."""
+    """Return the 3-d data that a call reads as images of one row, or None for all other operands."""
     expanded = bound_call(mutator, call.args[0], "relax.expand_dims")
     return None if expanded is None or len(expanded.ty.shape) != 4 or _axes(expanded) != [2] else expanded.args[0]
 
 
 def _axes(call: ir.Call) -> list[int]:
-    """Return the axes that an expand_dims or a squeeze of images names."""
+    """Return the non-negative axes of an expand_dims to images or a squeeze of images."""
     return [int(axis) % 4 for axis in call.attrs.axis or ()]
 
 
@@ -247,7 +247,7 @@ _CONVOLUTIONS: dict[str, _Make] = {
     "relax.nn.conv1d_transpose": _column_convolution,
     "relax.nn.conv3d": _volume_convolution,
 }
-"""Operators that always become image operators; all others do only where they read images."""
+"""Operators that are always rewritten; all others are only if they read converted data."""
 
 _MADE: dict[str, _Make] = {
     **_CONVOLUTIONS,
@@ -257,7 +257,7 @@ _MADE: dict[str, _Make] = {
     "relax.nn.avg_pool3d": _volume_pool,
     "relax.nn.pad": _pad,
     "relax.strided_slice": _slice,
-    **dict.fromkeys(ELEMENTWISE, _alike),
+    **dict.fromkeys(ELEMENTWISE, _unchanged),
 }
 
 
@@ -280,7 +280,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
             return call
         shape = extents(call)
-        # A 3-d convolution's data and result differ in shape, and its weight is not converted to images.
+        # A 3-d convolution's data and result differ in shape, and its weight stays as it is.
         own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
         operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
         made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
@@ -288,15 +288,15 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
         item = self.visit_expr_post_order(item)
-        whole = bound(self, item.tuple_value)
-        return whole.fields[item.index] if isinstance(whole, relax.Tuple) else item
+        source = bound(self, item.tuple_value)
+        return source.fields[item.index] if isinstance(source, relax.Tuple) else item
 
     def _squeeze(self, call: ir.Call) -> ir.Expr:
         row = _expanded_row(self, call)
         return call if row is None or _axes(call) != [2] else row
 
     def _imported_pool(self, call: ir.Call) -> ir.Expr:
-        """Pool along columns what TVM, which imports a one-dimensional pool so, has expanded to images of one row."""
+        """Turn a 2-d pool over images of one row, TVM's import of a 1-d pool, into a pool over images of one column."""
         row = _expanded_row(self, call)
         if row is None or (images := _FORMS[3].images(self, row)) is None:
             return call
@@ -312,10 +312,10 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return relax.op.expand_dims(_FORMS[3].from_images(pooled, (batch, channels, length)), 2)
 
     def _concat(self, call: ir.Call) -> ir.Expr:
-        form, whole = _FORMS.get(len(extents(call))), bound(self, call.args[0])
-        if form is None or not isinstance(whole, relax.Tuple) or int(call.attrs.axis or 0) != 1:
+        form, joined = _FORMS.get(len(extents(call))), bound(self, call.args[0])
+        if form is None or not isinstance(joined, relax.Tuple) or int(call.attrs.axis or 0) != 1:
             return call
-        parts = [form.images(self, field) for field in whole.fields]
+        parts = [form.images(self, field) for field in joined.fields]
         if any(part is None for part in parts):
             return call
         return form.from_images(relax.op.concat(parts, 1), extents(call))

@@ -1,4 +1,4 @@
-"""Products of two computed operands of bytes, each less a zero point: one of the bytes, and sums of either operand."""
+"""Integer products of two computed 8-bit operands with zero points, corrected by the sums of either operand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.ir.symbols import is_static
 from anole.task import BatchMatmul
 
 WORD = 4
-"""How many bytes fill a word."""
+"""The number of 8-bit lanes that are packed together."""
 
 
 def multiply_bytes(
@@ -24,34 +24,34 @@ def multiply_bytes(
     left_zero: ir.Expr,
     right_zero: ir.Expr,
 ) -> ir.Expr:
-    """Return the flat product of uint8 and int8, each less a scalar of int32, of type int32.
+    """Multiply uint8 by int8, each minus an int32 scalar, with a single batch axis and an int32 result.
 
-    The summed numbers are filled up to whole words with zeros, which change neither the product nor a sum.
+    The reduction axis is padded to a multiple of `WORD` with zeros, which change neither the product nor a sum.
     """
     emit, axis = builder.emit, -1 if w.transpose_right else -2
-    own = _flat(builder, right)
-    left, right = _filled(builder, _flat(builder, left), -1), _filled(builder, own, axis)
+    data = _flat(builder, right)
+    left, right = _padded(builder, _flat(builder, left), -1), _padded(builder, data, axis)
     product = transposed_product(left, right) if w.transpose_right else relax.op.matmul(left, right, out_dtype="int32")
     if not _is_zero(right_zero):
         rows = emit(relax.op.sum(emit(relax.op.astype(left, "int32")), -1, keepdims=True))
         product = relax.op.subtract(emit(product), emit(relax.op.multiply(rows, right_zero)))
     if not _is_zero(left_zero):
         columns = emit(relax.op.sum(emit(relax.op.astype(right, "int32")), axis))
-        summed = relax.const(w.inner) if is_static(own.ty.shape[axis]) else builder.emit_te(_length, own, axis)
+        summed = relax.const(w.inner) if is_static(data.ty.shape[axis]) else builder.emit_te(_length, data, axis)
         centered = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, summed))))
-        of_zero = emit(relax.op.multiply(emit(relax.op.expand_dims(centered, -2)), left_zero))
-        product = relax.op.subtract(emit(product), of_zero)
+        correction = emit(relax.op.multiply(emit(relax.op.expand_dims(centered, -2)), left_zero))
+        product = relax.op.subtract(emit(product), correction)
     return emit(product)
 
 
 def _flat(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
-    """Return an operand with one axis of matrices."""
+    """Reshape an operand to a single batch axis."""
     *batch, rows, columns = operand.ty.shape
     return builder.emit(relax.op.reshape(operand, [reduce(mul, batch, 1), rows, columns]))
 
 
-def _filled(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
-    """Return an operand whose numbers along an axis fill whole words."""
+def _padded(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
+    """Pad an axis of an operand to a multiple of `WORD`."""
     extent = flat.ty.shape[axis]
     if is_static(extent) and int(extent) % WORD == 0:
         return flat
@@ -62,12 +62,12 @@ def _filled(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Va
 
 
 def _length(data: te.Tensor, axis: int) -> te.Tensor:
-    """Return the extent of an axis, as a tensor."""
+    """Return the extent of an axis as a tensor."""
     return te.compute((), lambda: data.shape[axis].astype("int32"), name="length")
 
 
 def pad(data: te.Tensor, value: te.Tensor, before: list[int], after: list[int]) -> te.Tensor:
-    """Return data between others of one value."""
+    """Pad data with a constant."""
     return topi.nn.pad(data, before, after, value())
 
 

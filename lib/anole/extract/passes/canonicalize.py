@@ -1,4 +1,4 @@
-"""Brings indices, axes, bounds and powers into the canonical form that later passes and schedules expect."""
+"""Pass that brings axes, indices, bounds and powers into the form that later passes and schedules expect."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from anole.ir.mutators import (
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with non-negative axes, and with other words for takes, stacks, bounds and powers.
+    """Rewrite takes, stacks, bounds and powers, and make axes non-negative.
 
-    The layout conversion crashes on a squeeze with a negative axis. A take of a single index is looked up element by
-    element. Bounds given as tensors, as in ONNX, would stop the layout conversion. A power calls a library function
-    lane by lane.
+    The layout conversion crashes on a squeeze with a negative axis, and stops at bounds that are tensors, as in ONNX. A
+    take of a single index is looked up element by element. A power calls a library function for each vector lane.
     """
     return rewritten(module, _Canonicalizer)
 
@@ -41,7 +40,7 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Write a stack as a concatenation; the layout conversion finds no name for the axis that a stack adds."""
+    """Replace a stack by a concatenation, since the layout conversion cannot name the axis that a stack adds."""
     stacked = bound(builder, call.args[0])
     if not isinstance(stacked, relax.Tuple):
         return call
@@ -52,17 +51,17 @@ def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 def _take(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     data, index = call.args[0], value_of(call.args[1])
     if call.attrs.axis is not None and index is None and str(call.attrs.mode) == "fast":
-        # An index out of range, such as that of an unknown word, must not read arbitrary memory.
+        # An index out of bounds, such as an unknown token's, must not read arbitrary memory.
         return relax.op.take(data, call.args[1], call.attrs.axis, "clip")
     if call.attrs.axis is None or index is None or index.ndim:
         return call
     axis = int(call.attrs.axis) % len(data.ty.shape)
-    place = int(index) % int(data.ty.shape[axis])
-    return relax.op.squeeze(relax.op.strided_slice(data, [axis], [place], [place + 1]), [axis])
+    start = int(index) % int(data.ty.shape[axis])
+    return relax.op.squeeze(relax.op.strided_slice(data, [axis], [start], [start + 1]), [axis])
 
 
 def _layer_norm(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Normalize over one axis instead of several; the layout conversion permutes the data and not the weights."""
+    """Flatten several normalized axes, since the layout conversion permutes only the data, not the weights."""
     data, *weights = call.args
     shape, n_axes = extents(data), len(call.attrs.axes)
     if n_axes < 2 or sorted(int(axis) % len(shape) for axis in call.attrs.axes) != [*range(len(shape))][-n_axes:]:
@@ -73,23 +72,23 @@ def _layer_norm(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _maximum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    least = _scalar(call.args[1])
-    return call if least is None else relax.op.clip(call.args[0], least, math.inf)
+    lower = _scalar(call.args[1])
+    return call if lower is None else relax.op.clip(call.args[0], lower, math.inf)
 
 
 def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    most = _scalar(call.args[1])
-    if most is None:
+    upper = _scalar(call.args[1])
+    if upper is None:
         return call
-    if (from_below := bound_call(builder, call.args[0], "relax.clip")) is not None:
-        clipped, low, high = from_below.args
-        if most >= float(low.value):
-            return relax.op.clip(clipped, low, min(most, float(high.value)))
-    return relax.op.clip(call.args[0], -math.inf, most)
+    if (inner := bound_call(builder, call.args[0], "relax.clip")) is not None:
+        clipped, low, high = inner.args
+        if upper >= float(low.value):
+            return relax.op.clip(clipped, low, min(upper, float(high.value)))
+    return relax.op.clip(call.args[0], -math.inf, upper)
 
 
 def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Write a power as roots or products; the library function would be called lane by lane."""
+    """Replace a power by roots or products, since the library function would be called for each vector lane."""
     data, exponent = call.args[0], _scalar(call.args[1])
     if exponent in _ROOTS:
         return _ROOTS[exponent](data)
@@ -98,8 +97,8 @@ def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return reduce(relax.op.multiply, [data] * int(exponent))
 
 
-def _of_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Write a comparison of booleans as logic; LLVM rejects TVM's code for it."""
+def _compare_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
+    """Replace a comparison of booleans by logic, since LLVM rejects TVM's code for it."""
     one, other = call.args
     if not isinstance(one.ty, relax.TensorType) or str(one.ty.dtype) != "bool":
         return call
@@ -115,7 +114,7 @@ def _of_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Replace a function that takes the maximum or minimum of each element and one number by the operator."""
+    """Replace a function for the elementwise maximum or minimum with a scalar by the operator."""
     operands = list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else []
     if len(operands) != 2 or _scalar(operands[1]) is None:
         return call
@@ -135,14 +134,14 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _scalar(operand: ir.Expr) -> float | None:
-    """Return the value of a floating-point scalar constant, which broadcasts nothing; None for everything else."""
+    """Return the value of a 0-d floating-point constant, or None for all other operands."""
     value = value_of(operand)
     return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
 
 
 _CANONICAL: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     **dict.fromkeys(
-        (f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split()), _of_bools
+        (f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split()), _compare_bools
     ),
     "relax.call_tir": _elementwise,
     "relax.maximum": _maximum,

@@ -1,4 +1,4 @@
-"""Lays data out with channels last by TVM's conversion, and moves the permutations that it leaves until they cancel."""
+"""Passes for the NHWC layout: TVM's layout conversion, then moving the remaining permutations until they cancel."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from anole.ir.mutators import (
 
 _CONVERTED = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
-# TVM would permute the data and the updates of a scatter, and leave its indices as they are.
+# TVM would permute the data and updates of a scatter, but not its indices.
 ir.Op.get("relax.scatter_nd").reset_attr("FRelaxInferLayout")
 
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
-"""The permutation that TVM inserts before an operator whose layouts its conversion does not know."""
+"""The permutation that TVM inserts before an operator that its layout conversion does not support."""
 
 _Axes = Sequence[int]
 
 
 def lay_channels_last(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with convolutions in NHWC, and permutations where other operators need another layout."""
+    """Convert convolutions to NHWC, and insert permutations where other operators need another layout."""
     if not any(operator_of(binding.value) in _CONVERTED for binding in bindings(module["main"])):
-        # The conversion takes time in proportion to the square of the network's length.
+        # The conversion takes time quadratic in the network's length.
         return module
     return relax.transform.ConvertLayout(_CONVERTED)(module)
 
 
 def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with operators on data in its own layout, where TVM would permute it and back."""
+    """Move permutations after the operators that read them, if these can work on NHWC data."""
     return rewritten(module, _Sinker)
 
 
@@ -63,19 +63,19 @@ def _layouts(attrs: Any, axes: _Axes) -> dict[str, Any]:
     return dict.fromkeys({"layout", "out_layout"} & set(dir(attrs)), "NHWC")
 
 
-_LAID = tuple(
+_WITH_LAYOUT = tuple(
     f"relax.{name}" for name in ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
 )
-"""Operators whose attributes name the layout of their data, which is NCHW after the permutation."""
+"""Operators with a layout attribute, which is NCHW after the permutation."""
 
 _CHANGED: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
     **dict.fromkeys((*ELEMENTWISE, "relax.strided_slice"), lambda attrs, axes: {}),
-    **dict.fromkeys(_LAID, _layouts),
+    **dict.fromkeys(_WITH_LAYOUT, _layouts),
     **dict.fromkeys(("relax.concat", "relax.nn.log_softmax", "relax.take"), _axis),
     "relax.nn.group_norm": _group_axes,
     "relax.nn.pad": _pad_width,
 }
-"""The attributes that change where axis i of an operator's data becomes `axes[i]`."""
+"""Functions that return the changed attributes of an operator if axis i of its data becomes axis `axes[i]`."""
 
 
 @mutator
@@ -90,15 +90,15 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         operands, others = self._operands(name, call)
         if all(self._before(operand) is None for operand in operands):
             return call
-        laid = [self._as_it_lies(operand) for operand in operands]
-        if any(operand is None for operand in laid):
+        nhwc = [self._as_nhwc(operand) for operand in operands]
+        if any(operand is None for operand in nhwc):
             return call
         changed = _CHANGED[name](call.attrs, _TO_CHANNELS_FIRST)
-        moved = with_attrs(call, [relax.Tuple(laid)] if name == "relax.concat" else [*laid, *others], **changed)
+        moved = with_attrs(call, [relax.Tuple(nhwc)] if name == "relax.concat" else [*nhwc, *others], **changed)
         return relax.op.permute_dims(moved, _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
-        """Return the operands whose order changes, and the remaining ones."""
+        """Return the operands whose axes are reordered, and the remaining ones."""
         if name == "relax.concat":
             joined = bound(self, call.args[0])
             return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
@@ -119,8 +119,8 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         axes = [_TO_CHANNELS_FIRST[int(axis)] for axis in call.attrs.axes]
         return before if axes == sorted(axes) else relax.op.permute_dims(before, axes)
 
-    def _as_it_lies(self, operand: ir.Expr) -> ir.Expr | None:
-        """Return an operand in the order before the permutation, or None where it would have to be permuted back."""
+    def _as_nhwc(self, operand: ir.Expr) -> ir.Expr | None:
+        """Return an operand in NHWC order, or None if that would need a new permutation."""
         if (before := self._before(operand)) is not None:
             return before
         is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)
@@ -128,12 +128,12 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
             return operand
         if (value := value_of(operand)) is None:
             return None
-        whole = value.reshape((1,) * (len(_TO_CHANNELS_FIRST) - value.ndim) + value.shape)
-        back = whole.transpose(np.argsort(_TO_CHANNELS_FIRST))
-        return relax.const(np.ascontiguousarray(back), str(operand.ty.dtype))
+        expanded = value.reshape((1,) * (len(_TO_CHANNELS_FIRST) - value.ndim) + value.shape)
+        reordered = expanded.transpose(np.argsort(_TO_CHANNELS_FIRST))
+        return relax.const(np.ascontiguousarray(reordered), str(operand.ty.dtype))
 
     def _before(self, operand: ir.Expr) -> ir.Expr | None:
-        """Return the data that is permuted to channels first, or None if it is not."""
+        """Return the operand of a permutation to channels first, or None for all other expressions."""
         call = bound_call(self, operand, "relax.permute_dims")
         if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
             return None

@@ -1,4 +1,4 @@
-"""Removes tensors without elements: TVM's kernels for them read memory that nothing wrote, or cannot be compiled."""
+"""Pass that removes empty tensors, whose TVM kernels read uninitialized memory or fail to compile."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten
 from anole.ir.symbols import typical_shape
 
-_OF_NOTHING = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
-"""The results of sums and products over no elements."""
+_EMPTY_RESULTS = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
+"""The results of empty sums and products."""
 
 _KEPT = tuple(f"relax.{name}" for name in ("call_tir", "nn.pad", "scatter_elements", "scatter_nd", "slice_scatter"))
-"""Operators that may have operands without elements where the result has some."""
+"""Operators whose result may be non-empty although an operand is empty."""
 
 
 def drop_empty(module: tvm.IRModule) -> tvm.IRModule:
-    """Leave empty operands out of concatenations, and replace sums and products over no elements by constants."""
+    """Drop empty operands of concatenations, and replace empty sums and products by constants."""
     values = [binding.value for binding in bindings(module)]
     operands = [ty for value in values for ty in (*_types(value), *_operand_types(value))]
     return rewritten(module, _Dropper) if any(map(_is_empty, operands)) else module
 
 
 def reads_nothing(value: ir.Expr) -> bool:
-    """Whether an operator computes elements from an operand without any, which only few kernels can."""
+    """Whether an operator computes a non-empty result from an empty operand, which few kernels support."""
     if any(map(_is_empty, _types(value))) or operator_of(value) in _KEPT:
         return False
     return any(map(_is_empty, _operand_types(value)))
@@ -53,9 +53,9 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
             return self._parts(call)
         if operator_of(call) == "relax.concat":
             return self._joined(call)
-        if not reads_nothing(call) or operator_of(call) not in _OF_NOTHING:
+        if not reads_nothing(call) or operator_of(call) not in _EMPTY_RESULTS:
             return call
-        value = np.full(extents(call), _OF_NOTHING[operator_of(call)])
+        value = np.full(extents(call), _EMPTY_RESULTS[operator_of(call)])
         return relax.const(value, str(call.ty.dtype))
 
     def _joined(self, call: ir.Call) -> ir.Expr:
@@ -67,7 +67,7 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         return kept[0] if len(kept) == 1 else relax.op.concat(kept, call.attrs.axis)
 
     def _parts(self, call: ir.Call) -> ir.Expr:
-        """Return the parts of a split as slices; TVM accepts no split into parts without elements."""
+        """Replace a split by slices, since TVM rejects splits with empty parts."""
         axis, start, parts = int(call.attrs.axis) % len(extents(call.args[0])), 0, []
         for ty in call.ty.fields:
             end = start + int(ty.shape[axis])

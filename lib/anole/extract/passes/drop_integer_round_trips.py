@@ -1,4 +1,4 @@
-"""Leaves numbers in float32 that were rounded there, where they would become bytes and float32 again."""
+"""Pass that drops casts of rounded float32 values to 8-bit integers and back."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from anole.ir.mutators import bindings, operator_of, rewritten, value_of
 
 
 def drop_integer_round_trips(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module in which what a `clip` left of whole numbers becomes no bytes on its way to a computation."""
+    """Remove casts to 8 bits and back to float32 from values that were rounded and clipped to that range."""
     known: Values = {binding.var: binding.value for binding in bindings(module["main"])}
 
-    class Keeper(_Keeper):
+    class Dropper(_RoundTripDropper):
         values = known
 
-    return rewritten(module, mutator(Keeper))
+    return rewritten(module, mutator(Dropper))
 
 
-class _Keeper(PyExprMutator):  # type: ignore[misc]
-    """Attribute: what the variables of the function are bound to."""
+class _RoundTripDropper(PyExprMutator):  # type: ignore[misc]
+    """The mutator; `values` holds the bindings of the function."""
 
     values: Values
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
-        found = self._kept(call)
+        found = self._without_round_trip(call)
         return self.visit_expr_post_order(call) if found is None else found
 
-    def _kept(self, call: ir.Call) -> ir.Expr | None:
-        """Return what a conversion to float32 is without the ones before it, or None."""
+    def _without_round_trip(self, call: ir.Call) -> ir.Expr | None:
+        """Return a cast to float32 without the round trip before it, or None if there is none."""
         if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "float32":
             return None
-        inner, offset = self._made(call.args[0]), None
+        inner, offset = self._value(call.args[0]), None
         if operator_of(inner) == "relax.subtract":
-            inner, offset = self._made(inner.args[0]), value_of(inner.args[1])
+            inner, offset = self._value(inner.args[0]), value_of(inner.args[1])
             if offset is None:
                 return None
-        if operator_of(inner) == "relax.astype" and operator_of(self._made(inner.args[0])) == "relax.astype":
-            inner = self._made(inner.args[0])
+        if operator_of(inner) == "relax.astype" and operator_of(self._value(inner.args[0])) == "relax.astype":
+            inner = self._value(inner.args[0])
         if operator_of(inner) != "relax.astype" or not is_byte(inner.args[0], str(inner.ty.dtype), self.values):
             return None
-        whole = self.visit_expr(inner.args[0])
-        return whole if offset is None else relax.op.subtract(whole, relax.const(offset.astype("float32")))
+        rounded = self.visit_expr(inner.args[0])
+        return rounded if offset is None else relax.op.subtract(rounded, relax.const(offset.astype("float32")))
 
-    def _made(self, expr: ir.Expr) -> Any:
+    def _value(self, expr: ir.Expr) -> Any:
         return self.values.get(expr) if isinstance(expr, relax.Var) else None

@@ -1,8 +1,8 @@
-"""Splits products of whole numbers in float32 into sums of so few channels that each is exact; int32 adds them.
+"""Pass that splits integer products in float32 by channels to keep each partial sum exact, and adds those in int32.
 
-A sum of products is exact in float32, in whatever order it is computed, if no sum of a part of them exceeds 2**24. For
-8-bit data and constant weights the bound follows from the weights: a part of the sum lies between the products of the
-data's extremes with the positive and with the negative weights.
+A sum of integers is exact in float32, in any order of summation, if no partial sum exceeds 2**24. For 8-bit data and
+constant weights the bound follows from the weights: a partial sum lies between the products of the data's extremes with
+the positive and with the negative weights.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from anole.ir.normalize_products import is_transposed_product, operands_of, tran
 from anole.ir.symbols import is_static, largest
 
 Ranges = Sequence[tuple[int, int]]
-"""The least and the greatest of some numbers, one pair for each zero point that these may have."""
+"""The minimum and maximum of an operand, for each of its possible zero points."""
 
 MAX_BYTE = 255
-"""The greatest absolute value of 8 bits less their zero point."""
+"""The maximum absolute value of an 8-bit integer minus its zero point."""
 
 ANY_BYTE: Ranges = ((0, MAX_BYTE), (-MAX_BYTE, 0))
-"""The ranges of 8 bits less the least and the greatest zero point."""
+"""The ranges of 8-bit data minus the smallest and the largest zero point."""
 
-_LARGEST = 2**24
-"""All whole numbers up to this are exact in float32."""
+_MAX_EXACT_INTEGER = 2**24
+"""The largest n such that float32 represents all integers up to n."""
 
 _Values = NDArray[Any]
 
 
 def exact_parts(ranges: Ranges, weights: Iterable[_Values]) -> list[slice] | None:
-    """Return the fewest runs of channels of which no sum exceeds float32's exact numbers; None if a channel does.
+    """Split channels into as few ranges as possible whose sums are exact in float32; return None if impossible.
 
     Args:
-        ranges: of the data.
-        weights: those of each channel, shape (taps, results).
+        ranges: the ranges of the data.
+        weights: the weights of each channel, shape (taps, results).
     """
     return _parts(_bounds(ranges, weights))
 
 
 def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
-    """Return runs of inputs of any 8 bits whose products with weights have sums that are exact in float32.
+    """Split inputs of any 8-bit values into ranges whose sums are exact in float32.
 
     Args:
         inputs: the number of inputs.
-        weight: shape (inputs, results); any of 8 bits if None.
+        weight: shape (inputs, results); None stands for any 8-bit weights.
     """
     parts = uniform_parts(inputs, MAX_BYTE**2) if weight is None else exact_parts(ANY_BYTE, weight[:, None])
     assert parts is not None
@@ -62,14 +62,14 @@ def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
 
 
 def uniform_parts(inputs: int, bound: int) -> list[slice]:
-    """Return such runs for products that are at most a bound."""
+    """Split inputs into ranges whose sums are exact if each product is at most `bound`."""
     parts = _parts(repeat(np.array([bound]), inputs))
     assert parts is not None
     return parts
 
 
 def split_sums(module: tvm.IRModule) -> tvm.IRModule:
-    """Return a module in normal form in which the sums of products of whole numbers are exact in float32."""
+    """Split the integer products of a normalized module so their sums are exact in float32."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     parts = {variable: found for variable, value in values.items() if len(found := _parts_of(value, values)) > 1}
     if not parts:
@@ -82,7 +82,7 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
-    """Return the runs of channels of a product of whole numbers of type int32; an empty list for all else."""
+    """Return the channel ranges of an int32 product, or an empty list for all other expressions."""
     product = _product_of(call, values)
     if product is None or (operator_of(product) == "relax.nn.conv2d" and product.attrs.groups > 1):
         return []
@@ -92,8 +92,8 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
         parts = uniform_parts(largest(inner) or extents(data)[-1], _max_bound(data, values) * _max_bound(other, values))
         if len(parts) > 1 and not is_static(inner):
             raise ExtractError(
-                f"found a product of whole numbers of which up to {parts[-1].stop} are summed; where their number "
-                f"varies, at most {parts[0].stop} are exact in float32. Give fixed sizes, and a model for each"
+                f"found an integer product with sums of up to {parts[-1].stop} terms; with a dynamic size, at most "
+                f"{parts[0].stop} terms are exact in float32; use fixed sizes, with a model for each"
             )
         return parts
     found = bytes_of(data, values)
@@ -104,9 +104,9 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
 
 
 def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | None:
-    """Return the product of whole numbers in float32 whose sums are a call's, in int32; None for all other calls.
+    """Return the float32 product of integers whose int32 result a call is, or None for all other calls.
 
-    A product that reads its right operand transposed is converted afterwards, for its type cannot be int32.
+    A product with a transposed right operand is cast afterwards, since its own dtype cannot be int32.
     """
     if operator_of(call) in _CHANNELS:
         return call if [str(each.ty.dtype) for each in (*call.args, call)] == _EXACT else None
@@ -117,7 +117,7 @@ def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | No
 
 
 def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
-    """Return the greatest absolute value of an operand of 8 bits less their zero point."""
+    """Return the maximum absolute value of an 8-bit operand minus its zero point."""
     found = bytes_of(operand, values)
     if found is None or found.computed is not None:
         return MAX_BYTE
@@ -126,13 +126,13 @@ def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
 
 
 _CHANNELS = {"relax.nn.conv2d": 3, "relax.matmul": -1}
-"""The axis of the channels of the data of each product."""
+"""The channel axis of each product's data."""
 
 _EXACT = ["float32", "float32", "int32"]
 
 
 class _Splitter(PyExprMutator):  # type: ignore[misc]
-    """Attribute: the runs of channels of products, by the variables that these are bound to."""
+    """The mutator; `parts_of` holds the channel ranges by product variable."""
 
     parts_of: dict[relax.Var, list[slice]]
 
@@ -149,7 +149,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
         data, weight = operands_of(product)
         axis, channels = _CHANNELS.get(operator_of(call), -1), max(len(weight.ty.shape) - 2, 0)
 
-        def one(part: slice) -> ir.Expr:
+        def sum_part(part: slice) -> ir.Expr:
             left, right = self._sliced(data, axis, part), self._sliced(weight, channels, part)
             return self.builder_.emit(with_attrs(call, [left, right]))
 
@@ -157,7 +157,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
             made = transposed_product(*(self._sliced(operand, -1, part) for operand in (data, weight)))
             return self.builder_.emit(with_attrs(call, [self.builder_.emit(made)]))
 
-        return reduce(relax.op.add, map(one if product is call else transposed, parts))
+        return reduce(relax.op.add, map(sum_part if product is call else transposed, parts))
 
     def _sliced(self, operand: ir.Expr, axis: int, part: slice) -> ir.Expr:
         if (value := value_of(operand)) is not None:
@@ -167,9 +167,9 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
 
 
 def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
-    """Yield how far the products with each channel's weights may take a sum up or down, for each zero point.
+    """Yield by how much each channel may increase or decrease a sum, for each zero point.
 
-    The bounds of each channel have the shape (bounds, results).
+    The bounds of a channel have shape (bounds, results).
     """
     ends = [(max(-low, 0), max(high, 0)) for low, high in ranges]
     for weight in weights:
@@ -184,8 +184,8 @@ def _parts(bounds: Iterable[_Values]) -> list[slice] | None:
     first, last, total = 0, 0, np.zeros((), np.int64)
     for channel, own in enumerate(bounds):
         total, last = total + own, channel + 1
-        if total.max(initial=0) > _LARGEST:
-            if own.max(initial=0) > _LARGEST:
+        if total.max(initial=0) > _MAX_EXACT_INTEGER:
+            if own.max(initial=0) > _MAX_EXACT_INTEGER:
                 return None
             found.append(slice(first, channel))
             first, total = channel, own

@@ -1,4 +1,4 @@
-"""Evaluates operators on constants: the common ones with NumPy, and the others with TVM, which compiles each call."""
+"""Constant folding: evaluate common operators with NumPy, and others with TVM, which compiles each call."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _FOLDS: dict[str, _Fold] = {
 
 
 def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the module with every operator on constants evaluated.
+    """Evaluate all operators on constants.
 
-    TVM's own pass makes a kernel for every operator of the network first, to see whether its operands are constants.
+    TVM's own pass is slow: it lowers every operator of the network before it checks whether its operands are constant.
     """
     return rewritten(module, _Folder)
 
@@ -63,12 +63,12 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
-        """Return the fields of a tuple; an operand that is none is its only part."""
+        """Return the fields of a tuple, or a list of the operand itself."""
         found = bound(self, operand)
         return list(found.fields) if isinstance(found, relax.Tuple) else [operand]
 
     def _evaluated(self, call: ir.Call) -> ir.Expr:
-        """Return the constant that TVM computes for a call, or the call where an operand is no constant."""
+        """Evaluate a call with TVM; return it unchanged if an operand is not constant."""
         if not operator_of(call):
             return call
         operands = [self._constant(operand) for operand in call.args]
@@ -87,7 +87,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return value if isinstance(value, ir.GenericConst) else call
 
     def _constant(self, operand: ir.Expr) -> ir.Expr | None:
-        """Return an operand without variables, or None if it depends on an input."""
+        """Replace an operand's variables by constants; return None if it depends on an input."""
         found = bound(self, operand)
         if isinstance(found, relax.Tuple):
             fields = [self._constant(field) for field in found.fields]

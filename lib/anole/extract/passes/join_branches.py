@@ -1,4 +1,4 @@
-"""Replaces a sum of convolutions of the same data by one convolution."""
+"""Pass that merges a sum of convolutions of the same data into one convolution."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from anole.ir.mutators import bound_for_one, extents, operator_of, read_counts, 
 
 _Values = NDArray[np.float64]
 
-_NOTHING = np.zeros(1)
+_NO_SHIFT = np.zeros(1)
 
 
 @dataclass(frozen=True)
 class _Branch:
-    """A convolution of some data, NHWC, and what is added to it.
+    """An NHWC convolution plus a constant.
 
     Attributes:
-        data: what it reads.
-        weight: shape (rows, columns, channels of a group, results), or the scales of the channels if it has no taps.
-        windows: along rows and columns; none for data that is only scaled.
+        weight: shape (rows, columns, channels of a group, results), or the channels' scales if there are no windows.
+        windows: along rows and columns; empty for data that is only scaled.
         strides: along rows and columns.
-        groups: of the channels.
-        shift: what is added; broadcasts to the result.
+        shift: the added constant; broadcasts to the result.
     """
 
     data: ir.Expr
@@ -41,7 +39,7 @@ class _Branch:
     shift: _Values
 
     def joined(self, other: _Branch) -> _Branch | None:
-        """Return both as one; None where they are not alike, or where one would compute more than both."""
+        """Merge two branches; return None if they are incompatible, or if the result would compute more than both."""
         if self.windows and other.windows:
             areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
             return _sum(self, other, max_taps=sum(areas))
@@ -51,18 +49,18 @@ class _Branch:
         return _sum(convolved, single, max_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
 
     def with_tap(self, other: _Branch) -> _Branch | None:
-        """Return scaled data as a convolution with as many groups as another; None where that is impossible."""
+        """Turn scaled data into a 1x1 convolution with as many groups as another; return None if impossible."""
         _, _, channels, results = other.weight.shape
         if results != channels * other.groups:
             return None
         weight = np.zeros((1, 1, channels, results))
-        at = np.arange(results)
-        weight[0, 0, at % channels, at] = self.weight
+        index = np.arange(results)
+        weight[0, 0, index % channels, index] = self.weight
         return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
 def _sum(one: _Branch, two: _Branch, max_taps: int) -> _Branch | None:
-    """Return the sum of two convolutions, if it has at most so many taps."""
+    """Return the sum of two convolutions, or None if it has more than `max_taps` taps or they are incompatible."""
     if not one.data.same_as(two.data) or (one.strides, one.groups) != (two.strides, two.groups):
         return None
     rows, columns = (each.union(other) for each, other in zip(one.windows, two.windows, strict=True))
@@ -70,19 +68,18 @@ def _sum(one: _Branch, two: _Branch, max_taps: int) -> _Branch | None:
         return None
     weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
     for branch in (one, two):
-        row, column = (whole.place_of(own) for own, whole in zip(branch.windows, (rows, columns), strict=True))
+        row, column = (union.place_of(own) for own, union in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
         weight[row : row + taps[0], column : column + taps[1]] += branch.weight
     return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + two.shift)
 
 
 def join_branches(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the NHWC module in which sums of convolutions of the same data are one convolution.
+    """Merge sums of convolutions of the same data in an NHWC module.
 
-    Kernels may differ in their sizes. Data that is added as it is, or scaled channel by channel, counts as a
-    convolution with one tap. Branches are joined only if all of them together do not compute more afterwards, and if
-    nothing else reads what one of them computes. Networks with branches that train in parallel need this (RepVGG,
-    https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
+    Kernel sizes may differ. Data that is added directly or scaled by channel counts as a convolution with one tap.
+    Branches are merged only if that does not increase the computation, and if nothing else reads their results. This
+    serves networks with parallel training branches (RepVGG, https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
     """
     return rewritten(module, _Joiner)
 
@@ -108,8 +105,8 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         return call if joined is None else self._written(joined)
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
-        """Yield the ways to see an operand: as what computes it, if nothing else reads that, and as data."""
-        value, shift, call = operand, _NOTHING, bound_for_one(self, self._uses, operand)
+        """Yield the interpretations of an operand: its operator, if nothing else reads the result, and plain data."""
+        value, shift, call = operand, _NO_SHIFT, bound_for_one(self, self._uses, operand)
         if operator_of(call) == "relax.add" and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
             call = bound_for_one(self, self._uses, value)
@@ -121,10 +118,10 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
             yield _Branch(self._named(call.args[0]), scale, (), (1, 1), 1, shift)
         else:
             yield _Branch(self._named(value), np.ones(1), (), (1, 1), 1, shift)
-        yield _Branch(self._named(operand), np.ones(1), (), (1, 1), 1, _NOTHING)
+        yield _Branch(self._named(operand), np.ones(1), (), (1, 1), 1, _NO_SHIFT)
 
     def _named(self, data: ir.Expr) -> ir.Expr:
-        """Return the first of all variables that are bound to the same data."""
+        """Return the first variable that is bound to the data."""
         while isinstance(data, relax.Var) and isinstance(before := self.lookup_binding(data), relax.Var):
             data = before
         return data
@@ -139,7 +136,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
 
 def _constant_of(call: ir.Call) -> _Values | None:
-    """Return the constant right operand of a sum or product, if it has one number for each channel, or one for all."""
+    """Return the constant right operand of a sum or product, if it is a scalar or has one value per channel."""
     value = value_of(call.args[1])
     channels = extents(call)[-1]
     if value is None or extents(call.args[0]) != extents(call) or value.size not in (1, channels):
@@ -148,7 +145,7 @@ def _constant_of(call: ir.Call) -> _Values | None:
 
 
 def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
-    """Return a convolution with constant weights, and what is added to it; None for other layouts."""
+    """Return a convolution with constant weights as a branch, or None for computed weights or other layouts."""
     attrs, weight = call.attrs, value_of(call.args[1])
     if weight is None or not is_channels_last(call):
         return None

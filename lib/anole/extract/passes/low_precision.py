@@ -1,8 +1,7 @@
-"""Lets convolutions and products multiply numbers of a narrower type, and stores what they read in that type.
+"""Pass that converts convolutions and matrix products to low-precision operands, and stores their inputs rounded.
 
-Sums are of float32, or of int32 where the numbers are whole; all other operators stay in float32. A value is rounded
-once, where it is computed, so that whatever reads it reads less memory; operators that only move or choose values do so
-after the rounding.
+Sums are float32, or int32 for integers; all other operators stay float32. A value is rounded once, where it is
+computed, so its readers load less memory; operators that only move or select values run on rounded values.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from anole.ir.symbols import largest
 from anole.task import BatchMatmul, Dense, Workload
 
 Narrowed = Callable[[Workload], Workload]
-"""Maps a workload of float32 to the same, or to one of a narrower type."""
+"""A function from a float32 workload to the same workload, or to a low-precision one."""
 
 _INT8 = np.iinfo(np.int8)
 
 _MAX_EXACT_TERMS = (2**31 - 1) // 255**2
-"""How many products of bytes less their zero points int32 can hold the sum of."""
+"""The maximum number of products of 8-bit integers with zero points whose sum fits int32."""
 
 _COMMUTING = CHOOSING | {"relax.concat"}
-"""Operators whose result is the same whether their operands or their results are rounded."""
+"""Operators that commute with rounding."""
 
 _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
-"""Other operators that widen what they read within their own kernels."""
+"""Other operators that cast low-precision inputs to float32 inside their own kernels."""
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """How a variable of float32 is stored: in a type, less an offset."""
+    """The storage of a float32 variable: a dtype, and the offset that was subtracted."""
 
     dtype: str
     offset: int = 0
@@ -49,7 +48,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class _Operand:
-    """The data of an anchor operator: a stored variable less a zero point, of which a part may be computed."""
+    """An anchor's low-precision operand: a stored variable minus a zero point, the sum of a constant and a variable."""
 
     data: relax.Var
     stored: _Stored
@@ -59,11 +58,11 @@ class _Operand:
 
 @dataclass(frozen=True)
 class _Anchor:
-    """An anchor operator that shall multiply narrower numbers.
+    """An anchor to convert to low precision.
 
     Attributes:
-        operands: the data, or both operands if they are computed.
-        workload: what it is before.
+        operands: the data, or both operands if both are computed.
+        workload: the workload before the conversion.
     """
 
     operands: tuple[_Operand, ...]
@@ -71,7 +70,7 @@ class _Anchor:
 
 
 def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
-    """Return a module in normal form whose anchor operators have the types that `narrowed` gives their workloads."""
+    """Convert the anchors of a normalized module to the dtypes of `narrowed(workload)`."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     found_anchors: dict[relax.Var, _Anchor] = {}
     for variable, value in values.items():
@@ -92,18 +91,18 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
         if variable in stored and operator_of(value) in _COMMUTING:
             stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
 
-    class Narrower(_Narrower):
+    class Converter(_Converter):
         anchors, stored_as = found_anchors, stored
 
-    return rewritten(module, mutator(Narrower))
+    return rewritten(module, mutator(Converter))
 
 
 def _operands(
     call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return the computed operands of an anchor operator that shall be narrower, or none."""
+    """Return the computed operands of an anchor to convert, or none to keep it in float32."""
     if isinstance(workload, BatchMatmul):
-        return _of_product(call, workload, narrowed, values)
+        return _product_operands(call, workload, narrowed, values)
     data = call.args[0]
     if not workload.exact:
         dtype = narrowed(workload).dtype
@@ -111,32 +110,32 @@ def _operands(
     found, weight = bytes_of(data, values), np.asarray(value_of(call.args[1]))
     if weight.min() < _INT8.min or weight.max() > _INT8.max:
         return ()
-    if found is None or narrowed(_filled(workload)).dtype != "uint8":
+    if found is None or narrowed(_padded(workload)).dtype != "uint8":
         return ()
-    return (_bytes(found, "uint8"),)
+    return (_stored_operand(found, "uint8"),)
 
 
-def _of_product(
+def _product_operands(
     call: ir.Expr, workload: BatchMatmul, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return both operands of a product of computed tensors that shall be one of bytes, or none."""
+    """Return both operands of a product of computed tensors to convert to 8 bits, or none to keep it in float32."""
     left, right = (bytes_of(each, values) for each in operands_of(call))
     inner = operands_of(call)[0].ty.shape[-1]
     if left is None or right is None or (largest(inner) or workload.inner) > _MAX_EXACT_TERMS:
         return ()
-    if narrowed(_filled(replace(workload, exact=True))).dtype != "uint8":
+    if narrowed(_padded(replace(workload, exact=True))).dtype != "uint8":
         return ()
-    return _bytes(left, "uint8"), _bytes(right, "int8")
+    return _stored_operand(left, "uint8"), _stored_operand(right, "int8")
 
 
-def _bytes(found: Bytes, dtype: str) -> _Operand:
-    """Return bytes as an operand that is stored in one of their two types."""
+def _stored_operand(found: Bytes, dtype: str) -> _Operand:
+    """Return an 8-bit operand stored as uint8 or int8."""
     offset = found.least - int(np.iinfo(dtype).min)
     return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
 
 
-def _filled(workload: Workload) -> Workload:
-    """Return a workload with channels up to whole words."""
+def _padded(workload: Workload) -> Workload:
+    """Round a workload's channels up to a multiple of `WORD`."""
     if isinstance(workload, Dense):
         return replace(workload, in_features=-(-workload.in_features // WORD) * WORD)
     if isinstance(workload, BatchMatmul):
@@ -147,15 +146,15 @@ def _filled(workload: Workload) -> Workload:
 
 
 def _tensors(call: ir.Call) -> list[relax.Var]:
-    """Return the variables of float32 that a call reads."""
+    """Return the float32 variables that a call reads."""
     operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else call.args
     return [
         each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"
     ]
 
 
-class _Narrower(PyExprMutator):  # type: ignore[misc]
-    """Attributes: anchor operators, and how values are stored, by the variables that they are bound to."""
+class _Converter(PyExprMutator):  # type: ignore[misc]
+    """The mutator, with the anchors and the storage of values by variable."""
 
     anchors: dict[relax.Var, _Anchor]
     stored_as: dict[relax.Var, _Stored]
@@ -171,40 +170,40 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         variable, operator = self._binding, operator_of(call)
         if (anchor := self.anchors.get(variable)) is not None:
-            return self._of_anchor(call, anchor)
+            return self._converted(call, anchor)
         if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
-            return self._found(self._on(call, lambda each: self._rounded_to(each, stored)), stored)
+            return self._computed(self._on(call, lambda each: self._rounded_to(each, stored)), stored)
         if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
             return rounded
         return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
 
-    def _found(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
-        """Return what the present variable is bound to in float32, given how it is stored."""
-        whole = self._rounded[self._binding, stored] = self.builder_.emit(value)
-        return self._wide(whole, stored)
+    def _computed(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
+        """Register the stored value of the current variable, and return it in float32."""
+        rounded = self._rounded[self._binding, stored] = self.builder_.emit(value)
+        return self._wide(rounded, stored)
 
-    def _of_anchor(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
+    def _converted(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
         if isinstance(anchor.workload, BatchMatmul):
             return self._of_computed(call, anchor.workload, anchor.operands)
         (operand,) = anchor.operands
-        return self._of_bytes(call, operand) if operand.stored.dtype == "uint8" else self._of_floats(call, operand)
+        return self._to_8_bits(call, operand) if operand.stored.dtype == "uint8" else self._to_float(call, operand)
 
     def _of_computed(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
-        """Return the product of computed bytes, in int32 where what reads it allows that."""
+        """Return the product of two computed 8-bit operands, in int32 if its readers allow that."""
         left, right = (self._rounded_to(each.data, each.stored) for each in operands)
         zeros = (self._zero_of(each, "int32") for each in operands)
         flat = multiply_bytes(self.builder_, workload, left, right, *zeros)
         product = relax.op.reshape(flat, call.ty.shape)
-        return product if str(call.ty.dtype) == "int32" else self._found(product, self.stored_as[self._binding])
+        return product if str(call.ty.dtype) == "int32" else self._computed(product, self.stored_as[self._binding])
 
-    def _of_floats(self, call: ir.Call, operand: _Operand) -> ir.Call:
+    def _to_float(self, call: ir.Call, operand: _Operand) -> ir.Call:
         dtype = operand.stored.dtype
         weight = np.asarray(value_of(call.args[1])).astype(getattr(ml_dtypes, dtype))
         data = self._rounded_to(operand.data, operand.stored)
         return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
 
-    def _of_bytes(self, call: ir.Call, operand: _Operand) -> ir.Expr:
-        """Return the product of bytes, less that of their zero point, which is what the padding is of."""
+    def _to_8_bits(self, call: ir.Call, operand: _Operand) -> ir.Expr:
+        """Return the 8-bit product minus the product of the zero point, with which data is padded."""
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % WORD
@@ -224,21 +223,21 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
             product = relax.op.subtract(self.builder_.emit(product), relax.const(operand.zero * sums))
         if operand.computed is not None:
             zero = self.builder_.emit(relax.op.astype(self.visit_expr(operand.computed), "int32"))
-            own = self.builder_.emit(relax.op.multiply(zero, relax.const(sums)))
-            product = relax.op.subtract(self.builder_.emit(product), own)
+            correction = self.builder_.emit(relax.op.multiply(zero, relax.const(sums)))
+            product = relax.op.subtract(self.builder_.emit(product), correction)
         return product
 
     def _zero_of(self, operand: _Operand, dtype: str) -> ir.Expr:
-        """Return an operand's whole zero point of what is stored, a scalar of a type."""
+        """Return the zero point of the stored operand, constant plus computed, as a scalar of a dtype."""
         constant = relax.const(float(operand.zero), "float32")
         if operand.computed is None:
             return relax.const(operand.zero, dtype)
         computed = self.builder_.emit(relax.op.reshape(self.visit_expr(operand.computed), []))
-        whole = self.builder_.emit(relax.op.add(computed, constant))
-        return self.builder_.emit(relax.op.astype(whole, dtype))
+        zero_point = self.builder_.emit(relax.op.add(computed, constant))
+        return self.builder_.emit(relax.op.astype(zero_point, dtype))
 
     def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
-        """Return the call with the variables of float32 that it reads changed."""
+        """Return the call with a function applied to the float32 variables that it reads."""
         tensors = _tensors(call)
 
         def changed(operand: ir.Expr) -> ir.Expr:
@@ -249,7 +248,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, list(map(changed, call.args)))
 
     def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
-        """Return a value as it is stored; it is rounded once, unless it is also stored in another way."""
+        """Return a value as stored; it is rounded once for each kind of storage."""
         if (operand, stored) not in self._rounded:
             value = self.visit_expr(operand)
             if stored.offset:
@@ -258,7 +257,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return self._rounded[operand, stored]
 
     def _widened(self, operand: relax.Var) -> ir.Expr:
-        """Return a value in float32, as it is stored; no other operator shares the conversion."""
+        """Return a stored value cast back to float32; the cast is not shared with other readers."""
         stored = self.stored_as.get(operand)
         return self.visit_expr(operand) if stored is None else self._wide(self._rounded_to(operand, stored), stored)
 
@@ -269,7 +268,7 @@ class _Narrower(PyExprMutator):  # type: ignore[misc]
         return wide
 
     def _as_stored(self, call: ir.Call) -> ir.Expr | None:
-        """Return the stored value of which a conversion is a copy; None for all other conversions."""
+        """Return the stored value if a cast only repeats the rounding; None for all other casts."""
         stored = self.stored_as.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
             return None

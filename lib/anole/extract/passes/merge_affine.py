@@ -1,4 +1,4 @@
-"""Merges chains of sums and products with constants, and folds the products into preceding weights."""
+"""Pass that merges chains of additions and multiplications by constants, and folds scales into preceding weights."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class _Affine(NamedTuple):
     shift: _Values
 
     def after(self, first: _Affine) -> _Affine:
-        """Return the composition: this step applied to the result of the first one."""
+        """Compose with a step that is applied first."""
         return _Affine(first.data, self.scale * first.scale, self.scale * first.shift + self.shift)
 
     def undoes(self, first: _Affine, is_weighted: bool) -> bool:
-        """Whether this step takes back what the first one does, up to how it rounds, overflows or underflows.
+        """Whether this step reverts the first one, except for its rounding, overflow or underflow.
 
-        ``(x + 12582912) - 12582912`` rounds x to an integer. The shifts of a product of weights, such as of a
-        batch-norm, may nearly cancel in some channels by chance, so that only all of them together count.
+        ``(x + 12582912) - 12582912`` rounds x to an integer. After a product with weights, such as with a batch norm,
+        the shifts of some channels may nearly cancel by chance, so the maximum over channels decides.
         """
         both, shifted = self.after(first), self.scale * first.shift
         sizes, kept = np.broadcast_arrays(np.abs(shifted), np.abs(both.shift))
@@ -67,10 +67,10 @@ _STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
 """The scale and shift of each operator with a constant right operand."""
 
 _MIN_KEPT_SHIFT = 2.0**-12
-"""Share of a shift that two steps together have; with less, the rounding of the first one is seen in the result."""
+"""The smallest share of a shift that may remain after two steps; below it, the first step's rounding is visible."""
 
 _MAX_EXPONENT_UNDONE = 64
-"""Half of float32's exponents."""
+"""Half of float32's exponent range."""
 
 _ROUNDING = ("relax.ceil", "relax.floor", "relax.round")
 
@@ -78,11 +78,11 @@ _WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
 
 
 def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the NHWC module with at most one product and one sum in a row.
+    """Reduce chains of constant operations in an NHWC module to at most one multiplication and one addition.
 
-    A product is folded into the weights of the convolution or matrix product before it, if nothing else reads that
-    result. This also folds a batch-norm behind a bias. A division by constants counts as a product, except of a single
-    number, where it saves nothing, and where its result is rounded to a whole number: there the last bit may decide.
+    A multiplication is folded into the weights of the preceding convolution or matrix product, if nothing else reads
+    that result. This also folds a batch norm after a bias. A division by constants counts as a multiplication, except
+    of a scalar, where it saves nothing, and before rounding, where the last bit may change the result.
     """
     return rewritten(module, _Merger)
 
@@ -114,7 +114,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
 
     def _merged(self, step: _Affine) -> _Affine:
-        """Merge a step with all preceding steps whose results nothing else reads, unless it undoes one of them."""
+        """Merge a step with preceding steps whose results nothing else reads, up to one that it undoes."""
         is_weighted = self._is_weighted(step)
         while (before := _step(bound_for_one(self, self._uses, step.data))) is not None:
             if step.undoes(before, is_weighted):
@@ -123,7 +123,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return step
 
     def _is_weighted(self, step: _Affine | None) -> bool:
-        """Whether a chain of steps starts at a product of weights."""
+        """Whether a chain of steps starts at a product with weights."""
         found: Any = None
         while step is not None:
             found = bound_for_one(self, self._uses, step.data)
@@ -131,13 +131,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         return operator_of(found) in _WEIGHTED
 
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
-        """Return the data's operator with scaled weights, or None where the scale cannot be folded."""
+        """Fold a scale into the weights of the data's operator; return None if impossible."""
         call = bound_for_one(self, self._uses, data)
         if operator_of(call) not in _WEIGHTED:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]
-        is_of_each = scale.size == 1 or (scale.size == results and scale.shape[-1] == results)
-        if weight is None or weight.ndim < 2 or not is_of_each or not np.isfinite(scale).all():
+        is_per_channel = scale.size == 1 or (scale.size == results and scale.shape[-1] == results)
+        if weight is None or weight.ndim < 2 or not is_per_channel or not np.isfinite(scale).all():
             return None
         if call.op.name == "relax.nn.conv2d" and not is_channels_last(call):
             return None
@@ -149,12 +149,12 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         if (scale == 1).all():
             return relax.op.add(data, _const(shift)) if shift.any() else data
         scaled = relax.op.multiply(data, _const(scale))
-        # A product that is emitted here and is the result would be hidden from later steps behind another name.
+        # Do not emit a product that is itself the result: later steps would not see it through another variable.
         return relax.op.add(self.builder_.emit(scaled), _const(shift)) if shift.any() else scaled
 
 
 def _step(call: Any) -> _Affine | None:
-    """Return a call as scale and shift, or None where it is neither or broadcasts its data."""
+    """Express a call as scale and shift; return None for other operators, or if it broadcasts its data."""
     if operator_of(call) not in _STEPS:
         return None
     data, other = call.args

@@ -1,4 +1,4 @@
-"""Folds zeros around data into the padding of convolutions, and removes kernel taps that read only padding."""
+"""Passes that fold zero padding into convolutions, and drop kernel taps that read only padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the NHWC module with explicit padding moved into the convolutions' own padding."""
+    """Fold explicit zero padding into the padding of convolutions in an NHWC module."""
     return rewritten(module, _Absorber)
 
 
@@ -35,9 +35,9 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
 
 
 def drop_idle_taps(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the NHWC module with kernels without the outer rows and columns that meet only zeros.
+    """Drop outer rows and columns of kernels that read only zeros, in an NHWC module.
 
-    A 3x3 kernel of dilation 24 on 14x14 pixels becomes 1x1; atrous pyramids on small images shrink a lot.
+    A 3x3 kernel with dilation 24 on 14x14 pixels becomes 1x1; atrous pyramids on small images shrink a lot.
     """
     return rewritten(module, _Dropper)
 

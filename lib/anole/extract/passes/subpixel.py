@@ -1,7 +1,7 @@
-"""Rewrites a transposed convolution as a convolution from input pixels to blocks of output pixels.
+"""Pass that rewrites transposed convolutions as subpixel convolutions, from input pixels to blocks of output pixels.
 
-Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016): a transposed convolution of stride
-s gives s x s outputs for each input; each output depends on the same few inputs through its own weights.
+Shi et al., "Is the deconvolution layer the same as a convolutional layer?" (2016): a transposed convolution with stride
+s yields s x s outputs for each input; each output depends on the same few inputs through its own weights.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from anole.ir.mutators import extents, operator_of, rewritten, value_of
 
 
 def subpixel(module: tvm.IRModule) -> tvm.IRModule:
-    """Return the NHWC module with transposed convolutions replaced by convolutions.
+    """Replace transposed convolutions by convolutions in an NHWC module.
 
-    With a stride, the convolution gives the outputs of one input as channels; a permutation then moves them into place.
-    Where the weight is computed, the convolution reads zeros between the inputs instead.
+    With a stride, the convolution yields the outputs of one input as channels, which a permutation then rearranges. If
+    the weight is computed, the convolution reads inputs with zeros in between instead.
     """
     return rewritten(module, _Forwarder)
 
@@ -35,8 +35,8 @@ class _Axis:
     Attributes:
         stride: outputs for each input.
         taps: shape (taps of the convolution, stride): the tap of the transposed kernel that each output of a group
-            uses, counted from the first input on; -1 where there is none.
-        before, after: padding at the two ends, in inputs.
+            reads, counted from the first input; -1 for none.
+        before, after: padding at both ends, in inputs.
         groups: number of computed groups of outputs.
         first: first wanted output among the computed ones.
         extent: number of wanted outputs.
@@ -52,19 +52,19 @@ class _Axis:
 
     @classmethod
     def of(cls, inputs: int, kernel: int, stride: int, dilation: int, cut: int, extent: int) -> Self:
-        """Return the axis for `inputs` inputs, where `extent` outputs are wanted after the first `cut`."""
-        places = np.arange(kernel) * dilation
-        reach = int(places[-1]) // stride + 1
-        taps = np.full((reach, stride), -1, dtype=np.int64)
-        # Input i - t adds the taps from t * stride on to the outputs of group i.
-        taps[reach - 1 - places // stride, places % stride] = np.arange(kernel)
-        skipped = min(cut // stride, reach - 1)
+        """Return the axis for `inputs` inputs and `extent` outputs after cropping the first `cut`."""
+        offsets = np.arange(kernel) * dilation
+        span = int(offsets[-1]) // stride + 1
+        taps = np.full((span, stride), -1, dtype=np.int64)
+        # Input i - t contributes the taps from t * stride on to the outputs of group i.
+        taps[span - 1 - offsets // stride, offsets % stride] = np.arange(kernel)
+        skipped = min(cut // stride, span - 1)
         after = max(0, -(-(cut + extent) // stride) - inputs)
         groups = inputs + after - skipped
-        return cls(stride, taps, reach - 1 - skipped, after, groups, cut - skipped * stride, extent)
+        return cls(stride, taps, span - 1 - skipped, after, groups, cut - skipped * stride, extent)
 
     @property
-    def whole(self) -> bool:
+    def is_uncropped(self) -> bool:
         """Whether all computed outputs are wanted."""
         return self.first == 0 and self.extent == self.groups * self.stride
 
@@ -101,19 +101,19 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         return self._moved(made, batch, rows, columns, groups, filters)
 
     def _over_zeros(self, call: ir.Call) -> ir.Expr:
-        """Convolve the inputs, with zeros between them, with the flipped weight."""
+        """Convolve the inputs, with zeros in between, with the flipped weight."""
         (batch, *sides, channels), (*kernel, _, filters) = extents(call.args[0]), extents(call.args[1])
         attrs, groups = call.attrs, int(call.attrs.groups)
         strides, dilation = [int(each) for each in attrs.strides], [int(each) for each in attrs.dilation]
-        apart = relax.op.reshape(call.args[0], (batch, sides[0], 1, sides[1], 1, channels))
-        apart = relax.op.nn.pad(apart, [0, 0, 0, 0, 0, strides[0] - 1, 0, 0, 0, strides[1] - 1, 0, 0])
+        separated = relax.op.reshape(call.args[0], (batch, sides[0], 1, sides[1], 1, channels))
+        separated = relax.op.nn.pad(separated, [0, 0, 0, 0, 0, strides[0] - 1, 0, 0, 0, strides[1] - 1, 0, 0])
         spread = [side * stride for side, stride in zip(sides, strides, strict=True)]
-        data = relax.op.reshape(apart, (batch, *spread, channels))
-        reach = [(taps - 1) * gap for taps, gap in zip(kernel, dilation, strict=True)]
-        before = [far - int(pad) for far, pad in zip(reach, attrs.padding, strict=False)]
-        outputs = zip(extents(call)[1:3], reach, spread, before, strict=True)
-        after = [extent + far - own - first for extent, far, own, first in outputs]
-        # What the padding cuts off is no input of the convolution.
+        data = relax.op.reshape(separated, (batch, *spread, channels))
+        span = [(taps - 1) * gap for taps, gap in zip(kernel, dilation, strict=True)]
+        before = [margin - int(pad) for margin, pad in zip(span, attrs.padding, strict=False)]
+        outputs = zip(extents(call)[1:3], span, spread, before, strict=True)
+        after = [extent + margin - own - first for extent, margin, own, first in outputs]
+        # Crop inputs at negative padding.
         starts, ends = (
             [max(-pad, 0) for pad in before],
             [own + min(pad, 0) for own, pad in zip(spread, after, strict=True)],
@@ -131,26 +131,26 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         )
 
     def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
-        """Move the outputs into place and cut off the unwanted ones."""
+        """Rearrange the outputs and crop the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
             moved = relax.op.permute_dims(relax.op.reshape(made, parts), [0, 1, 4, 2, 5, 3, 6])
             shape = (batch, rows.groups * rows.stride, columns.groups * columns.stride, filters)
             made = relax.op.reshape(moved, shape)
-        if rows.whole and columns.whole:
+        if rows.is_uncropped and columns.is_uncropped:
             return made
         ends = [rows.first + rows.extent, columns.first + columns.extent]
         return relax.op.strided_slice(made, [1, 2], [rows.first, columns.first], ends)
 
 
 def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
-    """Return the convolution's weight, shape (rows, columns, in of a group, out); its outputs are whole groups.
+    """Return the convolution's weight, shape (rows, columns, in of a group, out), with one group after another.
 
-    The given one is that of the transposed convolution, shape (rows, columns, in, out of a group).
+    `weight` is the transposed convolution's weight, shape (rows, columns, in, out of a group).
     """
     padded = np.pad(weight, [(0, 1), (0, 1), (0, 0), (0, 0)])
-    # A tap of -1 reads the padding's zeros. Axes: (y, row in group, x, column in group, in, out).
+    # Tap -1 reads the zero padding. Axes: (y, row in group, x, column in group, in, out).
     taken = padded[rows.taps[:, :, None, None], columns.taps[None, None]]
     y, in_rows, x, in_columns, channels, filters = taken.shape
-    apart = taken.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
-    return np.ascontiguousarray(apart.transpose(0, 2, 5, 4, 1, 3, 6)).reshape(y, x, channels // groups, -1)
+    separated = taken.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
+    return np.ascontiguousarray(separated.transpose(0, 2, 5, 4, 1, 3, 6)).reshape(y, x, channels // groups, -1)

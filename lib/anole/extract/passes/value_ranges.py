@@ -1,4 +1,4 @@
-"""Finds the bytes behind the operands of products of whole numbers: what is known to be one of 256 numbers."""
+"""Value range analysis of float32 operands that hold 8-bit integers."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from anole.ir.mutators import extents, operator_of, value_of
 CHOOSING = frozenset(
     f"relax.{name}" for name in "reshape permute_dims strided_slice squeeze expand_dims nn.max_pool2d".split()
 )
-"""Operators of one tensor whose result has no other values than it."""
+"""Unary operators whose result contains only values of the operand."""
 
-_RANGES = {"uint8": 0, "int8": -128}
-"""The least number of each type."""
+_MIN_VALUES = {"uint8": 0, "int8": -128}
+"""The minimum of each 8-bit dtype."""
 
 Values = Mapping[relax.Var, ir.Expr]
-"""What each variable is bound to."""
+"""The bindings of variables."""
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """An operand that is a variable less a zero point.
+    """An 8-bit operand in float32: a variable minus a zero point.
 
     Attributes:
-        base: the variable, of float32; its values are whole numbers from `least` to 255 more.
-        zero: the zero point as far as it is constant.
-        computed: what else the zero point has, a scalar of float32; None if it is constant.
+        base: the float32 variable; its values are integers from `least` to `least` + 255.
+        zero: the constant part of the zero point.
+        computed: the computed part of the zero point, a float32 scalar, or None.
     """
 
     base: relax.Var
@@ -40,60 +40,60 @@ class Bytes:
 
 
 def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
-    """Return the bytes behind an operand of float32, or None if it is not known to consist of any."""
+    """Return a float32 operand's 8-bit variable and zero point, or None if it is not known to hold 8-bit integers."""
     if not isinstance(operand, relax.Var):
         return None
     call: Any = values.get(operand)
     operator = operator_of(call)
     if operator == "relax.subtract" and (inner := bytes_of(call.args[0], values)) is not None:
-        if (zero := _whole_scalar(call.args[1])) is not None:
+        if (zero := _integer_scalar(call.args[1])) is not None:
             return replace(inner, zero=inner.zero + zero)
-        if inner.computed is None and set(extents(call.args[1])) <= {1} and _is_whole(call.args[1], values):
+        if inner.computed is None and set(extents(call.args[1])) <= {1} and _is_integral(call.args[1], values):
             return replace(inner, computed=call.args[1])
-    least = _least(operand, values)
+    least = _minimum(operand, values)
     return None if least is None else Bytes(operand, least, 0)
 
 
 def is_byte(operand: ir.Expr, dtype: str, values: Values) -> bool:
-    """Whether a variable of float32 consists of whole numbers that a type of 8 bits holds."""
-    if dtype not in _RANGES or not isinstance(operand, relax.Var) or str(operand.ty.dtype) != "float32":
+    """Whether a float32 variable holds only integers in the range of an 8-bit dtype."""
+    if dtype not in _MIN_VALUES or not isinstance(operand, relax.Var) or str(operand.ty.dtype) != "float32":
         return False
-    return _least(operand, values) == _RANGES[dtype]
+    return _minimum(operand, values) == _MIN_VALUES[dtype]
 
 
-def _least(operand: relax.Var, values: Values) -> int | None:
-    """Return the least value of whole numbers that are no more than 255 apart; None if this is not known."""
+def _minimum(operand: relax.Var, values: Values) -> int | None:
+    """Return the minimum of a variable that holds integers with a range of at most 255, or None if unknown."""
     call: Any = values.get(operand)
     operator = operator_of(call)
     if operator == "relax.astype":
-        return _RANGES.get(str(call.args[0].ty.dtype))
+        return _MIN_VALUES.get(str(call.args[0].ty.dtype))
     if operator in CHOOSING and isinstance(call.args[0], relax.Var):
-        return _least(call.args[0], values)
-    if operator == "relax.subtract" and (zero := _whole_scalar(call.args[1])) is not None:
-        inner = _least(call.args[0], values)
+        return _minimum(call.args[0], values)
+    if operator == "relax.subtract" and (zero := _integer_scalar(call.args[1])) is not None:
+        inner = _minimum(call.args[0], values)
         return None if inner is None else inner - zero
     if operator != "relax.clip":
         return None
     low, high = (float(bound.value) for bound in call.args[1:])
     is_byte = low.is_integer() and high <= low + 255
-    return int(low) if is_byte and _is_whole(call.args[0], values) else None
+    return int(low) if is_byte and _is_integral(call.args[0], values) else None
 
 
-def _is_whole(operand: ir.Expr, values: Values) -> bool:
-    """Whether an expression consists of whole numbers."""
+def _is_integral(operand: ir.Expr, values: Values) -> bool:
+    """Whether an expression holds only integers."""
     if isinstance(operand, ir.GenericConst):
         value = value_of(operand)
         return value is not None and bool((value == np.round(value)).all())
     call: Any = values.get(operand) if isinstance(operand, relax.Var) else None
     operator = operator_of(call)
     if operator == "relax.reshape":
-        return _is_whole(call.args[0], values)
+        return _is_integral(call.args[0], values)
     if operator in ("relax.add", "relax.subtract"):
-        return all(_is_whole(each, values) for each in call.args)
+        return all(_is_integral(each, values) for each in call.args)
     return operator == "relax.round" or (operator == "relax.astype" and "int" in str(call.args[0].ty.dtype))
 
 
-def _whole_scalar(operand: ir.Expr) -> int | None:
-    """Return a constant of one whole number; None for all else."""
+def _integer_scalar(operand: ir.Expr) -> int | None:
+    """Return the value of a constant with one integral element, or None for all other operands."""
     value = value_of(operand)
     return int(value.item()) if value is not None and value.size == 1 and float(value.item()).is_integer() else None

@@ -1,7 +1,7 @@
-"""Products of float32 data with weights that are stored in few bits: an operator of its own, until a target is known.
+"""Weight-only quantization: a custom operator for products of float32 data with low-bit weights, and its pass.
 
-Its operands are the data and a matrix of words, see `anole.targets.shared.weight_only`; its attributes are those of
-their scheme. Passes that do not know the operator leave it as it is.
+The operands are the data and a matrix of packed weights, see `anole.targets.shared.weight_only`; the attributes are the
+fields of their scheme. The operator hides the weights from other passes until a target is known.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
     return relax.TensorType([*data[:-1], words[-1]], "float32")
 
 
-tvm.ir._ffi_api.RegisterOp(WEIGHT_ONLY, "A product with weights that are stored in few bits.")
+tvm.ir._ffi_api.RegisterOp(WEIGHT_ONLY, "A product with weights stored in few bits.")
 ir.register_op_attr(WEIGHT_ONLY, "FInferType", _product_type)
 ir.register_op_attr(WEIGHT_ONLY, "FPurity", True)
 
 
 def weight_only(data: ir.Expr, stored: StoredWeights, scheme: WeightScheme) -> ir.Call:
-    """Return the product of data with stored weights."""
+    """Multiply data by stored weights."""
     attrs = ir.make_node("ir.DictAttrs", **asdict(scheme))
     return relax.Call(ir.Op.get(WEIGHT_ONLY), [data, relax.const(stored.words(scheme))], attrs)
 
 
 def scheme_of(call: ir.Expr) -> WeightScheme | None:
-    """Return how the weights of a call are stored; None if it is no such product."""
+    """Return the storage scheme of a call's weights, or None for other calls."""
     if operator_of(call) != WEIGHT_ONLY:
         return None
     return WeightScheme(call.attrs["bits"], int(call.attrs["block"]), bool(call.attrs["zeros"]))
@@ -47,9 +47,9 @@ def scheme_of(call: ir.Expr) -> WeightScheme | None:
 def store_weights(
     module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Callable[[Workload], Workload]
 ) -> tvm.IRModule:
-    """Return a module in normal form whose dense layers store their weights as `narrowed` says of their workloads.
+    """Store the weights of a normalized module's dense layers in the scheme of `narrowed(workload)`.
 
-    Weights that are stored otherwise are rounded, and those that shall not be stored are what they stand for.
+    Weights stored in another scheme are rounded again; without a scheme, they are dequantized.
     """
 
     @mutator
@@ -66,7 +66,7 @@ def store_weights(
 
 
 def _stored_by(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
-    """Return a product with its weights stored by a scheme, or with plain weights if there is none."""
+    """Return a product with weights stored in a scheme, or with float32 weights if it is None."""
     (data, weight), own = call.args, scheme_of(call)
     value: Any = value_of(weight)
     if own is not None:

@@ -1,4 +1,4 @@
-"""The files of a new project: a models.yaml to edit, and a Snakefile that uses the installed workflow."""
+"""Write the files of a new project: a models.yaml to edit, and a Snakefile that uses the installed workflow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
     """Write the files of a new project and return their paths.
 
     Args:
-        folder: where to write them; it is created if it is missing, and may hold other files.
-        demo: whether models.yaml is that of the demo, which is built in a minute or two.
+        folder: where to write them; it may be missing, or contain other files.
+        demo: whether to write the models.yaml of the demo, which takes a minute or two.
 
     Raises:
-        ProjectError: one of the files exists, or a file is where a folder must be; nothing was written.
+        ProjectError: one of the files exists, or a file is in place of a folder; nothing was written.
         OSError: a file cannot be written.
     """
     sources = {
@@ -31,9 +31,9 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
         folder / ".gitignore": _TEMPLATES / "gitignore",
         **{folder / path.relative_to(HOME): path for path in _profiles()},
     }
-    if obstacles := _obstacles(sources):
-        names = ", ".join(str(path) for path in obstacles)
-        raise ProjectError(f"{names}: exists and is not overwritten; nothing was written; give another folder")
+    if existing := _existing(sources):
+        names = ", ".join(str(path) for path in existing)
+        raise ProjectError(f"{names}: already exists; nothing was written; give another folder")
     for path, source in sources.items():
         write_atomically(path, read_bytes(source))
         if os.access(source, os.X_OK):
@@ -42,12 +42,12 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
 
 
 def _profiles() -> list[Path]:
-    """Return the files of all profiles, some of which are programs."""
+    """Return the files of all profiles, which include programs."""
     return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 
-def _obstacles(paths: Iterable[Path]) -> list[Path]:
-    """Return which files exist, and which files are where the folder of one must be."""
+def _existing(paths: Iterable[Path]) -> list[Path]:
+    """Return the files that exist, and the files in place of a parent folder."""
     files = {path: lexists(path) for path in paths}
     parents = {parent: lexists(parent) and not parent.is_dir() for path in files for parent in path.parents}
     return [path for path, is_there in {**files, **parents}.items() if is_there]

@@ -1,1 +1,1 @@
-"""`anole explore`: the database as a site on this machine, by Datasette."""
+"""`anole explore`: the database as a local web site, served by Datasette."""

@@ -1,4 +1,4 @@
-"""What Datasette shows beside the rows: descriptions, units, facets, order and canned queries, from the cookbook."""
+"""Datasette's metadata from the cookbook: descriptions, units, facets, order and canned queries."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from anole.report.cookbook import (
 )
 
 DASHBOARD = "anole"
-"""The name of the page with all charts."""
+"""The name of the dashboard with all charts."""
 
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-"""The version of Vega-Lite that datasette-dashboards 0.8 brings; it names an older one itself."""
+"""The version of Vega-Lite in datasette-dashboards 0.8, which names an older one by default."""
 
 _CONFIG = {"background": "#00000000", "axisY": {"labelLimit": 320}}
-"""How charts are drawn here."""
+"""The Vega-Lite config of all charts."""
 
 STATIC = "anole"
-"""Under this name the files of `static` are served."""
+"""The URL path of the files in `static`."""
 
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
@@ -53,16 +53,16 @@ _SHOWN: Mapping[str, Mapping[str, Any]] = {
     "failures": {"facets": ["status"], "sort_desc": "count"},
     "rejections": {"facets": ["target_kind", "reason"], "sort_desc": "share"},
 }
-"""How Datasette shows each table and view: the columns with few values, the order, and what stands for a row's key.
+"""How Datasette shows each table and view: facets, order, and the column that labels a row.
 
-Of trials only the column that has an index is counted in time, and there are too many to sort.
+Trials are too many to sort, or to count by columns without an index.
 """
 
 
 def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str | None) -> dict[str, Any]:
-    """Return Datasette's metadata for a database of this name, with these columns of its tables and views.
+    """Return Datasette's metadata for a database with the given name and columns of tables and views.
 
-    Charts of one task begin with the task of this label.
+    Charts of a single task initially show the task with this label.
     """
     folder = cookbook()
     descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
@@ -76,9 +76,9 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
         "description_html": f'Every trial, model and build. <a href="/-/dashboards/{DASHBOARD}">All charts</a>',
         "databases": {
             name: {
-                "description_html": "The views, at the end of the list, answer most questions; so do the queries.",
+                "description_html": "The views at the end of the list and the queries answer most questions.",
                 "tables": tables,
-                # No table or view has such a name, which would hide it.
+                # The hyphens keep a query from hiding a table or view with the same name.
                 "queries": {each.replace("_", "-"): _canned(recipe, task_label) for each, recipe in recipes.items()},
             }
         },
@@ -86,7 +86,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
             "datasette-dashboards": {
                 DASHBOARD: {
                     "title": title,
-                    "description": "Those of one task show the task that is chosen here.",
+                    "description": "Charts of a single task show the task selected here.",
                     "filters": {"task": _task_filter(name, task_label)},
                     "charts": {each: _chart(name, recipe) for each, recipe in recipes.items() if recipe.chart},
                 }
@@ -96,11 +96,11 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
 
 
 def _table(name: str, columns: Collection[str], descriptions: Mapping[str, TableDescription]) -> dict[str, Any]:
-    told = {column: column_text(descriptions, name, column) for column in columns}
+    meanings = {column: column_text(descriptions, name, column) for column in columns}
     ends = {"_s": "s", "_bytes": "B"}
     return {
         "description_html": _html(descriptions[name].text),
-        "columns": {column: _plain(meaning) for column, meaning in told.items() if meaning},
+        "columns": {column: _plain(meaning) for column, meaning in meanings.items() if meaning},
         "units": {column: unit for column in columns for end, unit in ends.items() if column.endswith(end)},
         **_SHOWN.get(name, {}),
     }
@@ -108,11 +108,11 @@ def _table(name: str, columns: Collection[str], descriptions: Mapping[str, Table
 
 def _canned(recipe: Recipe, task_label: str | None) -> dict[str, Any]:
     facts = {"": recipe.remark, "<b>Units:</b> ": recipe.units, "<b>Measured:</b> ": recipe.measured}
-    told = [f"{name}{_html(fact)}" for name, fact in facts.items() if fact]
+    parts = [f"{name}{_html(fact)}" for name, fact in facts.items() if fact]
     if recipe.chart:
         chosen = f"?task={html.escape(task_label)}" if task_label else ""
-        told.append(f'<a href="/-/dashboards/{DASHBOARD}/{recipe.name}{chosen}">Chart</a>')
-    return {"sql": with_empty_as_null(recipe), "title": recipe.question, "description_html": " ".join(told) or None}
+        parts.append(f'<a href="/-/dashboards/{DASHBOARD}/{recipe.name}{chosen}">Chart</a>')
+    return {"sql": with_empty_as_null(recipe), "title": recipe.question, "description_html": " ".join(parts) or None}
 
 
 def _chart(database: str, recipe: Recipe) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _chart(database: str, recipe: Recipe) -> dict[str, Any]:
 
 
 def _task_filter(database: str, label: str | None) -> dict[str, Any]:
-    """Return the filter by which people choose the task that some charts show."""
+    """Return the filter that selects the task of some charts."""
     query = "select distinct label from task join run on run.task_key = task.key order by label"
     return {"name": "Task", "type": "select", "db": database, "query": query, "default": label or ""}
 

@@ -1,4 +1,4 @@
-"""Starts Datasette on the database, with everything it needs to know of it."""
+"""Serve the database with Datasette, with its metadata, templates and plugins."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _SETTINGS = {
     "max_returned_rows": 5000,
     "truncate_cells_html": 120,
 }
-"""Facets are given with the metadata: guessing them would read a million trials once for each column."""
+"""The metadata defines facets: suggesting them would read a million trials once for each column."""
 
-_MAX_TRIALS = """
+_LARGEST_TASK = """
 select task.label from task join run on run.task_key = task.key
 group by task.label order by count(*) desc, max(run.started_at) desc limit 1
 """
 
 
 class ExploreError(AnoleError):
-    """Datasette is not installed, or ended with an error."""
+    """Datasette is not installed, or exited with an error."""
 
 
 def explore(database: Path, options: Sequence[str]) -> None:
@@ -48,24 +48,24 @@ def explore(database: Path, options: Sequence[str]) -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ExploreError(
-            f"{missing[0].replace('_', '-')} is not installed; `pip install 'anole[explore]'` installs it, and in a "
-            "checkout `make explore` does"
+            f"{missing[0].replace('_', '-')} is not installed; run `pip install 'anole[explore]'`, or `make explore` "
+            "in a checkout"
         )
     with TemporaryDirectory() as folder:
         command = serving(database, Path(folder, "metadata.json"))
         code = _run([*command, *options])
     if code > 0:
-        raise ExploreError(f"datasette ended with exit code {code}")
+        raise ExploreError(f"datasette failed with exit code {code}")
 
 
 def _run(command: Sequence[str]) -> int:
-    """Run a program until it ends, or until the user or the system ends this one; returns its exit code."""
+    """Run a program until it exits or this process is stopped; return its exit code."""
     with Popen(command) as process:
         before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # The terminal interrupts both.
+            # The terminal interrupts both processes.
             process.wait()
             return 0
         finally:
@@ -73,13 +73,13 @@ def _run(command: Sequence[str]) -> int:
 
 
 def serving(database: Path, written: Path) -> list[str]:
-    """Write the metadata of a database to a file, and return the command that serves it.
+    """Write the metadata of a database to a file, and return the command that serves the database.
 
     Raises:
         StoreError: there is no database.
     """
     if not database.is_file():
-        raise StoreError(f"{database}: there is no such database; `anole merge` makes it")
+        raise StoreError(f"{database}: there is no such database; `anole merge` creates it")
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             names = [name for (name,) in connection.execute("select name from sqlite_master where type <> 'index'")]
@@ -87,9 +87,9 @@ def serving(database: Path, written: Path) -> list[str]:
                 name: [row[1] for row in connection.execute("select * from pragma_table_xinfo(?)", [name])]
                 for name in names
             }
-            task = connection.execute(_MAX_TRIALS).fetchone() if {"task", "run"} <= set(names) else None
+            task = connection.execute(_LARGEST_TASK).fetchone() if {"task", "run"} <= set(names) else None
     except sqlite3.Error as error:
-        raise StoreError(f"{database}: {error}; `anole merge` mends it") from error
+        raise StoreError(f"{database}: {error}; `anole merge` repairs it") from error
     written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))), encoding="utf-8")
     command = [sys.executable, "-m", "datasette", "serve", str(database), "--metadata", str(written)]
     own = Path(__file__).parent

@@ -1,1 +1,1 @@
-"""The report: one HTML file that needs nothing else, with a section for each question that its readers have."""
+"""The report: one self-contained HTML file, with a section for each question."""

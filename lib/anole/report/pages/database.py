@@ -1,4 +1,4 @@
-"""Reads the database for the report, and keeps each query beside what it returned."""
+"""Read-only access to the database for the report; keeps each query with its result."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from urllib.parse import quote
 from anole.errors import StoreError
 
 _LIMIT_S = 120.0
-"""Seconds after which a query ends with an error: a database may come from anywhere, its views included."""
+"""The time limit of a query: databases, including their views, may come from untrusted sources."""
 
 _STEPS = 100_000
-"""Steps of SQLite between two looks at the clock."""
+"""The number of SQLite's VM instructions between two checks of the time limit."""
 
 
 class LackingError(StoreError):
-    """The database lacks a table or a column: an older version of Anole wrote it."""
+    """The database of an older version of Anole has no such table or column."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query as it was run, without values for its parameters, and what it returned."""
+    """A query as it was run, with null for its parameters, and its result."""
 
     sql: str
     columns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Query:
 
 
 class Database:
-    """A context manager that reads a database and never writes it.
+    """A context manager for reading a database, never writing to it.
 
     Raises:
         StoreError: there is no database, or it cannot be read.
@@ -46,7 +46,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise StoreError(f"{path}: there is no database; `anole merge` makes it")
+            raise StoreError(f"{path}: there is no database; `anole merge` creates it")
         self._path = path
         self._connection = sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
 
@@ -72,7 +72,7 @@ class Database:
         except sqlite3.Error as error:
             if str(error).startswith(("no such table", "no such column")):
                 raise LackingError(
-                    f"{self._path}: {error}; `anole merge` brings an older database up to date"
+                    f"{self._path}: {error}; `anole merge` updates a database of an older version"
                 ) from error
             problem = f"a query took more than {_LIMIT_S:g} s" if str(error) == "interrupted" else str(error)
             raise StoreError(f"{self._path}: cannot be read: {problem}") from error

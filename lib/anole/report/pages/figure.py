@@ -1,4 +1,4 @@
-"""What a section of the report consists of: figures, each with its query, its units and its numbers."""
+"""The parts of a section of the report: figures with their queries, units, tables and charts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from anole.report.cookbook import Chart
 from anole.report.pages.database import Database, Query
 
 MAX_ROWS = 60
-"""The most rows of a table that the page shows."""
+"""The maximum number of rows of a table on the page."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text, of whose rows at most `MAX_ROWS` are shown."""
+    """A table of text; the page shows at most `MAX_ROWS` rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
-        """Return a table of any sequences."""
+        """Return a table of arbitrary sequences."""
         return cls(tuple(columns), tuple(map(tuple, rows)))
 
 
 @dataclass(frozen=True)
 class Download:
-    """A text that readers can save as a file."""
+    """A text to save as a file."""
 
     name: str
     text: str
@@ -39,15 +39,14 @@ class Download:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: a picture, a table or both.
+    """A figure: a chart, a table or both.
 
     Attributes:
-        units: the units of what is shown, and which direction is better.
-        n: how much it was made from.
-        method: how it was measured, and what was computed from the query's rows.
-        queries: the queries behind it; none where the figures are not the database's.
-        downloads: files that belong to it.
-        headline: what the summary on top of the page says of it, in one sentence.
+        units: the units of the values, and which direction is better.
+        n: the sample size, in words.
+        method: how the values were measured and computed.
+        queries: its queries; none if the data does not come from the database.
+        headline: its sentence in the summary at the top of the page.
     """
 
     title: str
@@ -63,7 +62,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Lacking:
-    """A figure that cannot be made, and what would fill it, in one line."""
+    """A figure without data, and one line on how to get the data."""
 
     title: str
     remedy: str
@@ -74,7 +73,7 @@ Shown = Figure | Lacking
 
 @dataclass(frozen=True)
 class ReportSource:
-    """What a report is made from: the records, the project's folder, and its models.yaml, if there is one."""
+    """The sources of a report: the database, the project's folder, and its models.yaml, if there is one."""
 
     database: Database
     project: Path
@@ -88,8 +87,8 @@ class Section:
     Attributes:
         key: its anchor in the page.
         title: the question that it answers.
-        reader: whom it is for, a key of `READERS`.
-        make: makes its figures.
+        reader: its audience, a key of `READERS`.
+        make: returns its figures.
     """
 
     key: str
@@ -99,7 +98,7 @@ class Section:
 
 
 def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """Return a picture with its rows, of which it has only what it names."""
+    """Return a chart with its rows, reduced to the columns that it uses."""
     named = set(re.findall(r"\w+", json.dumps(chart)))
     values = [{name: value for name, value in row.items() if name in named} for row in rows]
     return {**chart, "data": {"values": values}}
@@ -110,4 +109,4 @@ READERS: Mapping[str, str] = {
     "research": "For researchers",
     "hardware": "For hardware designers",
 }
-"""The readers, in the order of the page."""
+"""The audiences, in the order of the page."""

@@ -1,4 +1,4 @@
-// Draws the pictures of the page, one after another; data-drawn on the root element counts them.
+// Draws the charts of the page one after another; data-drawn on the root element counts them.
 "use strict";
 (async () => {
   const root = document.documentElement;
@@ -29,7 +29,7 @@
     view.encoding?.[channel]?.field
     ? view.encoding[channel]
     : view.layer?.map(layer => encoded(layer, channel)).find(found => found);
-  // The length of a field's longest text; a field that the picture itself makes is taken for as long as said.
+  // The length of a field's longest text; `otherwise` for fields that the chart itself computes.
   const longest = (values, field, otherwise) =>
     Math.max(...values.map(row => field in row ? String(row[field]).length : otherwise));
   const draw = async () => {
@@ -41,9 +41,9 @@
       const limit = Math.max(110, Math.min(320, width * 0.32));
       own.axisY = { labelLimit: limit, titleAnchor: "middle" };
       own.axisX = { labelFlush: 12 };
-      // The legend begins where the axis ends, and must not be wider than what is left.
-      const { values } = spec.data, colour = encoded(spec, "color"), y = encoded(spec, "y");
-      const legend = colour ? longest(values, colour.field, 16) : 0;
+      // The legend starts at the end of the axis, and must fit into the remaining width.
+      const { values } = spec.data, color = encoded(spec, "color"), y = encoded(spec, "y");
+      const legend = color ? longest(values, color.field, 16) : 0;
       const left = width - (y?.type === "nominal" ? Math.min(limit, longest(values, y.field, 40) * 7.5) + 12 : 70);
       own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
       own.legend.labelLimit = Math.min(260, left - 30);
@@ -52,12 +52,12 @@
       try {
         await vegaEmbed(place, spec, {
           mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
-          // Vega-Lite warns of fitting the width where the height follows from the number of rows; Vega does it.
+          // Vega-Lite warns about fitting the width if the height depends on the number of rows; Vega does it.
           patch: vega => ({ ...vega, autosize: { type: "fit-x", contains: "padding" } }),
         });
         drawn += 1;
       } catch (error) {
-        place.textContent = "This picture cannot be drawn: " + error.message;
+        place.textContent = "This chart cannot be drawn: " + error.message;
         console.error(error);
       }
       root.dataset.drawn = drawn;

@@ -1,4 +1,4 @@
-"""Puts the sections together to one HTML file that loads nothing; all that comes from a record is escaped here."""
+"""Render the report as one self-contained HTML file; all content of records is escaped here."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from urllib.parse import quote
 from anole.report.pages.figure import MAX_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
 
 VEGA_LITE = "6.4"
-"""The version of Vega-Lite that the pictures are written for."""
+"""The version of Vega-Lite of the charts."""
 
 TITLE_END = ": Anole's report</title>"
-"""In the head of every report, of older versions too; no title has it, because what comes from a record is escaped."""
+"""The mark of a report, also of older versions; no title contains it, because titles are escaped."""
 
 _GLOBALS = "window.vegaEmbed = vegaEmbed;"
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
-"""The browser refuses everything that is not in the page. Vega compiles expressions, hence `unsafe-eval`."""
+"""A policy that blocks all external content. Vega compiles expressions, hence `unsafe-eval`."""
 
-_LONG = 40
-"""Characters from which the texts of a column may be broken into lines."""
+_MAX_UNBROKEN_LENGTH = 40
+"""The length of texts above which a column may be broken into lines."""
 
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]\d+)?(\s?[±x%(].*)?$")
 
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that a report says: title, the sentence under it, the summary's figures by name, and the sections."""
+    """The content of a report: title, subtitle, key figures by name, and sections."""
 
     title: str
     facts: str
@@ -67,7 +67,7 @@ def render(page: Page) -> str:
 
 
 class _Body:
-    """The sections' HTML; the pictures are collected beside it, in the order of the page."""
+    """The HTML of the sections, and their charts in the order of the page."""
 
     def __init__(self) -> None:
         self.charts: list[Mapping[str, object]] = []
@@ -84,7 +84,7 @@ class _Body:
             yield "</section>"
 
     def _shown(self, shown: Shown, title: str) -> str:
-        """Return a figure or what it lacks, below its title, unless that is the section's."""
+        """Return a figure, or its remedy, with its title unless the section has the same one."""
         if isinstance(shown, Lacking):
             name = f"<b>{escape(title)}:</b> " if title else ""
             return f'<p class="lacking">{name}{_prose(shown.remedy)}</p>'
@@ -138,17 +138,17 @@ def _table(table: Table) -> str:
         for row in shown
     )
     more = len(table.rows) - len(shown)
-    rest = f'<p class="faint">And {more:,} more, which the query gives.</p>' if more else ""
+    rest = f'<p class="faint">{more:,} more rows; the query returns all.</p>' if more else ""
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{rest}'
     )
 
 
 def _mark(cells: Sequence[str]) -> str:
-    """Return how a column is set: numbers on the right, and long texts in several lines."""
+    """Return the CSS class of a column: numbers are right-aligned, long texts are wrapped."""
     if all(map(_NUMBER.match, cells)):
         return ' class="number"'
-    return ' class="long"' if max(map(len, cells)) > _LONG else ""
+    return ' class="long"' if max(map(len, cells)) > _MAX_UNBROKEN_LENGTH else ""
 
 
 def _download(download: Download) -> str:
@@ -158,12 +158,12 @@ def _download(download: Download) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence with commands between backticks set as such, and only the texts of links between files."""
+    """Return the HTML of a sentence: backticks as code, and links between files as plain text."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)))
 
 
 def _in_script(text: str) -> str:
-    """Return JSON that cannot end the element that it is in."""
+    """Escape JSON for use in a script element."""
     return text.replace("<", "\\u003c")
 
 

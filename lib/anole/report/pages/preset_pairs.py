@@ -1,4 +1,4 @@
-"""Section: each pair of presets on the tasks and seeds that both tuned, with intervals."""
+"""A section that compares each pair of presets on the tasks and seeds that both tuned, with intervals."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Sh
 from anole.text_format import NONE, counted, times
 
 _MIN_TASKS, _MIN_PAIRS = 3, 5
-"""With fewer, resampling tells next to nothing of what else might have been: of one task, an interval is a point."""
+"""With fewer, bootstrap intervals are meaningless: for a single task, the interval is a point."""
 
 _RESAMPLES = 2000
 _LEVEL = 0.95
 
 
 def section_of_pairs(recipe: Recipe, reader: str) -> Section:
-    """Return the section; its recipe is ``preset_pairs``."""
+    """Return the section for the recipe ``preset_pairs``."""
 
     def make(source: ReportSource) -> list[Shown]:
         query = source.database.query(recipe.sql)
@@ -35,16 +35,14 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
             recipe.question,
             recipe.units,
             f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.",
-            f"{recipe.measured} Geometric mean over tasks, each the mean of its seeds. The interval holds "
-            f"{_LEVEL:.0%} of {_RESAMPLES} bootstrap samples of the logarithms, drawn by tasks and then by seeds; with "
-            f"fewer than {_MIN_TASKS} tasks or {_MIN_PAIRS} pairs there is none. The picture has 40 at most.",
+            f"{recipe.measured} Geometric mean over tasks, each the mean of its seeds. The interval contains "
+            f"{_LEVEL:.0%} of {_RESAMPLES} bootstrap samples of the logarithms, by task and then by seed; with "
+            f"fewer than {_MIN_TASKS} tasks or {_MIN_PAIRS} pairs there is none. The chart shows at most 40 pairs.",
             (query,),
-            Table.of(
-                ("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one found nothing"), map(_row, found)
-            ),
+            Table.of(("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one failed"), map(_row, found)),
             with_rows(read_chart(Path(__file__).with_suffix(".json")), found),
             headline=f"{sum('better' in each['verdict'] for each in found)} of {counted(len(found), 'pair')} of "
-            "presets can be told apart.",
+            "presets differ significantly.",
         )
         return [figure]
 
@@ -52,7 +50,7 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
 
 
 def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the comparison of two presets; None if there is no task on which both found a config."""
+    """Return the comparison of two presets; None if they have no task for which both found a config."""
     ratios: dict[str, list[float]] = {}
     for row in rows:
         if row["one_latency_s"] and row["other_latency_s"]:
@@ -61,17 +59,17 @@ def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, An
         return None
     pairs = sum(map(len, ratios.values()))
     middle, low, high = mean_interval(list(ratios.values()))
-    told = len(ratios) >= _MIN_TASKS and pairs >= _MIN_PAIRS
+    is_enough = len(ratios) >= _MIN_TASKS and pairs >= _MIN_PAIRS
     better = names[0] if low > 0 else names[1] if high < 0 else None
     budgets = sorted({row["trials"] for row in rows})
     return {
         "pair": f"{names[0]} / {names[1]}",
         "ratio": exp(middle),
-        "low": exp(low) if told else None,
-        "high": exp(high) if told else None,
-        "verdict": "too few to tell"
-        if not told
-        else "cannot be told apart"
+        "low": exp(low) if is_enough else None,
+        "high": exp(high) if is_enough else None,
+        "verdict": "too few pairs"
+        if not is_enough
+        else "no significant difference"
         if better is None
         else f"{better} is better",
         "tasks": len(ratios),
@@ -90,18 +88,18 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
 def mean_interval(groups: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     """Return the mean of the groups' means and its 95 % interval.
 
-    Groups are drawn with replacement, and then the values of each drawn group: what differs between tasks is no chance
-    that more seeds would remove (Efron and Tibshirani 1993, chapter 8). No group is empty.
+    Groups are resampled with replacement, and then the values within each resampled group, because more seeds would not
+    reduce the variation between tasks (Efron and Tibshirani 1993, chapter 8). No group is empty.
     """
     sizes = np.array([len(group) for group in groups])
     values = np.zeros((len(groups), sizes.max()))
     for number, group in enumerate(groups):
         values[number, : len(group)] = group
     rng = np.random.default_rng(0)
-    drawn = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
-    # Of each drawn group as many values as it has; the rest of the widest group's places counts nothing.
-    places = (rng.random((*drawn.shape, values.shape[1])) * sizes[drawn][..., None]).astype(int)
-    counts = np.arange(values.shape[1]) < sizes[drawn][..., None]
-    means = (values[drawn[..., None], places] * counts).sum(axis=2) / sizes[drawn]
+    resampled = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
+    # As many values as each resampled group has; `counts` masks the padding up to the largest group.
+    positions = (rng.random((*resampled.shape, values.shape[1])) * sizes[resampled][..., None]).astype(int)
+    counts = np.arange(values.shape[1]) < sizes[resampled][..., None]
+    means = (values[resampled[..., None], positions] * counts).sum(axis=2) / sizes[resampled]
     low, high = np.quantile(means.mean(axis=1), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(np.mean([np.mean(group) for group in groups])), float(low), float(high)

@@ -1,4 +1,4 @@
-"""A section for a question of the cookbook: its picture, its table and its words, with the rows of this database."""
+"""A section for a recipe of the cookbook: its chart, table and text, with the rows of the database."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from anole.text_format import NONE, counted, significant
 
 Row = Mapping[str, Any]
 
-_LONGEST = 160
-"""Characters of a text that a table shows."""
+_MAX_CELL_LENGTH = 160
+"""The maximum length of a text in a table."""
 
 _ZEROS = re.compile(r"\.?0+(?=e|$)")
-"""Digits of a number that its query may have rounded away."""
+"""Trailing zeros, which may be the result of rounding in the query."""
 
 _UNITS = {"_ms": ", ms", "_s": ", s", "_mb": ", MB", "_utc": " (UTC)"}
-"""How the title of a column ends, by the end of its name."""
+"""The suffix of a column's title, by the suffix of its name."""
 
 _COUNTS: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "rows": len,
@@ -31,7 +31,7 @@ _COUNTS: Mapping[str, Callable[[Sequence[Any]], int]] = {
 
 
 def section_of(recipe: Recipe, reader: str) -> Section:
-    """Return the section that answers a question."""
+    """Return the section of a recipe."""
     return Section(recipe.name, recipe.question, reader, partial(_make, recipe))
 
 
@@ -56,7 +56,7 @@ def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
 
 
 def _counted(count: str, rows: Sequence[Row]) -> str:
-    """Return what is counted of rows, such as ``3 builds`` for ``count build``."""
+    """Return a count of rows as text, such as ``3 builds`` for ``count build``."""
     how, _, noun = count.partition(" as ")
     function, _, column = how.partition(" ")
     number = _COUNTS[function]([row[column] for row in rows] if column else rows)
@@ -64,7 +64,7 @@ def _counted(count: str, rows: Sequence[Row]) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
-    """Return the columns that have a value in any row."""
+    """Return the table of the columns that have a value in any row."""
     kept = [column for column in columns if any(row[column] is not None for row in rows)]
     return Table.of(map(_title, kept), ([cell(row[column]) for column in kept] for row in rows))
 
@@ -75,7 +75,7 @@ def _title(column: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a value of the database for people."""
+    """Format a value of the database for people."""
     if value is None:
         return NONE
     if isinstance(value, float):
@@ -83,4 +83,4 @@ def cell(value: Any) -> str:
         return _ZEROS.sub("", text) if "." in text else text
     if isinstance(value, int):
         return f"{value:,}"
-    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+    return value if len(value) <= _MAX_CELL_LENGTH else f"{value[:_MAX_CELL_LENGTH]}…"

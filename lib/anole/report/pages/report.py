@@ -1,4 +1,4 @@
-"""Makes the report of a project: reads its records, asks every section in the order of the page, and writes it."""
+"""Write the report of a project: collect the figures of every section from its records, and render them."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ _COUNTS = {
 
 _BUILT = "select model, target from build order by name"
 
-_NAMED = 3
-"""The most models that the title names."""
+_MAX_NAMED = 3
+"""The maximum number of models that the title names."""
 
 _CURRENT = "select speedup_low, speedup_high from evaluation limit 0"
-"""Cannot be asked of a database that is too old for most sections."""
+"""A query that fails on a database that is too old for most sections."""
 
 _SPEEDUPS = "select reference, speedup from model_latency order by reference"
 
 
 def write_report(database: Path, output: Path, project: Path, spec: Path | None) -> None:
-    """Write the report of a project to a file, in place of another report.
+    """Write the report of a project to a file, replacing an existing report.
 
-    The project is the folder with the builds and the logs, and `spec` its models.yaml, if there is one.
+    `project` is the folder with the builds and logs, `spec` its models.yaml, if there is one.
 
     Raises:
-        StoreError: the database is missing or cannot be read, or the output is a file that is no report.
+        StoreError: the database is missing or cannot be read, or the output exists and is not a report.
     """
     if _is_another_file(output):
-        raise StoreError(f"{output}: is no report of Anole, so it is left as it is; `--output` names another file")
+        raise StoreError(f"{output}: is not a report of Anole, so was not overwritten; `--output` names another file")
     with Database(database) as opened:
         opened.query(_CURRENT)
         source = ReportSource(opened, project, spec)
         page = Page(
             title=_title(opened),
             facts=f"Made by Anole{_version()} from {database.name} on "
-            f"{utc_now()[:16].replace('T', ' ')} UTC. Everything is in this file.",
+            f"{utc_now()[:16].replace('T', ' ')} UTC. This file is self-contained.",
             tiles=_tiles(opened),
             sections=[(section, shown_of(section, source)) for section in all_sections()],
         )
@@ -71,7 +71,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
 
 
 def all_sections() -> list[Section]:
-    """Return Anole's own sections and those that kinds of targets add, reader by reader."""
+    """Return Anole's sections and the sections of kinds of targets, ordered by audience."""
     recipes = read_recipes(cookbook())
     own = [
         *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
@@ -85,7 +85,7 @@ def all_sections() -> list[Section]:
 
 
 def _is_another_file(page: Path) -> bool:
-    """Whether a file is there that no report wrote."""
+    """Whether a file exists that is not a report."""
     try:
         content = read_regular(page)
     except OSError:
@@ -94,7 +94,7 @@ def _is_another_file(page: Path) -> bool:
 
 
 def _version() -> str:
-    """Return the version after a space; nothing in a checkout that is not installed."""
+    """Return the version after a space; an empty text in a checkout that is not installed."""
     try:
         return f" {version('anole')}"
     except PackageNotFoundError:
@@ -102,7 +102,7 @@ def _version() -> str:
 
 
 def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
-    """Return what a section shows; of a database that is too old for it, what to do."""
+    """Return the figures of a section, or a remedy if the database is too old for it."""
     try:
         return section.make(source)
     except LackingError as error:
@@ -110,15 +110,15 @@ def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
 
 
 def _title(database: Database) -> str:
-    """Return what was built for which hardware: the names of a few models, and of many their number."""
+    """Return the title: the models, or their number if there are many, and the targets."""
     rows = database.query(_BUILT).rows
     models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
-    what = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
+    what = ", ".join(models) if len(models) <= _MAX_NAMED else counted(len(models), "model")
     return f"{what} on {named_few(targets)}" if rows else "Searches"
 
 
 def _tiles(database: Database) -> Mapping[str, str]:
-    """Return the summary's figures by their names."""
+    """Return the key figures by name."""
     speedups: dict[str, list[float]] = {}
     for reference, speedup in database.query(_SPEEDUPS).rows:
         speedups.setdefault(reference, []).append(speedup)

@@ -1,4 +1,4 @@
-"""Section: the builds of models.yaml that are skipped, failed or not done, and why."""
+"""A section that lists the builds of models.yaml that are skipped, failed or not done, and why."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _QUESTION = "Which builds are skipped, failed or not done, and why?"
 
 def _builds(source: ReportSource) -> Shown:
     if source.spec is None:
-        return Lacking(
-            _QUESTION, "there is no models.yaml here to compare with; run the command in the project's folder."
-        )
+        return Lacking(_QUESTION, "there is no models.yaml in this folder; run the command in the project's folder.")
     try:
         pipeline = Pipeline.load(source.spec)
     except AnoleError as error:
@@ -32,15 +30,13 @@ def _builds(source: ReportSource) -> Shown:
     for build in pipeline.spec.builds.values():
         rows += _undone(pipeline, build, known)
     if not rows:
-        return Lacking(
-            _QUESTION, f"none: each of {counted(len(pipeline.spec.builds), 'build')} in models.yaml is done."
-        )
+        return Lacking(_QUESTION, f"none: all {counted(len(pipeline.spec.builds), 'build')} in models.yaml are done.")
     return Figure(
         _QUESTION,
         "",
         f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
-        "from models.yaml, the files of this folder and the last message of each stage's log, when this page was made. "
-        "`anole plan` shows what would run next.",
+        "from models.yaml, the files of this folder and the last message of each stage's log, when written. "
+        "`anole plan` shows the remaining jobs.",
         (),
         Table.of(("build", "stage", "why"), rows),
         headline=f"{counted(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
@@ -49,7 +45,7 @@ def _builds(source: ReportSource) -> Shown:
 
 
 def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the first stage that has not been done for a build, and why, if one is left."""
+    """Yield the first unfinished stage of a build, if any, and why."""
     folder, name = pipeline.project, build.name
     stages = {
         "extract": (pipeline.manifest(build), f"{build.model}-{build.target}"),
@@ -73,7 +69,7 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
 
 
 def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
-    """Return what a stage that left no message waits for."""
+    """Return why a stage without an error message has not run."""
     if stage == "extract":
         return "not done yet"
     try:
@@ -84,7 +80,7 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         return "not done yet"
     failed = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
     why = next((f": {messages[-1]}" for messages in failed if messages), "")
-    return f"{counted(len(receipts), 'job')} of tuning left{why}"
+    return f"{counted(len(receipts), 'tuning job')} left{why}"
 
 
 def _log_of(receipt: Path) -> Path:

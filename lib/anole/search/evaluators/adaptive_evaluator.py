@@ -1,4 +1,4 @@
-"""AdaTune's evaluator: runs a kernel until its speed is steady."""
+"""AdaTune's adaptive evaluator, which repeats a kernel until its speed is steady."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from anole.search.roles import Timer, Timing
 from anole.search.settings import Range
 
-_SHORTEST_S = 1e-9
+_MIN_LATENCY_S = 1e-9
 
 
 @dataclass(frozen=True)
 class AdaptiveEvaluator:
-    """Times micro-batches of runs, after one untimed run, until the speed since the start is steady.
+    """An evaluator that times micro-batches, after one untimed run, until the speed since the start is steady.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.1. The
     latency is the mean over all runs; the standard deviation, cv and repeats refer to the micro-batches.
@@ -29,14 +29,14 @@ class AdaptiveEvaluator:
 
     Attributes:
         micro_batch: runs of one micro-batch, back to back (the paper's B).
-        micro_batch_s: seconds of one micro-batch, from which its number of runs, at least one, follows by the
-            latency so far; null uses `micro_batch`.
+        micro_batch_s: duration of one micro-batch, in seconds; the latency so far gives its number of runs, at least
+            one. Null uses `micro_batch`.
         min_micro_batches: number of micro-batches before a steady speed may end the timing.
-        max_micro_batches: number of micro-batches at most (the paper's n, over B).
+        max_micro_batches: max number of micro-batches (the paper's n, over B).
         threshold: coefficient of variation of the speed since the start, below which it is steady.
-        max_s: seconds of timed runs at most; exceeded by one run at most.
+        max_s: max seconds of timed runs; exceeded by one run at most.
         slow_factor: a kernel this many times slower than the fastest rival is abandoned after its first
-            micro-batch; null treats all kernels alike.
+            micro-batch; null abandons none.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -55,7 +55,7 @@ class AdaptiveEvaluator:
         numbers: list[int] = []
         costs_s: list[float] = []
         spent_s = 0.0
-        while not costs_s or not self._enough(numbers, costs_s, spent_s, best_s):
+        while not costs_s or not self._is_done(numbers, costs_s, spent_s, best_s):
             numbers.append(self._runs(latency_s, self.max_s - spent_s))
             costs_s.append(timer(numbers[-1]))
             spent_s += numbers[-1] * costs_s[-1]
@@ -65,13 +65,13 @@ class AdaptiveEvaluator:
 
     def _runs(self, latency_s: float, left_s: float) -> int:
         """Return the number of runs of the next micro-batch."""
-        fitting = int(left_s / max(latency_s, _SHORTEST_S))
+        fitting = int(left_s / max(latency_s, _MIN_LATENCY_S))
         wanted = self.micro_batch
         if self.micro_batch_s is not None:
-            wanted = int(self.micro_batch_s / max(latency_s, _SHORTEST_S))
+            wanted = int(self.micro_batch_s / max(latency_s, _MIN_LATENCY_S))
         return max(1, min(wanted, fitting))
 
-    def _enough(self, numbers: Sequence[int], costs_s: Sequence[float], spent_s: float, best_s: float | None) -> bool:
+    def _is_done(self, numbers: Sequence[int], costs_s: Sequence[float], spent_s: float, best_s: float | None) -> bool:
         latency_s = spent_s / sum(numbers)
         if spent_s + latency_s > self.max_s or len(costs_s) >= self.max_micro_batches:
             return True
@@ -83,8 +83,8 @@ class AdaptiveEvaluator:
 def stability(numbers: Sequence[int], costs_s: Sequence[float]) -> float:
     """Return the coefficient of variation of the speed since the start, taken after each of n micro-batches.
 
-    AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), from which the FLOP cancels out. The mean
-    seconds are of one run.
+    AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), where the FLOP cancels out. `numbers` are
+    the runs of each micro-batch, `costs_s` the mean seconds per run.
     """
     speeds: NDArray[np.float64] = np.cumsum(numbers) / np.cumsum(np.multiply(numbers, costs_s))
     return float(speeds.std() / speeds.mean())

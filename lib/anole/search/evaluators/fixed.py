@@ -1,4 +1,4 @@
-"""AutoTVM's evaluator: runs every kernel equally often."""
+"""AutoTVM's evaluator, with a fixed number of runs for every kernel."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from anole.search.settings import Range
 
 @dataclass(frozen=True)
 class Fixed:
-    """Times the same number of runs for every kernel, after one untimed run.
+    """An evaluator that times the same number of runs for every kernel, after one untimed run.
 
     The defaults are AutoTVM's (``LocalRunner(number=4, repeat=3)``), and so is the mean: with
-    more than two repeats, the fastest and the slowest are left out. The standard deviation and cv are over all of them.
+    more than two repeats, the fastest and the slowest are left out. The standard deviation and cv are over all repeats.
 
     Attributes:
         number: runs of one repeat, back to back.
-        max_s: seconds of timed runs at most, for many runs of slow kernels, which would be killed otherwise: then each
-            repeat has fewer runs, though at least one. Null bounds nothing.
+        max_s: max seconds of timed runs: each repeat of a slow kernel has fewer runs, at least one, since the kernel
+            would be killed otherwise. Null sets no limit.
     """
 
     name: ClassVar[str] = "fixed"

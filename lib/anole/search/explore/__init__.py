@@ -1,4 +1,4 @@
-"""Explorers search a space for configs that are worth measuring."""
+"""Explorers, which search a space for configs that are worth measuring."""
 
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.by_merit import ByMerit

@@ -13,25 +13,25 @@ from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
 from anole.space.space import Space, Vectors
 
-_DRAWS = 8
-"""Neighbours drawn at once for each chain; the first valid one is taken."""
+_N_PROPOSALS = 8
+"""Neighbors sampled at once for each chain; the first valid one is taken."""
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Parallel chains that walk the space and propose the best configs they visited.
+    """Parallel annealing chains that propose the best configs they visited.
 
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
     AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike there, a config with a score below
     zero remains a candidate.
 
     Attributes:
-        n_chains: number of parallel chains; they keep their positions from one iteration to the next.
+        n_chains: number of parallel chains; they keep their current configs from one iteration to the next.
         n_steps: steps of every chain in one iteration.
         start_temperature, end_temperature: the temperature falls linearly; scores are about 0 to 1.
         patience: steps without a change of the best candidates after which the search ends early.
-        patience_over: how many of the best candidates a change counts among: AutoTVM's plan of 64. AutoTVM's code
-            proposes no more than these, unless it is asked for diversity; null watches all candidates.
+        patience_over: number of the best candidates to watch for a change: AutoTVM's plan of 64. AutoTVM's code
+            proposes no more than these, unless diversity is enabled; null watches all candidates.
         n_candidates: number of proposed configs: twice AutoTVM's batch of 64, to allow a diverse choice.
     """
 
@@ -84,20 +84,20 @@ class AnnealingExplorer:
         return frontier.candidates(steps=step, converged_at=converged_at(bests))
 
     def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
-        """Return a valid neighbour for each chain, which differs in one random knob.
+        """Return a valid neighbor for each chain, which differs in one random knob.
 
-        A chain that draws no valid neighbour stays where it is for this step.
+        A chain that samples no valid neighbor stays where it is for this step.
         """
         n_chains, n_knobs = points.shape
         if not len(self._movable):
             return points
-        n_draws = _DRAWS if self.space.constraints else 1
-        knobs = self._movable[rng.integers(len(self._movable), size=(n_draws, n_chains))]
+        n_proposals = _N_PROPOSALS if self.space.constraints else 1
+        knobs = self._movable[rng.integers(len(self._movable), size=(n_proposals, n_chains))]
         sizes = self.space.cardinalities[knobs]
-        shifts = 1 + (rng.random((n_draws, n_chains)) * (sizes - 1)).astype(np.int64)
-        moved = np.repeat(points[None], n_draws, axis=0)
-        at = (np.arange(n_draws)[:, None], np.arange(n_chains)[None, :], knobs)
+        shifts = 1 + (rng.random((n_proposals, n_chains)) * (sizes - 1)).astype(np.int64)
+        moved = np.repeat(points[None], n_proposals, axis=0)
+        at = (np.arange(n_proposals)[:, None], np.arange(n_chains)[None, :], knobs)
         moved[at] = (moved[at] + shifts) % sizes
-        valid = self.space.valid(moved.reshape(-1, n_knobs)).reshape(n_draws, n_chains)
+        valid = self.space.valid(moved.reshape(-1, n_knobs)).reshape(n_proposals, n_chains)
         first_valid = moved[np.argmax(valid, axis=0), np.arange(n_chains)]
         return np.where(np.any(valid, axis=0)[:, None], first_valid, points)

@@ -1,4 +1,4 @@
-"""The list by merit: configs as they are expected to be fast before anything is measured, without learning."""
+"""Configs by decreasing merit, an analytical score of their speed: a search without learning."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from anole.search.settings import Range, Stateless
 
 @dataclass(frozen=True)
 class ByMerit(Stateless):
-    """Proposes the unmeasured configs of most merit, the best first; uniform ones where a space has no merit.
+    """An explorer that proposes the unmeasured configs with the highest merit; uniform ones if a space has no merit.
 
-    A space that can be enumerated is sorted as a whole; of others, many configs are drawn. Our own method, not from a
-    paper: what a search that learns has to beat.
+    A space that can be enumerated is sorted completely; other spaces are sampled. Our own method, not from a paper: the
+    baseline for searches that learn.
 
     Attributes:
         n_candidates: number of proposed configs.
@@ -28,7 +28,7 @@ class ByMerit(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return the candidates, whose scores are zero, for nothing was predicted."""
+        """Return the candidates, with zero scores."""
         vectors = history.space.foremost(self.n_candidates, rng, exclude=history.visited)
         if not len(vectors):
             return draw(history, self.n_candidates, rng)

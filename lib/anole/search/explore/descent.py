@@ -1,4 +1,4 @@
-"""Coordinate descent: the neighbours of the fastest measured configs, among configs of most merit."""
+"""Coordinate descent: neighbors of the fastest measured configs, mixed with the configs with the highest merit."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Descent(Stateless):
-    """Proposes the neighbours of the fastest configs so far, among configs of most merit, with which it begins.
+    """An explorer that starts with the highest merit, then mixes in neighbors of the fastest configs so far.
 
-    A neighbour differs in one knob, by one value. Without a surrogate, a search takes milliseconds. After Canesche et
+    A neighbor differs in one knob, by one value. Without a surrogate, a search takes milliseconds. After Canesche et
     al., "The Droplet Search Algorithm for Kernel Scheduling" (TACO 2024), which descends along one knob after the other
-    from one config; here a batch has the neighbours of several.
+    from one config; here a batch has the neighbors of several.
 
     Attributes:
-        n_best: number of the fastest configs whose neighbours are proposed.
-        led_share: share of neighbours among the candidates, and among the first of them, where there are enough.
+        n_best: number of the fastest configs whose neighbors are proposed.
+        led_share: share of neighbors in any prefix of the candidates, as long as there are enough.
         n_candidates: number of proposed configs.
     """
 
@@ -39,19 +39,19 @@ class Descent(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return neighbours, those of the fastest first, among configs of most merit; nothing is predicted of them."""
+        """Return neighbors, starting at the fastest config, mixed with configs by merit; their scores are zero."""
         space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
         taken = set(history.visited.tolist())
-        near = chain.from_iterable(_neighbours(space, history.vectors[row]) for row in fastest if history.gflops[row])
+        near = chain.from_iterable(_neighbors(space, history.vectors[row]) for row in fastest if history.gflops[row])
         led = list(islice(fresh(near, taken, space), self.n_candidates))
         rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, taken, space))
-        neighbours, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (led, rest))
-        vectors = merged(neighbours, others, self.led_share)[: self.n_candidates]
+        neighbors, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (led, rest))
+        vectors = merged(neighbors, others, self.led_share)[: self.n_candidates]
         return Candidates(vectors, np.zeros(len(vectors)))
 
 
-def _neighbours(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
-    """Yield the valid index vectors, shape (n_knobs,), that differ from one in one knob, by one value."""
+def _neighbors(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
+    """Yield the valid index vectors, shape (n_knobs,), that differ from the given one in one knob, by one value."""
     steps = np.concatenate([np.eye(len(vector), dtype=np.int64), -np.eye(len(vector), dtype=np.int64)])
     near = vector + steps
     near = near[((near >= 0) & (near < space.cardinalities)).all(axis=1)]

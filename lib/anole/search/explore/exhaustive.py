@@ -1,4 +1,4 @@
-"""Every program of a space, once: for simulators, whose trials are exact and cost little."""
+"""Exhaustive search: every program of a space, once; for simulators, whose trials are exact and cheap."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from anole.search.roles import Candidates, History, Surrogate
 from anole.search.settings import Range, Stateless
 
 _MAX_CONFIGS = 1 << 26
-"""The most configs of a space that is enumerated, which takes a minute or so; others are searched at random."""
+"""Max size of a space to enumerate, which takes about a minute; larger ones are sampled."""
 
 
 @dataclass(frozen=True)
 class Exhaustive(Stateless):
-    """Proposes what was not measured, that of most merit first, until nothing is left.
+    """An explorer that proposes all unmeasured configs by decreasing merit, until none is left.
 
-    Our own method, not from a paper: with it, an optimum is known and not only found.
+    Our own method, not from a paper: it proves that the best config found is the optimum.
 
     Attributes:
         n_candidates: number of configs proposed at once.
@@ -30,7 +30,7 @@ class Exhaustive(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return the candidates, whose scores are zero, for nothing was predicted."""
+        """Return the candidates, with zero scores."""
         if history.space.size <= _MAX_CONFIGS:
             history.space.enumerate()
         return ByMerit(self.n_candidates).propose(surrogate, history, rng)

@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Vectors
 
-_NEAR = 0.01
+_CONVERGENCE_TOLERANCE = 0.01
 """The share of the best score that a converged search may still gain."""
 
 
 class Frontier:
-    """Scores configs for an explorer, each once, and remembers the `n_best` most promising that were never measured.
+    """The `n_best` most promising unmeasured configs of an explorer's search; scores each visited config once.
 
-    Of configs that run the same program, only the first one that is promising is remembered.
-
-    A change among these counts if it is among the first `n_watched`, or anywhere if that is None.
+    Of configs with the same program, only the first promising one is kept. `n_watched` is the number of best configs
+    to watch for a change; None watches all.
     """
 
     def __init__(self, surrogate: Surrogate, history: History, n_best: int, n_watched: int | None = None) -> None:
@@ -36,7 +35,7 @@ class Frontier:
         return len(self._scores)
 
     def score(self, vectors: Vectors) -> tuple[NDArray[np.float64], bool]:
-        """Return the scores of valid index vectors, shape (n,), and whether they changed the watched ones."""
+        """Return the scores of valid index vectors, shape (n,), and whether these changed the watched configs."""
         indices = self._space.indices(vectors).tolist()
         unseen = {index: row for row, index in enumerate(indices) if index not in self._scores}
         changed = False
@@ -60,17 +59,17 @@ class Frontier:
 
 
 def converged_at(bests: Sequence[float]) -> int:
-    """Return the step at which a search came within 1 % of the best score that it finds.
+    """Return the step at which a search came within 1 % of its final best score.
 
-    This is how many steps it needs to converge (RELEASE, figure 5; Chameleon, figure 7a). The highest score of each
-    step is given, that of the start first.
+    This is the number of steps to convergence (RELEASE, figure 5; Chameleon, figure 7a). `bests` has the highest score
+    at the start, then of each step.
     """
     so_far = np.maximum.accumulate(np.asarray(bests, dtype=np.float64))
-    return int(np.argmax(so_far >= so_far[-1] - _NEAR * abs(so_far[-1])))
+    return int(np.argmax(so_far >= so_far[-1] - _CONVERGENCE_TOLERANCE * abs(so_far[-1])))
 
 
 def _enter(heap: list[tuple[float, int]], entry: tuple[float, int], size: int) -> bool:
-    """Add a scored config to a heap of at most `size` of them, if it is among the best; returns whether it is."""
+    """Add a scored config to a heap of the `size` best, if it is one of them; return whether it is."""
     if len(heap) < size:
         heapq.heappush(heap, entry)
     elif entry[0] > heap[0][0]:

@@ -1,4 +1,4 @@
-"""Annealing that starts with the default config and the configs of most merit: the default explorer."""
+"""Annealing that starts with the default config and the configs with the highest merit: the default explorer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class GuidedAnnealing(Annealing):
-    """Annealing whose first candidates are the default config and mostly the configs of most merit.
+    """Annealing whose first candidates are the default config and mostly the configs with the highest merit.
 
-    Before anything is measured, a template already knows what its configs read, write and compute, which predicts more
-    than chance. Uniform candidates in between cover what it does not know. The default config comes first: a search
-    has to find something better, and where it is hard to find anything as good, it is where to look. A surrogate that
-    knows the space's merit from the start is walked on at once; then the default config is one of many. Our own
-    method, not from a paper.
+    Before the first measurement, a template's analytical model of memory traffic and compute already predicts speed
+    better than chance. Interleaved uniform candidates cover what the model misses. The default config comes first,
+    because a search has to beat it, and where this is hard, good configs are near it. A surrogate that is fitted from
+    the start, by the space's merit, is searched at once; then the default config is one of many. Our own method, not
+    from a paper.
 
     Attributes:
-        led_share: share of the configs of most merit among the candidates before the surrogate's first fit; all
-            candidates are uniform if the space defines no merit.
+        led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
+            all candidates are uniform if the space defines no merit.
     """
 
     name: ClassVar[str] = "guided_annealing"
@@ -55,6 +55,6 @@ class _GuidedExplorer(AnnealingExplorer):
 
 
 def merged(first: Vectors, second: Vectors, share: float) -> Vectors:
-    """Interleave the rows of both in order, so that any prefix has about `share` of its rows from `first`."""
-    places = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
-    return np.concatenate([first, second])[np.argsort(np.concatenate(places), kind="stable")]
+    """Interleave the rows of both in order; any prefix has about `share` of its rows from `first`."""
+    ranks = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
+    return np.concatenate([first, second])[np.argsort(np.concatenate(ranks), kind="stable")]

@@ -1,4 +1,4 @@
-"""Random search: configs drawn uniformly."""
+"""Random search: configs sampled uniformly."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anole.search.settings import Range, Stateless
 
 @dataclass(frozen=True)
 class Random(Stateless):
-    """Draws valid, unmeasured configs uniformly, without a surrogate.
+    """An explorer that samples valid, unmeasured configs uniformly, without a surrogate.
 
     Attributes:
-        n_candidates: number of configs drawn per iteration; the default is the largest possible batch.
+        n_candidates: number of configs sampled per iteration; the default is the largest possible batch.
     """
 
     name: ClassVar[str] = "random"
@@ -29,6 +29,6 @@ class Random(Stateless):
 
 
 def draw(history: History, n: int, rng: np.random.Generator) -> Candidates:
-    """Return n uniform candidates, or as many as the space still has; their scores are zero."""
+    """Return n uniform candidates, or all that the space still has, with zero scores."""
     vectors = history.space.sample(n, rng, exclude=history.visited)
     return Candidates(vectors, np.zeros(len(vectors)))

@@ -1,4 +1,4 @@
-"""Samplers choose the few configs that are measured."""
+"""Samplers, which choose the few candidates to measure."""
 
 from anole.search.roles import Sampler
 from anole.search.sample.adaptive_sampler import AdaptiveSampler

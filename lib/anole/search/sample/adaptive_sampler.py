@@ -1,4 +1,4 @@
-"""Adaptive sampling: one config per cluster of the candidates; the knee of the k-means loss sets their number."""
+"""Chameleon's adaptive sampling: one config per k-means cluster of the candidates, with k at the knee of the loss."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class AdaptiveSampler(Stateless):
-    """Chooses one unmeasured config per cluster of the candidates, the most promising cluster first.
+    """A sampler that chooses one unmeasured config per cluster of the candidates, the most promising cluster first.
 
     Ahn et al., "Chameleon: Adaptive Code Optimization for Expedited Deep Neural Network Compilation" (ICLR
     2020), section 3.3 and Algorithm 1; RELEASE (2019) has the same algorithm. The sampler itself decides how many
     configs are measured, at most a batch.
 
     Attributes:
-        k_min, k_max: the numbers of clusters that are tried, `k_max` excluded.
-        k_step: difference between these numbers. The papers use 1, but from one k to the next the loss hardly ever
+        k_min, k_max: the range of cluster counts to try, `k_max` excluded.
+        k_step: step between cluster counts. The papers use 1, but from one k to the next the loss hardly ever
             falls by the threshold: the search then stops at 9, whatever the candidates. The authors' code uses 8,
             which mostly stops at 16, a quarter of a batch, and so fits the 2 to 4 times fewer measurements
             that they report.
-        threshold: the first k that does not divide the loss by more than this is the last one, and is used.
+        threshold: the search ends at the first k that does not divide the loss by more than this, and uses this k.
         representative: the config that represents a cluster: its ``centroid``, rounded to a config if that is valid,
             else its nearest candidate (the papers); the candidate ``nearest`` to the centroid; or the cluster's
             ``best`` candidate by the surrogate's score.
@@ -39,12 +39,12 @@ class AdaptiveSampler(Stateless):
             frequent values of all candidates (``mode``, the papers) or of the cluster's (``cluster``), or
             ``nearest``, the candidate nearest to the centroid, without synthesis.
         n_best: number of the most promising candidates to consider; null takes all, as the papers do.
-        max_points: at most this many of them, drawn uniformly, are clustered; bounds the time of a choice.
-        clustered: what k-means sees of a candidate: ``all`` knobs, each scaled to [0, 1] (the papers), or, as the
-            authors' code, the indices of the two knobs with the most values (``widest``); a centroid then takes its
-            other knobs from a candidate that is drawn uniformly.
-        n_random: how many of the chosen are replaced by uniform configs. In the authors' code, the last twentieth of
-            each plan of 64 is random, so that of 16 configs 3 are.
+        max_points: at most this many of them, sampled uniformly, are clustered; bounds the time of a choice.
+        clustered: the input of k-means: ``all`` knobs, each scaled to [0, 1] (the papers), or the indices of the two
+            knobs with the most values (``widest``, the authors' code); a centroid then takes its other knobs from a
+            uniformly sampled candidate.
+        n_random: number of chosen configs to replace by uniform ones. In the authors' code, the last twentieth of
+            each plan of 64 is random, which is 3 of 16 configs.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -62,15 +62,15 @@ class AdaptiveSampler(Stateless):
     n_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return one config for each cluster, the last few of them replaced by random ones."""
+        """Return one config for each cluster; the last few are replaced by random ones."""
         space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
         size = min(len(considered), self.max_points)
         rows = np.sort(rng.choice(len(considered), size, replace=False))
         vectors, scores = considered[rows], candidates.scores[rows]
-        seen = self._seen(space)
-        points = vectors[:, seen].astype(np.float32) if self.clustered == "widest" else space.normalized(vectors)
+        knobs = self._clustered_knobs(space)
+        points = vectors[:, knobs].astype(np.float32) if self.clustered == "widest" else space.normalized(vectors)
         n_distinct = len(np.unique(points, axis=0))
         clusters = find_knee(points, self._ks(min(n, n_distinct)), self.threshold, rng)
         modes = synthesize(considered, space)
@@ -80,45 +80,45 @@ class AdaptiveSampler(Stateless):
             members = vectors[clusters.labels == cluster]
             distances = np.square(points - clusters.centroids[cluster]).sum(axis=1)
             nearest = vectors[np.argsort(distances, kind="stable")]
-            centroid = self._whole(clusters.centroids[cluster], seen, considered, space, rng)
+            centroid = self._to_indices(clusters.centroids[cluster], knobs, considered, space, rng)
             first = self._representative(space, centroid, members, nearest)
             synthesized = {"mode": modes, "cluster": synthesize(members, space), "nearest": ()}[self.synthesis]
-            # There are no more clusters than distinct points, so that the last resort never runs out.
+            # There are at most as many clusters as distinct points, so the last fallback never runs out.
             chosen.append(next(fresh(chain(first, synthesized, nearest), taken, space)))
         kept = np.array(chosen[: max(1, len(chosen) - self.n_random)])
         known = np.concatenate([history.visited, space.identities(kept)])
         return np.concatenate([kept, space.sample(len(chosen) - len(kept), rng, exclude=known)])
 
-    def _seen(self, space: Space) -> NDArray[np.int64]:
-        """Return the positions of the knobs that are clustered."""
+    def _clustered_knobs(self, space: Space) -> NDArray[np.int64]:
+        """Return the indices of the knobs that k-means sees."""
         if self.clustered == "all":
             return np.arange(len(space.knobs))
         return np.sort(np.argsort(-space.cardinalities, kind="stable")[:2])
 
-    def _whole(
+    def _to_indices(
         self,
         centroid: NDArray[np.float32],
-        seen: NDArray[np.int64],
+        knobs: NDArray[np.int64],
         considered: Vectors,
         space: Space,
         rng: np.random.Generator,
     ) -> Vectors:
-        """Return the index vector of a centroid of the knobs that are clustered, valid or not, shape (n_knobs,)."""
+        """Round a centroid of the clustered knobs to an index vector, valid or not, shape (n_knobs,)."""
         if self.clustered == "all":
             return np.asarray(space.denormalized(centroid[None])[0])
         vector = np.array(considered[rng.integers(len(considered))])
-        vector[seen] = centroid.astype(np.int64)
+        vector[knobs] = centroid.astype(np.int64)
         return vector
 
-    def _ks(self, most: int) -> range:
-        """Return the numbers of clusters to try: at least one number, none above `most`."""
-        first = min(self.k_min, most)
-        return range(first, max(first, min(self.k_max - 1, most)) + 1, self.k_step)
+    def _ks(self, limit: int) -> range:
+        """Return the cluster counts to try: at least one, none above `limit`."""
+        first = min(self.k_min, limit)
+        return range(first, max(first, min(self.k_max - 1, limit)) + 1, self.k_step)
 
     def _representative(self, space: Space, centroid: Vectors, members: Vectors, nearest: Vectors) -> Vectors:
-        """Return the config that represents a cluster, shape (1, n_knobs), given its centroid's, shape (n_knobs,).
+        """Return the config that represents a cluster, shape (1, n_knobs), given its centroid, shape (n_knobs,).
 
-        Its own candidates are given the most promising first, and all candidates those nearest to the centroid first.
+        `members` are the cluster's candidates, most promising first; `nearest` are all candidates, nearest first.
         """
         if self.representative == "best":
             return members[:1]
@@ -142,7 +142,7 @@ class Clusters:
     loss: float
 
     def most_promising(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the clusters that have points, the one with the highest mean score, of shape (n,), first."""
+        """Return the non-empty clusters by decreasing mean of the scores, shape (n,)."""
         clusters, sizes = np.unique(self.labels, return_counts=True)
         means = np.bincount(self.labels, weights=scores)[clusters] / sizes
         return clusters[np.argsort(-means, kind="stable")]
@@ -151,9 +151,8 @@ class Clusters:
 def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
     """Return the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
 
-    The search ends when a step divides the loss by no more than the threshold. As in Algorithm 1, the returned clusters
-    are those of the last step, which no longer paid off. The numbers of clusters to try ascend, and are at most that of
-    the points, shape (n, n_knobs).
+    The search ends when a step divides the loss by no more than the threshold. As in Algorithm 1, the clusters of that
+    last step are returned. Points have shape (n, n_knobs); `ks` ascends, up to n.
     """
     previous_loss = math.inf
     for k in ks:

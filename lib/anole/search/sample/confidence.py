@@ -1,4 +1,4 @@
-"""Confidence sampling: draws candidates by the critic's values and replaces those of low value."""
+"""DCOC's confidence sampling: candidates are sampled by the critic's values, and low-value ones are replaced."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class Confidence(Stateless):
-    """Draws a batch by the softmax of the critic's values and replaces configs that are not above the median of all.
+    """A sampler that draws by the softmax of the critic's values and replaces configs not above the overall median.
 
     "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs under the
-    drawn configs' frequencies of each knob's values, in order of probability; when these run out, the drawn config
-    stays. Without a critic, the surrogate's scores take the place of its values. If all values are equal, as before the
-    surrogate's first fit, they say nothing, and every drawn config stays.
+    sampled configs' frequencies of each knob's values, in order of probability; when these run out, the sampled config
+    stays. Without a critic, the surrogate's scores are used as values. If all values are equal, as before the
+    surrogate's first fit, every sampled config stays.
 
     Attributes:
         temperature: divides the values before the softmax.
-        units: of the values: the surrogate's ``score``, of which a softmax is close to uniform, or their own
-            ``deviation`` among the candidates. The paper's are in inverse seconds, whose size depends on the layer.
-        version: what the same settings choose; version 1 replaced every config of a batch whose values were equal,
-            and version 2 had scores as units.
+        units: unit of the values: the surrogate's ``score``, whose softmax is close to uniform, or their own
+            ``deviation`` among the candidates. The paper's values are in inverse seconds and depend on the layer.
+        version: incremented when the same settings choose different configs; version 1 replaced every config of a
+            batch with equal values, and version 2 had scores as units.
     """
 
     name: ClassVar[str] = "confidence"
@@ -39,34 +39,34 @@ class Confidence(Stateless):
     version: Literal[3] = 3
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return the confident among the drawn candidates, and then what replaces the others.
+        """Return the confident ones of the sampled candidates, then the replacements of the others.
 
-        Between how many equally likely candidates the draw is in effect, the inverse of the chances' sum of squares,
-        is logged beside the explorer's figures.
+        The effective number of equally likely candidates, which is the inverse of the sum of squared probabilities, is
+        added to the explorer's log.
         """
         if not len(candidates.vectors):
             return candidates.vectors
         space = history.space
         values = candidates.scores if candidates.values is None else candidates.values
         unit = float(values.std()) or 1.0 if self.units == "deviation" else 1.0
-        chances = softmax(values / (unit * self.temperature))
-        candidates.log["drawn_between"] = float(1 / np.square(chances).sum())
-        drawn = rng.choice(len(values), size=min(n, len(values)), replace=False, p=chances)
-        confident = above_median(values)[drawn]
-        selected = candidates.vectors[drawn]
+        probabilities = softmax(values / (unit * self.temperature))
+        candidates.log["drawn_between"] = float(1 / np.square(probabilities).sum())
+        rows = rng.choice(len(values), size=min(n, len(values)), replace=False, p=probabilities)
+        confident = above_median(values)[rows]
+        selected = candidates.vectors[rows]
         chosen = selected[confident]
         taken = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
-        instead = fresh(chain(synthesize(selected, space), selected[~confident]), taken, space)
-        # The replaced configs themselves come last, so that the replacements never run out.
-        return np.array([*chosen, *islice(instead, len(selected) - len(chosen))])
+        replacements = fresh(chain(synthesize(selected, space), selected[~confident]), taken, space)
+        # The replaced configs themselves come last, so the replacements never run out.
+        return np.array([*chosen, *islice(replacements, len(selected) - len(chosen))])
 
 
 def above_median(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which values, shape (n,), are above their median; all, if they are equal and thus tell nothing apart."""
+    """Return a mask of the values, shape (n,), that are above their median; all True if the values are equal."""
     return np.asarray((values > np.median(values)) | (values.min() == values.max()))
 
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities, shape (n,), none of them 0, that grow exponentially with values of shape (n,)."""
+    """Return the softmax of values, shape (n,), with no probability below the smallest normal float."""
     grown = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
     return np.asarray(grown / grown.sum())

@@ -14,15 +14,15 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class ContextualGreedy(EpsilonGreedy):
-    """Like `EpsilonGreedy`, but with the share of random configs that the explorer sets.
+    """Epsilon-greedy sampling with the random share that the explorer sets.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), algorithm 1, lines 8
-    and 9. `epsilon` applies only if the explorer sets none.
+    and 9. `epsilon` applies only if the explorer sets no share.
     """
 
     name: ClassVar[str] = "contextual"
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return what `EpsilonGreedy` does with the explorer's share."""
+        """Return the choice of `EpsilonGreedy` with the explorer's share."""
         epsilon = self.epsilon if candidates.epsilon is None else candidates.epsilon
         return super(ContextualGreedy, replace(self, epsilon=epsilon)).choose(candidates, history, n, rng)

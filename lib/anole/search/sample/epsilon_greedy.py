@@ -15,21 +15,21 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class EpsilonGreedy(Stateless):
-    """The best candidates, diverse ones first, and a few random configs.
+    """A sampler that takes the best candidates, diverse ones first, and a few random configs.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: of the best
-    `diversity_ratio` * b candidates those b are chosen greedily that maximise the sum of their scores plus
-    `diversity_weight` times the number of distinct knob values among them, a submodular objective; where the space
-    knows what programs its configs have, it counts distinct figures of these instead, for knobs without an effect are
-    no diversity. AutoTVM's code ignores the scores here, and its diversity is off by default.
+    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: from the best
+    `diversity_ratio` * b candidates, b are chosen greedily to maximize the sum of their scores plus `diversity_weight`
+    times the number of distinct knob values among them, a submodular objective. If the space describes the programs of
+    its configs, distinct properties of these count instead, since knobs without an effect add no diversity. AutoTVM's
+    code ignores the scores here, and its diversity is off by default.
 
     Attributes:
-        epsilon: share of a batch that is drawn uniformly; the default is AutoTVM's.
+        epsilon: share of a batch that is sampled uniformly; the default is AutoTVM's.
         diversity_ratio: candidates considered per chosen one (the paper's lambda); 1 or null takes the best
-            without regard to diversity. The default is what RELEASE's code sets.
+            without regard to diversity. The default is RELEASE's.
         diversity_weight: value of one more distinct knob value (the paper's alpha), where the score of the
             best config is 1. The default is our own and is not tuned.
-        least_random: how many configs of a batch are drawn uniformly at least; `epsilon` of a small one is none.
+        least_random: minimum number of uniform configs in a batch, since `epsilon` of a small batch rounds to none.
     """
 
     name: ClassVar[str] = "greedy"
@@ -41,7 +41,7 @@ class EpsilonGreedy(Stateless):
     least_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return greedily chosen candidates, and then random configs."""
+        """Return greedily chosen candidates, then random configs."""
         n_greedy = n - min(n, max(int(self.epsilon * n), self.least_random))
         ratio = self.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]
@@ -57,17 +57,17 @@ class EpsilonGreedy(Stateless):
 def pick_diverse(outcomes: NDArray[np.int64], scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:
     """Return at most n rows that score high and together cover many values, in the order of choice.
 
-    Greedy maximisation of the sum of scores + weight * number of distinct (figure, value) pairs. Outcomes have shape
-    (m, n_figures), see `Space.outcomes`, and scores shape (m,).
+    Greedy maximization of the sum of scores + weight * number of distinct (column, value) pairs. Outcomes have shape
+    (m, n_columns), see `Space.outcomes`, and scores shape (m,).
     """
     widths = outcomes.max(axis=0, initial=0) + 1
     values = outcomes + np.cumsum(widths) - widths
     covered = np.zeros(widths.sum(), dtype=bool)
-    worth = scores.astype(np.float64)
+    remaining = scores.astype(np.float64)
     picked: list[int] = []
     while len(picked) < min(n, len(outcomes)):
-        best = int(np.argmax(worth + weight * (~covered[values]).sum(axis=1)))
+        best = int(np.argmax(remaining + weight * (~covered[values]).sum(axis=1)))
         picked.append(best)
         covered[values[best]] = True
-        worth[best] = -np.inf
+        remaining[best] = -np.inf
     return np.array(picked, dtype=np.int64)

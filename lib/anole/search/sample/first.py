@@ -1,4 +1,4 @@
-"""Takes the first candidates, for explorers that order them as they should be measured."""
+"""The sampler that takes the top candidates, for explorers that order them by priority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class First(Stateless):
-    """Chooses the first candidates in the explorer's order."""
+    """A sampler that chooses the first candidates in the explorer's order."""
 
     name: ClassVar[str] = "first"
 

@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 from anole.space.space import Space, Vectors
 
 _N_CONSIDERED = 1024
-"""Configs tried before synthesis stops, which bounds its time where nearly all are invalid."""
+"""Max number of configs tried, which bounds the time of synthesis if nearly all are invalid."""
 
-_N_AT_ONCE = 64
+_BATCH_SIZE = 64
 
 
 def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yield valid configs, most probable first, if each knob's value were drawn independently by its frequency.
+    """Yield valid configs, most probable first, as if each knob's value were sampled independently by its frequency.
 
     The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
     value. That is only one config, which is soon visited; the next ones replace it.
 
-    Index vectors have shape (n_knobs,) each; those whose values are counted are at least one.
+    Yielded index vectors have shape (n_knobs,). `vectors` must not be empty.
     """
     considered = islice(_most_probable(vectors), _N_CONSIDERED)
-    while batch := list(islice(considered, _N_AT_ONCE)):
+    while batch := list(islice(considered, _BATCH_SIZE)):
         configs = np.array(batch, dtype=np.int64)
         yield from configs[space.valid(configs)]
 
 
 def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
-    """Yield the index vectors, shape (n_knobs,), whose identities are not taken, and marks those as taken."""
+    """Yield the index vectors, shape (n_knobs,), whose identities are not in `taken`, and add these to it."""
     for vector in vectors:
         identity = int(space.identities(vector[None])[0])
         if identity not in taken:
@@ -44,7 +44,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
     """Yield all combinations of the knobs' values, valid or not, the most probable first.
 
     Best-first search over ranks: a knob's rank 0 is its most frequent value. A combination's successors have
-    one knob's rank raised by 1, and only the last raised knob or a later one, so that each is met once.
+    one knob's rank raised by 1: the last raised knob's or a later one's, which yields each combination once.
     """
     values, log_frequencies = zip(*(_ranked(column) for column in vectors.T), strict=True)
     n_knobs = len(values)
@@ -62,7 +62,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
 
 
 def _ranked(column: NDArray[np.int64]) -> tuple[list[int], list[float]]:
-    """Return a knob's values, the most frequent first (of equals the smallest), and their log frequencies."""
+    """Return a knob's values by decreasing frequency, then increasing value, and their log frequencies."""
     values, counts = np.unique(column, return_counts=True)
     ranking = np.argsort(-counts, kind="stable")
     return values[ranking].tolist(), np.log(counts[ranking] / len(column)).tolist()

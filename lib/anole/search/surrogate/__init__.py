@@ -1,4 +1,4 @@
-"""Surrogates predict the speed of configs without measuring them."""
+"""Surrogates, the cost models that predict the speed of configs without measuring them."""
 
 from anole.search.roles import Surrogate
 from anole.search.settings import Part

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees, AutoTVM's cost model."""
+"""AutoTVM's cost model: gradient-boosted trees (XGBoost)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class BoostedTrees:
     The defaults are those of AutoTVM's ``XGBoostCostModel``, except `max_rounds`. Boosting stops when the
     average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
     AutoTVM also computes it on the training data, since the trees only have to rank the right configs first.
-    XGBoost runs on one thread: the trees then do not depend on the machine's cores, and small batches do not
-    wait for a second thread where the machine is busy.
+    XGBoost runs on one thread: the trees then do not depend on the number of cores, and small batches do not
+    wait for a second thread on a busy machine.
 
     Attributes:
-        objective: ``regression`` on the speed relative to the best, or ``ranking`` of pairs.
-        max_rounds: boosting rounds at most, which bounds the time of a fit; AutoTVM allows 8000.
+        objective: ``regression`` on the speed relative to the best, or pairwise ``ranking``.
+        max_rounds: max number of boosting rounds, which bounds the time of a fit; AutoTVM allows 8000.
         patience: rounds without progress after which boosting stops.
         recall_at: number of the fastest configs that the recall considers; AutoTVM's batch.
     """
@@ -55,10 +55,10 @@ class BoostedTrees:
 
 
 class BoostedTreesSurrogate(GuardedSurrogate):
-    """The surrogate of `BoostedTrees`; it has no spread, since trees that are boosted do not tell how sure they are."""
+    """The surrogate of `BoostedTrees`; its spread is 0, since boosted trees give no uncertainty."""
 
     def __init__(self, settings: BoostedTrees, space: Space) -> None:
-        # Imported here, while the worker processes start and the search would only wait.
+        # Imported here, while the search waits for the worker processes to start.
         _import_xgboost()
         super().__init__(space)
         self.settings = settings
@@ -67,7 +67,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
         return self._boost(history.examples())
 
     def _boost(self, examples: Examples, margins: NDArray[np.float64] | None = None) -> Model | None:
-        """Return new trees, which are boosted from the margins of the examples, shape (n,), or else from nothing."""
+        """Return new trees that are boosted from the margins of the examples, shape (n,), or from zero without any."""
         import xgboost
 
         settings, scores = self.settings, examples.scores
@@ -124,7 +124,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
 
 
 def _import_xgboost() -> None:
-    """Import XGBoost without its wrappers for scikit-learn, with which it takes six times as long."""
+    """Import XGBoost without its wrappers for scikit-learn, which makes the import six times faster."""
     hides = "sklearn" not in sys.modules
     if hides:
         sys.modules["sklearn"] = None  # type: ignore[assignment]
@@ -136,10 +136,10 @@ def _import_xgboost() -> None:
 
 
 def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) -> float:
-    """Return the mean over n = 1..n_top, or up to all m if these are fewer, of a prediction's recall at n.
+    """Return the mean of a prediction's recall at n over n = 1..min(n_top, m): AutoTVM's ``a-recall``.
 
-    Recall at n is the share of the n best that are among the n predicted best. AutoTVM's ``a-recall``. Predictions and
-    true scores have shape (m,); higher is better.
+    Recall at n is the share of the n best that are among the n predicted best. Predictions and true scores have shape
+    (m,); higher is better.
     """
     n_top = min(n_top, len(scores))
     rank, predicted_rank = np.empty((2, len(scores)), dtype=np.int64)

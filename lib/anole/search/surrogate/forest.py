@@ -16,10 +16,10 @@ from anole.search.surrogate.guarded import GuardedSurrogate, Model, Prediction
 from anole.space.space import Space, Vectors
 
 _BEST = 1.0
-"""Perf(p*), the speed of the best config measured, relative to which all speeds are."""
+"""Perf(p*), the speed of the best measured config; all speeds are relative to it."""
 
 _MIN_IMPROVEMENT = 1e-6
-"""A negligible expected improvement; the smallest divisor for relative ones."""
+"""A negligible expected improvement, the lower bound of the unit of scores."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Forest:
     the hyper-parameters of its appendix A.
 
     Attributes:
-        acquisition: the kind of score: ``expected_improvement`` over the best measured, as a share of the largest
-            among the measured configs and as many random ones; or ``mean``, the predicted speed relative to the
-            best.
-        spread: the deviation of a prediction: that over the ``trees``, as in the paper's code, or the error of their
-            mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the paper names. With as
-            few trees, the latter is mostly chance; docs/methods/adatune.md has a comparison.
+        acquisition: the acquisition function: ``expected_improvement`` over the best measured config, as a share of the
+            largest among the measured configs and as many random ones; or ``mean``, the predicted speed relative to
+            the best.
+        spread: the deviation of a prediction: the standard deviation over the ``trees``, as in the paper's code, or the
+            standard error of their mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the
+            paper names. With so few trees, the latter is mostly noise; docs/methods/adatune.md has a comparison.
         n_trees: number of trees, each fitted to a bootstrap sample of the examples.
         max_features: number of features considered for one split.
     """
@@ -54,7 +54,7 @@ class Forest:
 
 class _ForestSurrogate(GuardedSurrogate):
     def __init__(self, settings: Forest, space: Space) -> None:
-        # Imported here, while the worker processes start and the search would only wait.
+        # Imported here, while the search waits for the worker processes to start.
         import_module("sklearn.ensemble")
         super().__init__(space)
         self.settings = settings
@@ -64,10 +64,10 @@ class _ForestSurrogate(GuardedSurrogate):
         if not examples.scores.any():
             return None
         predict = self._grow(examples)
-        # The largest expected improvement among the examples and as many configs drawn at random is the unit of scores.
-        drawn = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
-        known = predict(np.concatenate([examples.features, drawn]))
-        largest = max(_MIN_IMPROVEMENT, float(expected_improvement(*known, _BEST).max()))
+        # The largest expected improvement among the examples and as many random configs is the unit of scores.
+        random = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
+        reference = predict(np.concatenate([examples.features, random]))
+        largest = max(_MIN_IMPROVEMENT, float(expected_improvement(*reference, _BEST).max()))
 
         def score(vectors: Vectors) -> Prediction:
             mean, std = predict(self.space.features(vectors))
@@ -78,7 +78,7 @@ class _ForestSurrogate(GuardedSurrogate):
         return score
 
     def _grow(self, examples: Examples) -> Callable[[NDArray[np.float32]], Prediction]:
-        """Return new trees: a function from features to the mean over the trees and its deviation."""
+        """Fit new trees; return a function from features to the mean over the trees and its deviation."""
         from sklearn.ensemble import RandomForestRegressor
 
         forest = RandomForestRegressor(
@@ -89,11 +89,11 @@ class _ForestSurrogate(GuardedSurrogate):
         )
         forest.fit(examples.features, examples.scores)
         trees = [tree.tree_ for tree in forest.estimators_]
-        counts = np.array([np.bincount(drawn, minlength=len(examples)) for drawn in forest.estimators_samples_])
+        counts = np.array([np.bincount(rows, minlength=len(examples)) for rows in forest.estimators_samples_])
         jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
 
         def predict(features: NDArray[np.float32]) -> Prediction:
-            # Calling the trees directly is much faster than the forest, which checks its input again for each tree.
+            # Calling the trees directly is much faster than calling the forest, which checks its input for each tree.
             predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
             std = predicted.std(axis=1) if jackknife is None else np.sqrt(jackknife.variance(predicted))
             return predicted.mean(axis=1), std
@@ -122,26 +122,26 @@ class Jackknife:
 
     Wager, Hastie and Efron, "Confidence Intervals for Random Forests: The Jackknife and the Infinitesimal Jackknife"
     (JMLR 2014), equations 5 and 7, as in forestci's ``random_forest_error`` without its calibration. With the number of
-    times $N_{bi}$ that tree b of B drew example i of m, and the tree's prediction $t_b$ of a config, whose mean over
+    times $N_{bi}$ that tree b of B sampled example i of m, and the tree's prediction $t_b$ of a config, whose mean over
     trees is $\bar t$,
 
     $$ V = \sum_i \Big( \frac{1}{B} \sum_b (N_{bi} - 1) (t_b - \bar t) \Big)^2
        - \frac{m v}{B^2} \sum_b (t_b - \bar t)^2 $$
 
-    where v is the mean variance of a count over the trees. The second term is what few trees add by chance. V is a
-    quadratic form of the deviations, whose matrix depends on the counts alone; below 0, as chance may have it, it is 0.
+    where v is the mean variance of a count over the trees. The second term corrects the bias of few trees. V is a
+    quadratic form of the deviations, whose matrix depends on the counts alone; negative values are clamped to 0.
     The counts N have shape (n_trees, n_examples).
     """
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         n_trees, n_examples = counts.shape
         centered = counts - 1.0
-        chance = n_examples * counts.var(axis=0).mean() * np.eye(n_trees)
-        self._form: NDArray[np.float64] = (centered @ centered.T - chance) / n_trees**2
+        bias = n_examples * counts.var(axis=0).mean() * np.eye(n_trees)
+        self._form: NDArray[np.float64] = (centered @ centered.T - bias) / n_trees**2
 
     def variance(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the variances, shape (n,), of the mean predictions of trees, shape (n, n_trees)."""
         deviations = predicted - predicted.mean(axis=1, keepdims=True)
-        # Tree by tree: a product of matrices would round differently for one config and for many.
+        # Tree by tree, since a matrix product rounds differently for one config and for many.
         terms = [deviations[:, tree] * (deviations * row).sum(axis=1) for tree, row in enumerate(self._form)]
         return np.asarray(np.maximum(0.0, np.sum(terms, axis=0)))

@@ -1,4 +1,4 @@
-"""What learning surrogates share: a model that fails costs the search its guidance until the next fit, and no more."""
+"""The base class of learning surrogates: if a model fails, the search continues without guidance until the next fit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole.search.roles import History
 from anole.space.space import Space, Vectors
 
 Prediction = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""The scores of n configs, and the deviations of what is predicted, shape (n,) each."""
+"""The scores of n configs, and the deviations of the predictions, shape (n,) each."""
 
 Model = Callable[[Vectors], Prediction]
-"""Predicts the scores of index vectors, at least one."""
+"""A function that predicts the scores of at least one index vector."""
 
 logger = logging.getLogger(__name__)
 
 
 class GuardedSurrogate(ABC):
-    """A surrogate that is refitted in every iteration, and knows nothing where that or a prediction fails."""
+    """A surrogate that is refitted in every iteration, and becomes unfitted if a fit or a prediction fails."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -30,11 +30,11 @@ class GuardedSurrogate(ABC):
 
     @abstractmethod
     def _learn(self, history: History) -> Model | None:
-        """Return a model that is fitted to a history; None without a success to learn from."""
+        """Return a model that is fitted to a history; None if the history has no success."""
 
     @property
     def fitted(self) -> bool:
-        """Whether there is a model."""
+        """Whether the last fit succeeded, and every prediction since."""
         return self._model is not None
 
     def fit(self, history: History) -> None:

@@ -1,4 +1,4 @@
-"""Boosted trees that correct a merit instead of learning everything: the default surrogate."""
+"""Boosted trees that correct the analytical score (merit) of a config: the default surrogate."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole.search.surrogate.boosted_trees import BoostedTrees, BoostedTreesSurro
 from anole.search.surrogate.guarded import Model
 from anole.space.space import Space, Vectors
 
-_DRAWN = 1024
-"""Number of configs among which the best stands for the best of the space before the first trial."""
+_N_SAMPLED = 1024
+"""Number of random configs whose best merit approximates the best of the space before the first trial."""
 
 
 @dataclass(frozen=True)
 class MeritTrees(BoostedTrees):
-    """Boosted trees that begin from the space's merit, if this is a speed.
+    """Boosted trees that start from the space's merit, if it is a speed.
 
-    The merit scores configs before the first trial, so that the explorer walks on it. Then it is the margin from which
-    the trees are boosted. In other spaces these are plain boosted trees. Our own method, not from a paper.
+    The merit scores configs before the first trial, which guides the explorer. Then it is the margin from which the
+    trees are boosted. In other spaces these are plain boosted trees. Our own method, not from a paper.
     """
 
     name: ClassVar[str] = "merit_trees"
@@ -33,20 +33,20 @@ class MeritTrees(BoostedTrees):
 
 
 class _MeritTreesSurrogate(BoostedTreesSurrogate):
-    """Trees that are boosted from the speed that the merit expects, relative to the best known."""
+    """Trees that are boosted from the speed predicted by the merit, relative to the best known speed."""
 
     fitted = True
 
     def __init__(self, settings: MeritTrees, space: Space) -> None:
         super().__init__(settings, space)
-        drawn = space.sample(_DRAWN, np.random.default_rng(0))
-        self._unit = float(self._expected(drawn).max(initial=0.0)) or 1.0
+        sampled = space.sample(_N_SAMPLED, np.random.default_rng(0))
+        self._unit = float(self._expected(sampled).max(initial=0.0)) or 1.0
 
     def _learn(self, history: History) -> Model | None:
-        """Make the merit's unit that of the measured speeds, and boosts new trees from it.
+        """Scale the merit to the measured speeds, and boost new trees from it.
 
-        What a merit leaves out is a factor, and differs between configs. The median of these factors counts. Examples
-        of other tasks are left out, since they have no merit.
+        The ratio of merit to speed differs between configs; the median is used. Examples of other tasks are left out,
+        since they have no merit.
         """
         expected = self._expected(history.vectors)
         known = (history.gflops > 0) & (expected > 0)

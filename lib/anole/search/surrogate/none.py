@@ -1,4 +1,4 @@
-"""The surrogate that predicts nothing, for searches without one."""
+"""The null surrogate, for searches without predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class NoSurrogate(Stateless):
-    """Learns nothing, so that every explorer draws uniformly."""
+    """A surrogate that is never fitted, which makes every explorer sample uniformly."""
 
     name: ClassVar[str] = "none"
     fitted: ClassVar[bool] = False

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _KEYS = ("mcpu", "threads", "model", "max_relative_error", "exact", "space", "precision", "weights")
 
 _RELATIVE_ERRORS = (1e-5, 1e-2)
-"""The allowed range of `max_relative_error`; not every direct sum in float32 is below 1e-6."""
+"""The allowed range of `max_relative_error`; even direct sums in float32 may have errors above 1e-6."""
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Return the settings of an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
+    """Read an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
     entry = node.mapping()
     if "mcpu" in entry:
         entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
@@ -58,7 +58,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
     if remote is not None:
         return {**settings, "model": _model_elsewhere(node, remote)}
     if "model" in entry and "nodes" not in entry:
-        raise entry["model"].error("is the name of a processor elsewhere; give `measure` or `nodes`, or leave it out")
+        raise entry["model"].error("is the name of another machine's processor; give `measure` or `nodes`, or omit it")
     return settings
 
 
@@ -67,7 +67,7 @@ def _model_elsewhere(node: Node, remote: Remote) -> str:
     entry = node.mapping()
     for name in ("mcpu", "threads"):
         if name not in entry:
-            raise node.error(f"has no `{name}`; what is measured elsewhere (`measure`) cannot be detected")
+            raise node.error(f"has no `{name}`; a processor measured elsewhere (`measure`) cannot be detected")
     model = entry["model"].text() if "model" in entry else remote.key
     if model is None:
         raise node.error("has no `model`; a server without a `key` does not name its processor")
@@ -84,21 +84,22 @@ def describe_cpu(
     precision: str = FLOAT32,
     weights: str | None = None,
 ) -> dict[str, Any]:
-    """Return the description of a processor as a target; it enters the keys of tasks.
+    """Return the description of a processor as a target; it is part of the keys of tasks, and omits defaults.
 
     Args:
-        mcpu: LLVM's name of the processor to compile for, without other features; detected with all features if None.
+        mcpu: LLVM's name of the processor to compile for, with its standard features; None to detect all features.
         threads: number of threads that run a kernel; all available cores if None.
-        model: name of another machine's processor, which disables detection; None for this machine's.
-        max_relative_error: largest relative L2 error of a kernel's result; described only if it is not the default.
-        exact: whether only algorithms are allowed that compute the operator exactly as defined; likewise.
-        space: ``constrained``, or ``open`` for spaces without constraints; likewise.
-        precision: of what convolutions and dense layers multiply, ``float32``, ``bf16``, or ``int8``, which stands for
-            quantized networks; likewise.
-        weights: type to which the weights of dense layers of few rows are rounded, ``int8`` or ``int4``; likewise.
+        model: name of another machine's processor, which disables detection; None for this machine.
+        max_relative_error: maximum relative L2 error of a kernel's result.
+        exact: whether to allow only algorithms that compute the operator exactly as defined.
+        space: ``constrained``, or ``open`` for spaces without constraints.
+        precision: of the operands of convolutions and dense layers: ``float32``, ``bf16``, or ``int8`` for quantized
+            networks.
+        weights: type to which the weights of dense layers with few rows are rounded, ``int8`` or ``int4``.
 
     Raises:
-        TargetError: this machine lacks the processor's features or the threads, or the processor lacks the precision.
+        TargetError: this machine does not have the processor's features or the threads, or the processor does not
+            support the precision.
     """
     if model is None or mcpu is None or threads is None:
         described = _this_processor(mcpu, threads)
@@ -109,8 +110,10 @@ def describe_cpu(
     if exact:
         described["exact"] = True
     if precision != FLOAT32:
-        if lacking := lacks(precision, described["features"]):
-            raise TargetError(f"precision {precision} needs {', '.join(lacking)}, which {described['model']} lacks")
+        if missing := lacks(precision, described["features"]):
+            raise TargetError(
+                f"precision {precision} needs {', '.join(missing)}; {described['model']} has none of them"
+            )
         described["precision"] = precision
     if weights is not None:
         described["weights"] = weights
@@ -119,10 +122,10 @@ def describe_cpu(
 
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
-    if mcpu is not None and (lacking := host.lacks(mcpu)):
-        raise TargetError(f"mcpu {mcpu} needs {', '.join(lacking)}, which this machine's {host.name} lacks")
+    if mcpu is not None and (missing := host.lacks(mcpu)):
+        raise TargetError(f"mcpu {mcpu} needs {', '.join(missing)}; this machine's {host.name} has none of them")
     if threads is not None and threads > available_threads():
-        raise TargetError(f"found threads: {threads}; this process may use {available_threads()} processors")
+        raise TargetError(f"found threads: {threads}; this process may use at most {available_threads()}")
     features, threads = host.features if mcpu is None else features_of(mcpu), threads or available_cores()
     return {"mcpu": mcpu or host.mcpu, "model": host.name, "features": features, "threads": threads}
 
@@ -153,7 +156,7 @@ def _inventory() -> Inventory:
 
 
 def _rounding(description: Mapping[str, Any]) -> Rounding | None:
-    # With int8, the model itself is a quantized one.
+    # With int8, the model itself is quantized.
     dtype = DTYPES[BF16] if description.get("precision") == BF16 else None
     return Rounding(dtype, "weights" in description) if dtype or "weights" in description else None
 
@@ -161,7 +164,7 @@ def _rounding(description: Mapping[str, Any]) -> Rounding | None:
 def _remedy(configs: Sequence[Config]) -> str:
     if not any(config.get("algorithm") == WINOGRAD for config in configs):
         return ""
-    return "; with `exact: true`, a target's convolutions are computed without Winograd's method, which rounds more"
+    return "; with `exact: true`, convolutions are computed without Winograd's method, whose rounding errors are larger"
 
 
 KIND = Kind(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CpuTarget:
-    """A processor with a number of threads; `describe_cpu` makes its description."""
+    """A processor with a number of threads; see `describe_cpu` for its description."""
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
     place: Final = Place.PROCESSOR
@@ -63,33 +63,33 @@ class CpuTarget:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
     def absence(self) -> str | None:
-        """Return why nothing can be measured here: the processor is another one, or too little of it may be used."""
+        """Return why nothing can be measured here: the processor differs, or has too few threads for this process."""
         here, meant, usable = processor().name, self.description["model"], available_threads()
         if meant == here and self.threads <= usable:
             return None
         return (
             f"cpu {meant} with {self.threads} threads: this machine's processor is {here}, "
-            f"of which this process may use {usable}"
+            f"and this process may use {usable} threads"
         )
 
     def template_version(self, workload: Workload) -> int:
         """Return the version of a workload's template, the sum of its parts' versions.
 
-        The sum can be the same for two spaces of a layer over time, when one part's version rises and another part is
-        dropped. A fix would change the keys of tasks, so it waits until these change anyway.
+        Sums may collide over time, when one part's version rises and another part is removed. A fix would change the
+        keys of tasks, so it waits until they change anyway.
         """
         version_of(workload, programs.VERSIONS, "the cpu")
         parts = programs.parts_of(self.unit, workload, self.exact, self.open)
         return sum({**programs.VERSIONS, **programs.OPEN_VERSIONS}[part] for part in parts)
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Return True: the processor runs everything."""
+        """Return True: the CPU runs every operator."""
         return True
 
     def narrowed(self, workload: Workload) -> Workload:
-        """Return a workload of float32 in the type of the target's precision, or of its whole numbers, if faster.
+        """Return a float32 workload in the target's precision, or in 8 bits if its values are integers, if faster.
 
-        If a dense layer should be faster with its weights stored in few bits, all else is of float32.
+        A dense layer that should be faster with its weights in few bits keeps float32 for its data and sums.
         """
         workload = programs.weight_only(workload, self.weights)
         if weight_scheme(workload) is not None:
@@ -99,19 +99,19 @@ class CpuTarget:
             dtype = WHOLE if WHOLE in self.dtypes else FLOAT32
         if dtype == FLOAT32:
             return workload
-        return programs.narrowed(self.unit, self._threads_fed(workload), workload, dtype)
+        return programs.narrowed(self.unit, self._sharing_threads(workload), workload, dtype)
 
     def space(self, workload: Workload) -> Space:
-        """Return the knobs of a workload."""
-        return self._programs(workload).space(self.unit, self._threads_fed(workload), workload)
+        """Return the space of a workload."""
+        return self._programs(workload).space(self.unit, self._sharing_threads(workload), workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Return a valid config with reasonable speed, without tuning; also of an open space, which holds it."""
-        return self._programs(workload).default(self.unit, self._threads_fed(workload), workload)
+        """Return a valid config with reasonable speed, without tuning; open spaces contain it, too."""
+        return self._programs(workload).default(self.unit, self._sharing_threads(workload), workload)
 
     def spread(self, workload: Workload, config: Config) -> Config:
-        """Return a config with the same packed weights that suits other sizes, too."""
-        return programs.spread(self._threads_fed(workload), workload, config)
+        """Adapt a config to a range of sizes, without changing the layout of the packed weights."""
+        return programs.spread(self._sharing_threads(workload), workload, config)
 
     def template(self, workload: Workload) -> Template:
         """Return the template of a workload's operator."""
@@ -120,12 +120,12 @@ class CpuTarget:
     def _programs(self, workload: Workload) -> programs.Programs:
         return programs.programs_of(self.unit, workload, self.exact, self.open)
 
-    def _threads_fed(self, workload: Workload) -> int:
-        """Return how many threads must have a share of a layer: all, or only the caller if the layer is small."""
+    def _sharing_threads(self, workload: Workload) -> int:
+        """Return the number of threads that share a layer: all, or only the calling one if the layer is small."""
         return 1 if is_small(with_packed_lanes(workload)) else self.threads
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
-        """Return a function without an anchor, parallelised and vectorized where that pays."""
+        """Parallelize and vectorize a function without an anchor where that pays."""
         from anole.targets.cpu.default.loop_nests import Machine
         from anole.targets.cpu.default.recurrence import recurrence_tilings
         from anole.targets.cpu.default.schedule import schedule_default
@@ -143,19 +143,19 @@ class CpuTarget:
         return llvm_target(self.description)
 
     def compiler_pipeline(self) -> str:
-        """Return TVM's name of the pipeline that lowers the target's kernels."""
+        """Return the name of the TVM pipeline that lowers the target's kernels."""
         from anole.targets.cpu.device.lowering import pipeline
 
         return pipeline()
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Return the threads that compute the parallel loops, and maybe the products of tiles."""
+        """Compile the runtime: threads for parallel loops and, if the processor has AMX, matrix tiles."""
         from anole.targets.cpu.device.builder import runtime_objects
 
         return runtime_objects(self.description, folder)
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that set the thread counts: of kernels, of TVM, and of what it is compared with."""
+        """Return the variables that set the thread counts of kernels, of TVM, and of compared frameworks."""
         return dict.fromkeys(("ANOLE_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(self.threads))
 
     def build(self, workload: Workload, config: Config, artifact: Path) -> None:
@@ -165,7 +165,7 @@ class CpuTarget:
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[LocalDevice]:
-        """Return the only unit: the processor."""
+        """Return the only device: the processor."""
         return (LocalDevice("cpu"),)
 
     def runner(self, workload: Workload) -> Runner:
@@ -181,13 +181,13 @@ class CpuTarget:
         return remote_runner(self.template(workload), workload, self.threads, session)
 
     def peak_gflops(self, dtype: str = "float32") -> float:
-        """Measures, in this process, the multiply-add rate of all threads on registers."""
+        """Measure, in this process, the multiply-add rate of all threads on registers or tiles."""
         from anole.targets.cpu.device.peak import peak_gflops
 
         return peak_gflops(self.description, word_dtype(dtype))
 
     def copy_bytes_per_s(self) -> float:
-        """Measures, in this process, the memory bandwidth of copies by all threads."""
+        """Measure, in this process, the memory bandwidth of copies by all threads."""
         from anole.targets.cpu.device.peak import copy_bytes_per_s
 
         return copy_bytes_per_s(self.description)

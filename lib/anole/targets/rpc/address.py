@@ -16,7 +16,7 @@ class Server:
     """An RPC server that a session can be opened with.
 
     Attributes:
-        match_key: what the tracker that lent it wants it to be told; empty without a tracker.
+        match_key: the key that the tracker issued for the session; empty without a tracker.
     """
 
     host: str
@@ -29,14 +29,14 @@ class Server:
 
 @dataclass(frozen=True)
 class Remote:
-    """Where remote devices are reached, all of which are alike; the target's description says what they are.
+    """Addresses of identical remote devices, whose hardware the target's description states.
 
     Attributes:
-        host: host of the tracker or, without a key, of the first server itself.
-        port: port of the same.
-        key: the name by which the tracker knows the servers of such a device.
+        host: host of the tracker or, without a key, of the first server.
+        port: port of the tracker or the first server.
+        key: the name under which the device's servers are registered with the tracker.
         others: hosts and ports of further servers; none with a key.
-        servers: how many of the tracker's servers a run uses at once, at most; None for all.
+        servers: the maximum number of the tracker's servers that a run uses at once; None for all.
     """
 
     host: str
@@ -49,18 +49,22 @@ class Remote:
     def read(cls, node: Node) -> Self:
         """Read a mapping of ``rpc`` and, optionally, ``key`` and ``servers``.
 
-        ``rpc`` is the ``host:port`` of a tracker or a server, or a list of those of servers.
+        ``rpc`` is the ``host:port`` of a tracker or a server, or a list of servers.
 
         Raises:
-            SpecError: the mapping holds something else.
+            SpecError: the mapping is invalid.
         """
         entry = node.mapping(allowed=("rpc", "key", "servers"), required=("rpc",))
         rpc, is_list = entry["rpc"], isinstance(entry["rpc"].value, list)
-        (host, port), *others = _different(rpc.items()) if is_list else [_address(rpc)]
+        (host, port), *others = _distinct(rpc.items()) if is_list else [_address(rpc)]
         if is_list and "key" in entry:
-            raise rpc.error("found a list beside a key, which is for the one address of a tracker; give one of the two")
+            raise rpc.error(
+                "found a list and a key; a key needs the one address of a tracker: give one address, or omit the key"
+            )
         if "servers" in entry and "key" not in entry:
-            raise entry["servers"].error("found without a key; it limits how many servers of a tracker's key are used")
+            raise entry["servers"].error(
+                "found without a key; it limits how many of a tracker's servers with that key are used"
+            )
         key = entry["key"].text() if "key" in entry else None
         return cls(host, port, key, tuple(others), entry["servers"].whole(least=1) if "servers" in entry else None)
 
@@ -74,7 +78,7 @@ class Remote:
         return cls.read(Node(dict(plain), "", "--measure")) if plain else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form, as in models.yaml."""
+        """Return the JSON form, the same as in models.yaml."""
         addresses = [f"{host}:{port}" for host, port in self._addresses]
         plain: dict[str, Any] = {"rpc": addresses if self.others else addresses[0]}
         if self.key is not None:
@@ -85,7 +89,7 @@ class Remote:
 
     @property
     def places(self) -> list[Remote]:
-        """Each address on its own."""
+        """One `Remote` for each address."""
         return [replace(self, host=host, port=port, others=()) for host, port in self._addresses]
 
     @property
@@ -99,11 +103,11 @@ class Remote:
         return f"the RPC server{'s' if self.others else ''} {addresses}"
 
 
-def _different(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+def _distinct(nodes: Sequence[Node]) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for node in nodes:
         if (address := _address(node)) in found:
-            raise node.error(f"found {node.value!r} a second time; name each server once")
+            raise node.error(f"found {node.value!r} a second time; list each server once")
         found.append(address)
     return found
 
@@ -112,5 +116,5 @@ def _address(node: Node) -> tuple[str, int]:
     address = node.text()
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) <= _MAX_PORT:
-        raise node.error(f"found {address!r}; `host:port` of a tracker or a server is expected")
+        raise node.error(f"found {address!r}; give the `host:port` of a tracker or a server")
     return host, int(port)

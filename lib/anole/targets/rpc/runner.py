@@ -1,4 +1,4 @@
-"""Runs candidates through an RPC session: with a remote device or, in a local session, with one of this machine."""
+"""Runners of candidates in an RPC session: remote or, for a device of this machine, local."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _REACH_S = 5.0
 
 
 def open_session(server: Server, session_s: float) -> rpc.RPCSession:
-    """Return an exclusive session with a server; wait while another client has it.
+    """Open an exclusive session with a server; wait while another client uses it.
 
-    After `session_s` seconds, the server ends the session and whatever runs in it.
+    After `session_s` seconds, the server ends the session and everything that runs in it.
 
     Raises:
-        DeviceLostError: the server does not answer, or its tracker has lent it to somebody else meanwhile.
+        DeviceLostError: the server does not answer, or its tracker has assigned it to another client meanwhile.
     """
     try:
         if not server.match_key:
-            # TVM itself would not report the reason. A server with a tracker would take this for its client.
+            # TVM does not report why it cannot connect. A server with a tracker would take this socket for its client.
             socket.create_connection((server.host, server.port), timeout=_REACH_S).close()
         return rpc.connect(server.host, server.port, server.match_key, session_timeout=session_s)
     except (OSError, RuntimeError, ValueError) as error:
@@ -43,7 +43,7 @@ def open_session(server: Server, session_s: float) -> rpc.RPCSession:
 
 @contextmanager
 def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
-    """Raise errors that are due to a lost session, not to a candidate, as another type.
+    """Convert errors that a lost session, not the candidate, causes.
 
     Raises:
         TimeoutError: the server ended the session because its time was up.
@@ -52,7 +52,7 @@ def telling_loss(session: rpc.RPCSession) -> Iterator[None]:
     try:
         yield
     except tvm.error.RPCSessionTimeoutError as error:
-        raise TimeoutError("ended by its server, because it took too long") from error
+        raise TimeoutError("the server ended the session because it took too long") from error
     except RuntimeError as error:
         try:
             session.get_function("runtime.NumThreads")()
@@ -67,7 +67,7 @@ class Conditions:
 
     Attributes:
         before_each: settings of TVM's `time_evaluator` for the untimed work before each run.
-        warm_up_s: seconds for which the first candidate runs before anything is timed, so that clocks rise.
+        warm_up_s: seconds for which the first candidate runs before anything is timed, to raise the clock rate.
     """
 
     before_each: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -75,7 +75,7 @@ class Conditions:
 
 
 class SessionRunner:
-    """Runs candidates of one workload on the same inputs, which are sent once."""
+    """A runner of candidates of one workload on the same inputs, which are sent once."""
 
     def __init__(
         self, template: Template, workload: Workload, session: rpc.RPCSession, device: Any, conditions: Conditions
@@ -108,7 +108,7 @@ class SessionRunner:
         return self._time(library, arguments, number)
 
     def _time(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
-        # TVM prepares once for every repeat, so each run is a repeat of its own.
+        # TVM does the untimed work once for each repeat, so each run is a repeat.
         settings = {"number": 1, "repeat": number, **self._conditions.before_each}
         return float(library.time_evaluator("main", self._device, **settings)(*arguments).mean)
 
@@ -125,7 +125,7 @@ class SessionKernel:
     arguments: tuple[Any, ...]
 
     def relative_error(self) -> float:
-        """Run the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and return the relative L2 distance from the reference."""
         with telling_loss(self.runner.session):
             self.library["main"](*self.arguments)
             return self.runner.example.relative_error(self.arguments[-1].numpy())

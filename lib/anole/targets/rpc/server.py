@@ -1,4 +1,4 @@
-"""Runs TVM's RPC server for this machine's devices, and restarts it when a candidate crashes."""
+"""TVM's RPC server for this machine's devices, restarted after a candidate crashes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
-    """Serve until it is interrupted.
+    """Serve until interrupted.
 
-    When one of its sessions ends by a signal, as that of a crashed candidate does, TVM's server stops listening but
-    does not end. Its process is therefore made to end and is replaced.
+    When a signal ends a session, such as a candidate's crash, TVM's server stops listening but keeps running. Its
+    process is therefore made to exit, and replaced.
 
-    The server registers with the tracker, if there is one, under a key; otherwise clients must know its own address.
-    Kernels run in so many threads of the processor.
+    The server registers with the tracker, if there is one, under its key; otherwise clients must know its address.
+    Kernels run in `threads` CPU threads.
 
     Raises:
         TargetError: the port is taken.
     """
     if host in _LOOPBACK:
-        logger.info("serves clients of this machine only; --host 0.0.0.0 serves all that reach this machine")
+        logger.info("serving clients on this machine only; use --host 0.0.0.0 to serve all that can reach this machine")
     os.environ.update(dict.fromkeys(("ANOLE_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), str(threads)))
-    # TVM would bind the server to the machine's first processors, whichever it may use and whoever else runs there.
+    # TVM would bind the server to the machine's first cores, even if they are not allowed or are busy.
     os.environ["TVM_BIND_THREADS"] = "0"
     while True:
         _serve_once(host, port, tracker)
@@ -55,7 +55,7 @@ def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
 
 
 def _prepare() -> None:
-    """Let sessions start at once, and the server's process end when its listening thread fails."""
-    # Python 3.14 would import TVM anew for every session, which takes seconds.
+    """Make sessions start quickly, and the server's process exit when its listening thread fails."""
+    # Python 3.14 would import TVM again for every session, which takes seconds.
     multiprocessing.set_start_method("fork")
     threading.excepthook = lambda _: os._exit(1)

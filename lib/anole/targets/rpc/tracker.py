@@ -1,4 +1,4 @@
-"""Asks TVM's RPC tracker for servers, by the tracker's own protocol: whoever asks need not import TVM."""
+"""A client of TVM's RPC tracker that speaks its protocol directly, without importing TVM."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from anole.errors import DeviceLostError, cause
 from anole.targets.rpc.address import Remote, Server
 
 MAGIC, SUCCESS, REQUEST, SUMMARY = 0x2F271, 0, 4, 6
-"""The numbers of `tvm.rpc.base`."""
+"""The protocol's constants, from `tvm.rpc.base`."""
 
 _REACH_S = 5.0
-_MOST_BYTES = 1 << 20
+_MAX_MESSAGE_BYTES = 1 << 20
 
 _ALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""So that a request ends with an error, if the tracker's machine is gone without a word."""
+"""Keepalive settings, which make a request fail if the tracker's machine disappears."""
 
 
 class Tracker:
-    """A connection to a tracker, of which servers of one key are asked.
+    """A connection to a tracker, for servers with one key.
 
-    Its methods raise DeviceLostError where the tracker cannot be reached or gives no sensible answer.
+    Its methods raise DeviceLostError if the tracker cannot be reached or gives an invalid answer.
     """
 
     def __init__(self, remote: Remote) -> None:
@@ -40,7 +40,7 @@ class Tracker:
 
     @property
     def connection(self) -> socket.socket:
-        """What becomes readable when a request is granted."""
+        """The socket, which becomes readable when a request is granted."""
         return self._socket
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Tracker:
         self._socket.close()
 
     def count(self) -> tuple[int, int]:
-        """Return how many servers of the key there are, and how many of them are free.
+        """Return the numbers of all and of free servers with the key.
 
         Raises:
             DeviceLostError: there is none, or the tracker does not answer.
@@ -59,8 +59,8 @@ class Tracker:
             known = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
             free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
         if self._key not in known:
-            told = ", ".join(sorted(set(known))) or "none at all"
-            raise DeviceLostError(f"{self._remote} has no server of the key {self._key!r}; it has {told}")
+            listed = ", ".join(sorted(set(known))) or "none"
+            raise DeviceLostError(f"{self._remote} has no server with the key {self._key!r}; its keys are: {listed}")
         return known.count(self._key), free
 
     def request(self) -> None:
@@ -69,7 +69,7 @@ class Tracker:
             self._send([REQUEST, self._key, "", 1])
 
     def granted(self) -> Server:
-        """Wait until the request is granted and returns the server."""
+        """Wait until the request is granted, and return the server."""
         with self._reaching():
             host, port, match_key = self._receive()
             return Server(str(host), int(port), str(match_key))
@@ -88,7 +88,7 @@ class Tracker:
 
     def _receive(self) -> Any:
         size = self._number()
-        if not 0 < size <= _MOST_BYTES:
+        if not 0 < size <= _MAX_MESSAGE_BYTES:
             raise ValueError(f"found a message of {size} bytes")
         code, value = json.loads(self._exactly(size))
         if code != SUCCESS:
@@ -116,7 +116,7 @@ class Tracker:
 
 
 def count_servers(remote: Remote) -> tuple[int, int]:
-    """Return how many servers of its key a tracker has, and how many of them are free.
+    """Return the numbers of all and of free servers with a key at a tracker.
 
     Raises:
         DeviceLostError: there is none, or the tracker does not answer.

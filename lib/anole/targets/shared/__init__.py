@@ -1,1 +1,1 @@
-"""Common parts of the templates of several targets."""
+"""Code shared by the templates of several targets."""

@@ -1,4 +1,4 @@
-"""Finds and prepares the anchor operator of a function being scheduled, with its padding and its epilogue."""
+"""The anchor operator of a function being scheduled: finding it, its padding and its epilogue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_anchor(sch: s_tir.Schedule) -> SBlockRV:
 
 
 def find_block(sch: s_tir.Schedule, name: str) -> SBlockRV | None:
-    """Return the block with a name, or None."""
+    """Return the block with the given name, or None."""
     return next((block for block in blocks_of(sch) if sch.get(block).name_hint == name), None)
 
 
@@ -49,7 +49,7 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
 
 
 def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
-    """Return NHWC data with its zero padding, also up to a number of channels, computed by a block named ``pad``."""
+    """Pad NHWC data with zeros, optionally up to a number of channels; the block is named ``pad``."""
     channels = channels or w.in_channels
     if not any(w.padding) and channels == w.in_channels:
         return data
@@ -71,15 +71,15 @@ def convolve(
     name: str = "conv2d",
     first_channel: Callable[[Any], Any] | None = None,
 ) -> te.Tensor:
-    """Return the convolution of padded NHWC data with weights in panels, as NHWC; its block is marked as the anchor.
+    """Convolve padded NHWC data with weights packed in panels, as NHWC; the block is marked as the anchor.
 
     Args:
         w: the convolution.
-        padded: what `pad` returns.
+        padded: the result of `pad`.
         packed: (panels, kernel height, kernel width, channels of a group, panel width), without channels if depthwise.
-        size: number of rows, columns and filters of the result; any beyond the convolution's own are unused.
-        name: of the block.
-        first_channel: maps a filter to the first of its channels; by default the first of its group.
+        size: number of rows, columns and filters of the result; any beyond the convolution's output are unused.
+        name: the block's name.
+        first_channel: maps a filter to its first input channel; by default the first one of its group.
     """
     (rows, columns, filters), panel = size, int(packed.shape[-1])
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
@@ -104,14 +104,14 @@ def convolve(
 
 
 def crop(result: te.Tensor, *shape: Any) -> te.Tensor:
-    """Return the part of a result that has this shape, from its first element on."""
+    """Crop a result to a shape, from its first element on."""
     if all(is_same_extent(own, other) for own, other in zip(result.shape, shape, strict=True)):
         return result
     return te.compute(shape, lambda *at: result[at], name="crop")
 
 
 def is_same_extent(one: Any, other: Any) -> bool:
-    """Whether two extents, numbers or expressions, are the same for sure."""
+    """Whether two extents, integers or expressions, are provably equal."""
     known = [isinstance(each, (int, tirx.IntImm)) for each in (one, other)]
     return int(one) == int(other) if all(known) else not any(known) and tvm_ffi.structural_equal(one, other)
 
@@ -122,7 +122,7 @@ def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
 
 
 def _inline_operands(sch: s_tir.Schedule, epilogue: SBlockRV, anchor: SBlockRV) -> None:
-    """Inline all blocks that the epilogue reads besides the anchor, and those that they read in turn."""
+    """Inline all producers of the epilogue except the anchor, recursively."""
     own = sch.get_sref(anchor)
     while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(own)]:
         for block in operands:

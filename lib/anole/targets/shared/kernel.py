@@ -1,4 +1,4 @@
-"""Defines a candidate as a kernel of its own with the canonical epilogue, and links libraries, for any device."""
+"""A candidate as a standalone kernel with the canonical epilogue, and the tools that link libraries, for any device."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from anole.task import Workload
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
     """Return the unscheduled kernel: the anchor and the canonical epilogue.
 
-    With a constant weight, the epilogue is bias and relu, and the parameters are data, packed weight, bias (out
-    channels,) and output. A product of two computed tensors has no epilogue, because the softmax that follows it in
+    With a constant weight, the epilogue is bias and relu, and the parameters are data, packed weight, bias of shape
+    (out channels,) and output. A product of two activations has no epilogue, because the softmax that follows it in
     attention is a separate function; its parameters are both operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
@@ -38,15 +38,15 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 
 
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Link objects into a shared library with the bare linker; a compiler driver takes as long as LLVM does.
+    """Link objects into a shared library by calling the linker directly; a compiler driver takes as long as LLVM.
 
-    Whatever goes wrong is a MachineError: a shared library may refer to whatever it likes.
+    Every failure is a MachineError and none the candidate's fault: a shared library may have undefined symbols.
     """
     run_tool("linker", [find_linker(), "-shared", "-o", output, *objects, *(options or ())])
 
 
 def run_tool(kind: str, command: Sequence[str]) -> None:
-    """Run a tool of a kind, such as ``linker``, that builds libraries; its failure is a MachineError."""
+    """Run a build tool of a kind, such as ``linker``; raise MachineError if it fails."""
     tool = f"the {kind} {command[0]}"
     try:
         made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -54,12 +54,12 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
         raise MachineError(f"{tool} cannot be started: {error.strerror}; nothing can be built") from error
     if made.returncode:
         how = f"ended by {signal.Signals(-made.returncode).name}" if made.returncode < 0 else f"exit {made.returncode}"
-        said = "; ".join(made.stdout.strip().splitlines()[-2:])
-        raise MachineError(f"{tool} failed ({how}), so nothing can be built: {said or 'it said nothing'}")
+        printed = "; ".join(made.stdout.strip().splitlines()[-2:])
+        raise MachineError(f"{tool} failed ({how}), so nothing can be built: {printed or 'no output'}")
 
 
 def find_compiler() -> str:
-    """Return the path of the C compiler; raises MachineError if there is none."""
+    """Return the path of the C compiler; raise MachineError if there is none."""
     return find_tool("C compiler", ("cc", "gcc", "clang"), "one")
 
 
@@ -69,7 +69,7 @@ def find_linker() -> str:
 
 
 def find_tool(kind: str, names: Sequence[str], package: str) -> str:
-    """Return the path of the first tool of a kind that is there; raises MachineError if none is."""
+    """Return the path of the first of the named tools on PATH; raise MachineError if there is none."""
     for name in names:
         if (found := shutil.which(name)) is not None:
             return found

@@ -1,4 +1,4 @@
-"""The square output tiles of a convolution by minimal filtering."""
+"""The square output tiles of a Winograd convolution."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from anole.space import ALGORITHM
 from anole.targets.base import WINOGRAD
 from anole.task import Conv2d, Workload
 
-_FINE_POINTS = 6
-"""The points along a side of the largest tiles that round at most about twice as much as direct convolution, such as
-those of F(4x4, 3x3). Then so does a whole network, however its layers amplify rounding; evaluating allows three times
-the error of a reference. Tiles of eight points round four times as much as these."""
+_MAX_FINE_POINTS = 6
+"""Side of the largest transformed tile, as in F(4x4, 3x3), whose rounding error is at most about twice that of direct
+convolution. The same then holds for an entire network, even if its layers amplify rounding errors; the evaluation
+allows three times a reference's error. The rounding error of tiles of eight points is four times as large as here."""
 
 
 def finer_tiles(workload: Workload, config: Config) -> Mapping[str, Sequence[Any]] | None:
-    """Return knobs' values that give a convolution smaller Winograd tiles than a config; None if its tiles are fine."""
+    """Return the knob values that give smaller Winograd tiles than a config; None if its tiles are small enough."""
     if not isinstance(workload, Conv2d) or config.get(ALGORITHM) != WINOGRAD:
         return None
-    largest = _FINE_POINTS + 1 - workload.kernel[0]
+    largest = _MAX_FINE_POINTS + 1 - workload.kernel[0]
     return {ALGORITHM: [WINOGRAD], "tile_size": [largest]} if config["tile_size"] > largest else None
 
 
 @dataclass(frozen=True)
 class OutputTiles:
-    """The tiles of all images; those at the lower and right border may extend beyond the image.
+    """The tiles of all images; tiles at the lower and right border may extend beyond the image.
 
-    A convolution dilated by d reads, for every d-th output, every d-th input. So an image is d x d images of every d-th
-    row and column, each with tiles of its own and convolved without dilation; without dilation, it is one.
+    A convolution dilated by d reads, for every d-th output, every d-th input. So an image splits into d x d subimages
+    of every d-th row and column, each tiled separately and convolved without dilation.
 
     Attributes:
         size: outputs along a side of a tile.
         taps: number of rows, and of columns, of the filters.
-        dilation: every which row and column of an image is in the same tile.
-        rows: rows of tiles in one image of every so many rows.
-        columns: columns of tiles in one image of every so many columns.
-        count: number of tiles in all images, an expression where the number of images varies.
-        blocks: number of blocks of tiles that are computed together; the last one may be filled up.
+        dilation: row and column stride between neighboring outputs of a tile.
+        rows: rows of tiles in a subimage.
+        columns: columns of tiles in a subimage.
+        count: number of tiles in all images, an expression where the batch size varies.
+        blocks: number of blocks of tiles that are computed together; the last one may be padded.
         in_block: number of tiles of a block.
     """
 
@@ -61,27 +61,28 @@ class OutputTiles:
 
     @property
     def axes(self) -> tuple[Any, ...]:
-        """The axes along which tiles are numbered: one, with those that fill up the last block.
+        """The extents of the tile axes, padding of the last block included.
 
-        Where the number of images varies, these are the blocks and the tiles of each, so that the latter are known.
+        There is one axis; if the batch size varies, there are two, the blocks and the tiles of each, which keeps the
+        inner extent static.
         """
         return (self.blocks * self.in_block,) if isinstance(self.count, int) else (self.blocks, self.in_block)
 
-    def joined(self, *places: Any) -> Any:
-        """Return the number of the tile at a place along the axes."""
-        return places[0] if len(places) == 1 else places[0] * self.in_block + places[1]
+    def joined(self, *position: Any) -> Any:
+        """Return the index of the tile at a position along the axes."""
+        return position[0] if len(position) == 1 else position[0] * self.in_block + position[1]
 
     def parted(self, number: Any) -> tuple[Any, ...]:
-        """Return the place of a tile along the axes."""
+        """Return the position of a tile along the axes."""
         return (number,) if len(self.axes) == 1 else (number // self.in_block, number % self.in_block)
 
     @property
     def points(self) -> int:
-        """Inputs along a side of a tile; also the number of products along a side."""
+        """Inputs, and products, along a side of a tile."""
         return self.size + self.taps - 1
 
     def number(self, image: Any, y: Any, x: Any) -> Any:
-        """Return the number of the tile that an output is in."""
+        """Return the index of the tile that contains an output."""
         (d_y, d_x), size = self.dilation, self.size
         image = (image * d_y + y % d_y) * d_x + x % d_x
         return (image * self.rows + y // (d_y * size)) * self.columns + x // (d_x * size)
@@ -91,7 +92,7 @@ class OutputTiles:
         return y // self.dilation[0] % self.size, x // self.dilation[1] % self.size
 
     def first(self, number: Any) -> tuple[Any, Any, Any]:
-        """Return the image, the row and the column of a tile's first output; the next is a dilation further."""
+        """Return the image, row and column of a tile's first output; the next one is `dilation` further."""
         (d_y, d_x), image = self.dilation, number // (self.rows * self.columns)
         row, column = number // self.columns % self.rows, number % self.columns
         y, x = row * (self.size * d_y) + image // d_x % d_y, column * (self.size * d_x) + image % d_x
@@ -99,11 +100,11 @@ class OutputTiles:
 
 
 def grid(w: Conv2d, size: Any) -> tuple[Any, Any]:
-    """Return the rows and columns of tiles of this size, or of each of n sizes, in every so many rows and columns."""
+    """Return the rows and columns of tiles in a subimage, for a size or an array of sizes."""
     return -(-w.out_height // (w.dilation[0] * size)), -(-w.out_width // (w.dilation[1] * size))
 
 
 def tile_count(w: Conv2d, size: Any) -> Any:
-    """Return the number of tiles of this size, or of each of n sizes, in all images."""
+    """Return the number of tiles in all images, for a size or an array of sizes."""
     rows, columns = grid(w, size)
     return w.batch * w.dilation[0] * w.dilation[1] * rows * columns

@@ -1,7 +1,7 @@
-"""Words of 32 bits that hold several narrow numbers, and their dot products, as TensorIR expressions.
+"""Packed 32-bit lanes (groups of four 8-bit integers, pairs of bfloat16) and their dot products, as TensorIR.
 
-A dot product is an operator of its own, which takes part in vectors like a multiplication; what lowers a kernel puts
-the processor's instruction in its place.
+A dot product is a separate operator, vectorized like a multiplication; lowering replaces it by the processor's
+instruction.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ DOTS = {
     "uint8x4": ("anole.dot_uint8x4", "int32"),
     "uint8x1": ("anole.dot_uint8x1", "int32"),
 }
-"""The operators of dot products of two words, and the types of their results, by the type of the words.
+"""The dot product operators and their result types, by the type of a packed lane.
 
-A word of four uint8 is multiplied with one of four int8, and one uint8 in its lowest bits with an int8 in 32 bits.
+``uint8x4`` multiplies four uint8 with four int8; ``uint8x1`` one uint8, in the lowest bits, with an int8 held as int32.
 """
 
 for _name, _ in DOTS.values():
-    tvm.ir._ffi_api.RegisterOp(_name, "The sum of the products of the numbers in two words.")
+    tvm.ir._ffi_api.RegisterOp(_name, "The dot product of two packed 32-bit lanes.")
     ir.register_op_attr(_name, "TCallEffectKind", _PURE)
     ir.register_op_attr(_name, "TVectorizable", True)
 
 
 def product(dtype: str, left: Any, right: Any) -> Any:
-    """Return the product of two numbers, or the dot product of two words, of a type."""
+    """Return the product of two values, or the dot product of two packed lanes, of a type."""
     if dtype not in DOTS:
         return left * right
     operator, result = DOTS[dtype]
@@ -41,23 +41,23 @@ def product(dtype: str, left: Any, right: Any) -> Any:
 
 
 def is_dot(call: Any) -> bool:
-    """Whether a call is a dot product of two words."""
+    """Whether a call is a dot product of two packed lanes."""
     return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
 
 
 def is_word(call: Any) -> bool:
-    """Whether a call reads a word, see `word_of`."""
+    """Whether an expression is a packed lane made by `word_of`."""
     named = getattr(getattr(call, "op", None), "name", None)
     return named == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
 
 
 def first_number(word: Any) -> Any:
-    """Return the load of a word, or that of its first number."""
+    """Return the load of a packed lane's first element, or the operand itself if it is no packed lane."""
     return word.args[0].vectors[0] if is_word(word) else word
 
 
 def packed_dtype(workload: Workload) -> str:
-    """Return the type of a workload's second operand: words of narrow constants, or what computed numbers have."""
+    """Return the type of a workload's packed second operand: int32 for packed low-precision constants."""
     if not workload.constant_weight:
         return weight_dtype(workload.dtype)
     is_plain = weight_scheme(workload) is None and sum_dtype(workload.dtype) == workload.dtype
@@ -65,5 +65,5 @@ def packed_dtype(workload: Workload) -> str:
 
 
 def word_of(numbers: Sequence[Any]) -> Any:
-    """Return the word that holds numbers, which lie one after another in memory, the first in its lowest bits."""
+    """Pack contiguous loads into a 32-bit lane, the first in its lowest bits."""
     return tirx.reinterpret("int32", tirx.Shuffle(list(numbers), list(range(len(numbers)))))

@@ -1,4 +1,4 @@
-"""Describes a recurrent layer whose time loop is one kernel: an LSTM, a GRU or a plain recurrent network."""
+"""The description of a recurrent layer (LSTM, GRU or plain RNN) whose time loop is one kernel."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from anole.codec import decode, encode
 from anole.keys import canonical_json
 
 RECURRENCE = "anole.recurrence"
-"""The attribute of a function that holds the description as JSON; a target may replace the function by its own."""
+"""The function attribute that holds the description as JSON; a target may replace the function by its own kernel."""
 
 LANES = 16
-"""Hidden units of a block, which lie together in packed weights: a vector register of the widest kind."""
+"""Hidden units of a block, contiguous in packed weights: the float32 lanes of a 512-bit register."""
 
 GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
 """Gates of each cell, in ONNX's order: input, output, forget, cell; update, reset, hidden; hidden."""
@@ -24,7 +24,7 @@ Cell = Literal["lstm", "gru", "rnn"]
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation function of ONNX's recurrent operators, by its name in lower case; it may ignore its parameters."""
+    """An activation function of ONNX's recurrent operators: its name in lower case, and parameters that it may use."""
 
     name: str
     alpha: float = 0.0
@@ -33,7 +33,7 @@ class Activation:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A tensor that the kernel reads or writes; an extent that varies is the name of its symbol."""
+    """A tensor that the kernel reads or writes; a dynamic extent is the name of its symbol."""
 
     name: str
     shape: tuple[int | str, ...]
@@ -42,26 +42,25 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A recurrent layer behind the product of its inputs; its words and equations are those of ONNX's operators.
+    """A recurrent layer without the product of its inputs; terms and equations are ONNX's.
 
     Attributes:
-        cell: what a step computes.
         steps: length of the sequences.
-        batch: number of the sequences.
+        batch: number of sequences.
         hidden: hidden units of each direction.
         backward: for each direction, whether it goes from the end to the start.
         activations: the functions f, g and h of each direction, as many as the cell has.
         batch_first: whether sequences, and not steps, are the outer axis of the product of the inputs.
         axes: the order of the result's axes: t (steps), n (sequences), d (directions); hidden units are the last one.
-        clip: bound of what activations are applied to.
-        coupled: whether an LSTM forgets what its input gate does not replace (ONNX: ``input_forget``).
+        clip: bound to which the inputs of activations are clipped.
+        coupled: whether an LSTM's forget gate is 1 minus its input gate (ONNX: ``input_forget``).
         reset_after: whether a GRU resets after the product with the state (ONNX: ``linear_before_reset``).
-        peepholes: whether an LSTM's gates see the cell.
-        lengths: whether sequences have lengths of their own.
+        peepholes: whether an LSTM's gates also read the cell.
+        lengths: whether each sequence has its own length.
         quantized: whether the state is quantized to 8 bits in each step, see `parameters`.
-        weight_dtype: the type of the recurrent weights; a type of integers only if the layer is quantized.
-        steps_symbol, batch_symbol: the names of the symbols that the length and the number of sequences are where they
-            vary; `steps` and `batch` are then the usual ones.
+        weight_dtype: the type of the recurrent weights; an integer type only if the layer is quantized.
+        steps_symbol, batch_symbol: the names of the symbols of a dynamic sequence length and batch size; `steps` and
+            `batch` are then typical values.
     """
 
     cell: Cell
@@ -84,7 +83,7 @@ class Recurrence:
 
     @property
     def directions(self) -> int:
-        """Number of directions."""
+        """Number of directions, 1 or 2."""
         return len(self.backward)
 
     @property
@@ -94,20 +93,20 @@ class Recurrence:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of hidden units, of which the last one may be filled up."""
+        """Number of blocks of hidden units; the last one may be padded."""
         return -(-self.hidden // LANES)
 
     @property
     def padded(self) -> int:
-        """Hidden units with those that fill up the last block."""
+        """Hidden units, padding of the last block included."""
         return self.blocks * LANES
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's operands.
 
-        ``projected`` is the product of the inputs and the weights W with all biases but that of `reset_after`;
-        ``recurrent`` the weights R, block by block. If the state is quantized, they are integers less their zero
+        ``projected`` is the product of the inputs and the weights W plus all biases except the one of `reset_after`;
+        ``recurrent`` holds the weights R, block by block. If the state is quantized, they are integers minus their zero
         point, and ``scales`` holds their scales.
         """
         extents = self._extents
@@ -132,7 +131,7 @@ class Recurrence:
 
     @property
     def results(self) -> tuple[Parameter, ...]:
-        """The kernel's results: the state after each step, and the last states."""
+        """The kernel's results: the state after each step, and the final states."""
         extents = self._extents
         states = (self.directions, extents["n"], self.hidden)
         found = [Parameter("y", (*(extents[axis] for axis in self.axes), self.hidden)), Parameter("last_h", states)]
@@ -144,11 +143,11 @@ class Recurrence:
         return {"t": steps, "n": batch, "d": self.directions}
 
     def to_json(self) -> str:
-        """Return the description as text, from which `recurrence_of` makes it again."""
+        """Return the description as JSON, which `recurrence_of` reads."""
         return canonical_json(encode(self))
 
 
 def recurrence_of(func: Any) -> Recurrence | None:
-    """Return the recurrence that a function of TVM computes, or None if it is no recurrent kernel."""
+    """Return the recurrence that a TVM function computes, or None if it is no recurrent kernel."""
     text = func.attrs.get(RECURRENCE) if func.attrs else None
     return None if text is None else decode(Recurrence, json.loads(str(text)))

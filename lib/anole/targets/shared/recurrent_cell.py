@@ -1,4 +1,4 @@
-"""The equations of recurrent cells, as expressions of one hidden unit."""
+"""The equations of recurrent cells, as TensorIR expressions of one hidden unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Gate = Callable[[int], Value]
 
 
 def _softplus(x: Value, own: Activation) -> Value:
-    """Compute log(1 + exp(x)) so that the exponential is never infinite."""
+    """Compute log(1 + exp(x)) without overflow of the exponential."""
     inner = const(1) + bound(-tirx.abs(x), polynomials.exp)
     return tirx.max(x, const(0)) + bound(inner, polynomials.logarithm)
 
@@ -38,7 +38,7 @@ ACTIVATIONS: Mapping[str, Callable[[Value, Activation], Value]] = {
     "tanh": lambda x, own: polynomials.tanh(x),
     "thresholdedrelu": lambda x, own: tirx.Select(x > const(own.alpha), x, const(0)),
 }
-"""The activation functions that ONNX lists, by their name in lower case."""
+"""ONNX's activation functions by their names in lower case."""
 
 
 class CellEquations:
@@ -49,30 +49,30 @@ class CellEquations:
         self._activations = recurrence.activations[direction]
 
     def next_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
-        """Return an LSTM's next cell, where `gate` is what a gate's function is applied to, without peepholes."""
+        """Return an LSTM's next cell; `gate` returns a gate's input to its activation, without peepholes."""
 
         def with_input(taken: Value) -> Value:
             if self._recurrence.coupled:
                 kept = const(1) - taken
             else:
-                kept = self._activate(0, self._seeing(gate, FORGET, c, peephole))
+                kept = self._activate(0, self._with_peephole(gate, FORGET, c, peephole))
             return kept * c + taken * self._activate(1, gate(CELL))
 
-        return bound(self._activate(0, self._seeing(gate, INPUT, c, peephole)), with_input)
+        return bound(self._activate(0, self._with_peephole(gate, INPUT, c, peephole)), with_input)
 
     def h_of_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
         """Return an LSTM's next state from its next cell."""
-        return self._activate(0, self._seeing(gate, OUTPUT, c, peephole)) * self._activate(2, c, clips=False)
+        return self._activate(0, self._with_peephole(gate, OUTPUT, c, peephole)) * self._activate(2, c, clips=False)
 
     def opening(self, gate: Value) -> Value:
-        """Return how far a GRU's update or reset gate is open, or a plain recurrent network's next state."""
+        """Return the activation of a GRU's update or reset gate, or a plain RNN's next state."""
         return self._activate(0, gate)
 
     def mixed(self, update: Value, candidate: Value, h: Value) -> Value:
-        """Return a GRU's next state, where `candidate` is what the hidden gate's function is applied to."""
+        """Return a GRU's next state; `candidate` is the hidden gate's input to its activation."""
         return bound(update, lambda z: (const(1) - z) * self._activate(1, candidate) + z * h)
 
-    def _seeing(self, gate: Gate, which: int, c: Value, peephole: Gate) -> Value:
+    def _with_peephole(self, gate: Gate, which: int, c: Value, peephole: Gate) -> Value:
         return gate(which) + peephole(which) * c if self._recurrence.peepholes else gate(which)
 
     def _activate(self, which: int, x: Value, clips: bool = True) -> Value:

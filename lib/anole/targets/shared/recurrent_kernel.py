@@ -1,10 +1,10 @@
-"""The time loop of a recurrent layer as one kernel for processors.
+"""The time loop of a recurrent layer as one CPU kernel.
 
-Directions and rows of the batch do not depend on each other: if there are enough of them, each thread takes some
-through all steps. Otherwise all threads share the hidden units of a step, and wait for each other after it.
+Directions and rows of the batch are independent: if there are enough of them, each thread runs all steps of its share.
+Otherwise all threads share the hidden units of a step, with a barrier after it.
 
-What a step takes is the time to load its weights, mostly from the second-level cache. So each step goes through them in
-the opposite direction of the one before.
+Loading weights, mostly from the second-level cache, dominates a step. So each step visits them in the opposite order of
+the previous step.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
 from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated
 
 OPAQUE = 8
-"""TVM's operator pattern for a function that nothing fuses with."""
+"""TVM's operator pattern for a function that is never fused."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a kernel is divided.
+    """How a kernel is tiled and divided among threads.
 
     Attributes:
-        rows: rows of the batch that are computed together; the last of them may lie beyond the batch.
-        blocks: blocks of hidden units whose sums are in registers together; they divide all blocks.
-        strands: parts of the batch that go through all steps on their own, with the same number of tiles. A state is
-            quantized for the whole batch, which then is one part.
-        parts: parts into which threads divide each step's tiles, instead of directions and strands; 1 for strands.
-            They divide the tiles of all directions; where the batch varies, those of a single tile of rows.
+        rows: rows of the batch that are computed together; the last tile may extend beyond the batch.
+        blocks: blocks of hidden units whose sums are in registers together; it divides the number of blocks.
+        strands: parts of the batch that run through all steps independently, with the same number of tiles; 1 if the
+            state is quantized, since its scale depends on the entire batch.
+        parts: parts into which each step's tiles are divided among threads, instead of directions and strands; 1 for
+            strands. It divides the number of tiles of all directions; with a dynamic batch, of one tile of rows.
     """
 
     rows: int = 1
@@ -49,29 +49,26 @@ class Tiling:
 def recurrent_kernel(
     recurrence: Recurrence, tiling: Tiling | None = None, of_one: Tiling | None = None
 ) -> tirx.PrimFunc:
-    """Return the kernel of a recurrence; its parameters are the recurrence's, and then its results.
+    """Return the kernel of a recurrence; its arguments are the recurrence's parameters, then its results.
 
-    Args:
-        recurrence: the recurrence.
-        tiling: how the kernel is divided.
-        of_one: how it is divided for a batch of 1, if the batch varies.
+    If the batch is dynamic and `of_one` is given, a batch of 1 has its own code with that tiling.
     """
     with recurrent_function(recurrence) as (builder, arguments):
-        usual = _Kernel(recurrence, tiling or Tiling(), arguments)
+        general = _Kernel(recurrence, tiling or Tiling(), arguments)
         if of_one is None:
-            usual.write()
+            general.write()
         else:
             with T.If(arguments.symbols[recurrence.batch_symbol] == 1):
                 with T.Then():
                     _Kernel(replace(recurrence, batch=1, batch_symbol=None), of_one, arguments).write()
                 with T.Else():
-                    usual.write()
+                    general.write()
     return builder.get()
 
 
 @contextmanager
 def recurrent_function(recurrence: Recurrence) -> Iterator[tuple[IRBuilder, Arguments]]:
-    """Open a function that is marked as the kernel of a recurrence; yields its builder and its operands."""
+    """Open a function that is marked as the kernel of a recurrence; yield its builder and its operands."""
     with IRBuilder() as builder, T.prim_func(is_private=True, s_tir=True):
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, RECURRENCE: recurrence.to_json()})
         yield builder, Arguments.declared(recurrence)
@@ -89,7 +86,7 @@ class _Kernel(RecurrentStep):
         self._groups = recurrence.blocks // tiling.blocks
 
     def write(self) -> None:
-        """Write the whole kernel."""
+        """Emit the entire kernel."""
         if self._tiling.parts > 1:
             self._write_shared()
         else:
@@ -105,7 +102,7 @@ class _Kernel(RecurrentStep):
                 if self._own.quantized:
                     self.quantize(step, direction)
                 for part in self.parts():
-                    # Weights of a group stay in the cache from one tile to the next.
+                    # A group's weights stay in the cache from one tile to the next.
                     with T.serial(0, self._groups) as at, T.serial(0, self._tiles) as tile:
                         group = in_turns(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
@@ -134,9 +131,9 @@ class _Kernel(RecurrentStep):
         super()._multiply(step, direction, first_row, group, gates)
 
     def _prefetch(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Write prefetches of states that other threads computed, and of the next step's products of the inputs.
+        """Prefetch states that other threads computed, and the next step's products of the inputs.
 
-        The processor's own prefetcher finds neither: the former are too short, and the latter lie far apart.
+        The hardware prefetcher misses both: the former are too short, and the latter lie too far apart.
         """
         rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._steps - 1)
         if self._tiling.parts > 1:
@@ -165,9 +162,9 @@ class _Kernel(RecurrentStep):
 
 
 def in_turns(step: Value, at: Value, extent: Value) -> Value:
-    """Return the position of a loop that goes forwards in even steps and backwards in odd ones.
+    """Return the index of a loop that runs forward in even steps and backward in odd steps.
 
-    A step then begins with the weights that the one before ended with, which the caches still hold. With weights a
-    little larger than a cache, the same order in every step would find none of them there.
+    A step then begins with the weights that ended the previous step and are still cached. If the weights slightly
+    exceed a cache, the same order in every step would miss on all of them.
     """
     return at if isinstance(extent, int) and extent == 1 else step % 2 * (extent - 1) + at * (1 - step % 2 * 2)

@@ -1,4 +1,4 @@
-"""One step of a recurrent layer as statements, whatever loops run it."""
+"""One time step of a recurrent layer as TensorIR statements, independent of the loops around it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,19 @@ from anole.targets.shared.recurrence import LANES, Parameter, Recurrence
 from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquations
 
 _LEVELS = 255
-"""Steps between the least and the greatest value of a state that is quantized to 8 bits."""
+"""Number of quantization steps between the minimum and maximum of a state in 8 bits."""
 
 Place = tuple[Value, Value, Value]
 """A direction, a row of the batch and a hidden unit."""
 
 Gate = Callable[[int], Value]
 Sums = Callable[[int], tuple[Value, ...]]
-"""Where the sum of a gate is."""
+"""Maps a gate to the indices of its sum."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The operands of the current function.
-
-    Attributes:
-        buffers: by their names.
-        symbols: the extents that vary, by their names.
-    """
+    """The operands of the current function, and its dynamic extents, by their names."""
 
     buffers: Mapping[str, Any]
     symbols: Mapping[str | None, Value]
@@ -49,11 +44,11 @@ class Arguments:
 
 
 class RecurrentStep(ABC):
-    """Writes the statements of a step into the current function.
+    """An emitter of the statements of a step into the current function.
 
     Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
-    cells; ``factor``, what the recurrent weights are multiplied with where that is not ``h``; ``update``, a GRU's
-    update gate; ``scale``, that of each direction's quantized states; ``sums``, of the gates of a tile.
+    cells; ``factor``, the factors of the recurrent weights unless they are ``h``; ``update``, a GRU's update gate;
+    ``scale``, the scale of each direction's quantized states; ``sums``, the sums of a tile's gates.
     """
 
     def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
@@ -68,7 +63,7 @@ class RecurrentStep(ABC):
         self._sums: Any = None
 
     def _allocate(self, slots: Sequence[Value], scope: str = "global") -> None:
-        """Allocate the buffers, of which those of states have the shape `slots` and are in the given scope."""
+        """Allocate the buffers; buffers of states have the shape `slots` and the given scope."""
         own = self._own
 
         def states(*shape: int) -> Any:
@@ -84,22 +79,22 @@ class RecurrentStep(ABC):
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
     ) -> AbstractContextManager[tuple[Place, Sums]]:
-        """Open loops over a tile of rows and a group of hidden units; yield the place of each, and of its sums."""
+        """Open loops over a tile of rows and a group of hidden units; yield their position and where sums are."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:
         """Return a buffer for the sums of a tile."""
 
     def _slot(self, place: Place) -> tuple[Value, ...]:
-        """Return where a place is in a buffer of states."""
+        """Return the indices of a position in a buffer of states."""
         return place
 
     def parts(self) -> Sequence[Callable[..., None]]:
-        """Return what a step consists of; each part needs all groups of the one before."""
+        """Return the parts of a step; each part needs the previous part of all groups."""
         return (self.reset, self.replace) if self._resets_first else (self.replace,)
 
     def begin(self, place: Place) -> None:
-        """Copy the initial state of a hidden unit, or a zero if it fills up the last block."""
+        """Copy the initial state of a hidden unit, or store 0 if the unit is padding."""
         direction, row, unit = place
         known = (direction, self._known(row), tirx.min(unit, self._own.hidden - 1))
         T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(place)])
@@ -107,14 +102,14 @@ class RecurrentStep(ABC):
             T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(place))
 
     def end(self, place: Place) -> None:
-        """Copy the last state of a hidden unit."""
+        """Copy the final state of a hidden unit."""
         with self._if_row(place[1]):
             T.buffer_store(self._buffers["last_h"], self._state(self._steps, place), place)
             if self._own.cell == "lstm":
                 T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
 
     def quantize(self, step: Value, direction: Value) -> None:
-        """Write the states of a direction as integers less their zero point, as ONNX's DynamicQuantizeLinear does."""
+        """Quantize the states of a direction like ONNX's DynamicQuantizeLinear, and subtract the zero point."""
         rows, blocks = self._batch, self._own.blocks
         lows, highs = (allocated(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
@@ -126,12 +121,12 @@ class RecurrentStep(ABC):
             T.buffer_store(highs, tirx.max(highs[lane], state), [lane])
         low = reduce(tirx.min, (lows[lane] for lane in range(LANES)))
         high = reduce(tirx.max, (highs[lane] for lane in range(LANES)))
-        # TVM would multiply by the reciprocal of a constant, whose last bit may decide how a state is rounded.
+        # TVM would turn division by a constant into multiplication by its reciprocal, which may round differently.
         levels = allocated(1, scope="local")
         T.buffer_store(levels, const(_LEVELS), [0])
         T.buffer_store(self._scale, (high - low) / levels[0], [direction])
         scale = self._scale[direction]
-        # States that are all 0 would divide by 0.
+        # If all states are 0, the scale is 0, too.
         T.buffer_store(highs, tirx.Select(scale > const(0), scale, const(1)), [0])
         T.buffer_store(lows, tirx.min(tirx.nearbyint(-low / highs[0]), const(_LEVELS)), [0])
         with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
@@ -141,8 +136,8 @@ class RecurrentStep(ABC):
             T.buffer_store(self._factor, limited, self._slot(place))
 
     def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
-        """Open a GRU's gates and resets the state, for a tile of rows and a group of hidden units."""
-        step, first_row, group = self._noted(step, first_row, group)
+        """Compute a GRU's gates and reset the state, for a tile of rows and a group of hidden units."""
+        step, first_row, group = self._as_loads(step, first_row, group)
         self._multiply(step, direction, first_row, group, (UPDATE, RESET))
 
         def act(cell: CellEquations) -> None:
@@ -154,7 +149,7 @@ class RecurrentStep(ABC):
 
     def replace(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
         """Compute the next state for a tile of rows and a group of hidden units."""
-        step, first_row, group = self._noted(step, first_row, group)
+        step, first_row, group = self._as_loads(step, first_row, group)
         self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._own.gates))
 
         def act(cell: CellEquations) -> None:
@@ -163,26 +158,26 @@ class RecurrentStep(ABC):
                 new = self._if_active(step, place[1], self._next(cell, step, place, gate), old)
                 T.buffer_store(self._h, self._or_zero(unit, new), [self._half(step + 1), *self._slot(place)])
                 if self._own.padded == self._own.hidden:
-                    self._give(step, place)
+                    self._store_result(step, place)
 
         self._in_direction(direction, act)
         if self._own.padded != self._own.hidden:
             with self._tile(direction, first_row, group, has_lanes=False) as (place, _):
                 with only_if(place[-1] < self._own.hidden):
-                    self._give(step, place)
+                    self._store_result(step, place)
 
-    def _noted(self, *variables: Value) -> list[Value]:
-        """Begin a part of a step; return variables as loads of what is stored here.
+    def _as_loads(self, *variables: Value) -> list[Value]:
+        """Begin a part of a step: store the variables in a buffer, and return loads from it.
 
-        TVM's elimination of common subexpressions binds those of several loops within one of them, and LLVM refuses
-        them in the others. It leaves loads alone, which LLVM resolves. Each part has registers of its own, since TVM
-        would allocate common ones outside of the threads.
+        TVM's common subexpression elimination binds expressions of several loops within one of them, and LLVM rejects
+        their uses in the others. TVM does not touch loads, which LLVM optimizes away. Each part allocates its own
+        registers, since TVM would allocate shared ones outside of the threads.
         """
         self._sums = self._allocated_sums()
-        notes = T.sblock_alloc_buffer((len(variables),), "int32", scope="local")
+        variables_buffer = T.sblock_alloc_buffer((len(variables),), "int32", scope="local")
         for index, variable in enumerate(variables):
-            T.buffer_store(notes, variable, [index])
-        return [notes[index] for index in range(len(variables))]
+            T.buffer_store(variables_buffer, variable, [index])
+        return [variables_buffer[index] for index in range(len(variables))]
 
     def _next(self, cell: CellEquations, step: Value, place: Place, gate: Gate) -> Value:
         """Return the next state of a hidden unit, and store an LSTM's next cell."""
@@ -212,19 +207,19 @@ class RecurrentStep(ABC):
                 T.buffer_store(self._sums, self._sums[sums(gate)] + factor * weight, sums(gate))
 
     def _source(self, step: Value, at: Value) -> Value:
-        """Return which hidden unit's products are added next."""
+        """Return the hidden unit whose products are added next."""
         return at
 
     def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
-        """Return what the recurrent weights of some gates are multiplied with."""
+        """Return the factor of the recurrent weights of some gates."""
         if not self._has_factor or (self._resets_first and UPDATE in gates):
             return self._state(step, place)
         direction, row, unit = place
-        # Only rows that there are have been quantized.
+        # Rows beyond the batch have not been quantized.
         return self._factor[self._slot((direction, self._known(row) if self._own.quantized else row, unit))]
 
     def _start(self, step: Value, place: Place, gate: int) -> Value:
-        """Return what a gate's products are added to."""
+        """Return the initial value of a gate's sum."""
         if self._own.quantized:
             return const(0)
         if self._own.reset_after and gate == HIDDEN:
@@ -233,7 +228,7 @@ class RecurrentStep(ABC):
 
     @contextmanager
     def _units(self, step: Value, direction: Value, first_row: Value, group: Value) -> Iterator[tuple[Place, Gate]]:
-        """Open the loops of a tile; yield a hidden unit's place and what its gates' functions are applied to."""
+        """Open the loops of a tile; yield a hidden unit's position and the inputs of its gates' activations."""
         with self._tile(direction, first_row, group) as (place, sums):
 
             def gate(which: int) -> Value:
@@ -246,7 +241,7 @@ class RecurrentStep(ABC):
             yield place, gate
 
     def _half(self, step: Value) -> Value:
-        """Return which half of the states holds those before a step; with a factor, the other half is not needed."""
+        """Return the half of the buffer with the states before a step; with `factor`, there is only one half."""
         return 0 if self._has_factor else step % 2
 
     def _state(self, step: Value, place: Place) -> Value:
@@ -263,8 +258,8 @@ class RecurrentStep(ABC):
     def _peephole(self, place: Place, gate: int) -> Value:
         return self._buffers["peepholes"][place[0], gate, place[-1]]
 
-    def _give(self, step: Value, place: Place) -> None:
-        """Write a hidden unit's new state into the result."""
+    def _store_result(self, step: Value, place: Place) -> None:
+        """Store a hidden unit's new state in the result."""
         direction, row, unit = place
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
         value = self._if_active(step, row, self._state(step + 1, place), const(0))
@@ -272,7 +267,7 @@ class RecurrentStep(ABC):
             T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
 
     def _time(self, step: Value, direction: Value, row: Value) -> Value:
-        """Return which step of a sequence comes next; behind its end, all directions go forward."""
+        """Return the time of a sequence's next step; beyond its end, all directions go forward."""
         backward = self._own.backward
         if not any(backward):
             return step
@@ -284,26 +279,26 @@ class RecurrentStep(ABC):
         return tirx.Select(reduce(tirx.any, chosen), last, step)
 
     def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
-        """Return the first value while a sequence lasts, and then the other one."""
+        """Select the first value until the end of a sequence, and the other one after it."""
         return tirx.Select(step < self._length(row), value, otherwise) if self._own.lengths else value
 
     def _length(self, row: Value) -> Value:
         return self._buffers["lengths"][self._known(row)]
 
     def _known(self, row: Value) -> Value:
-        """Return a row that there is: tiles may go beyond the last one and compute it again."""
+        """Clamp a row to the batch: tiles beyond the last row compute it again."""
         return tirx.min(row, self._batch - 1) if self._has_surplus else row
 
     def _if_row(self, row: Value) -> AbstractContextManager[None]:
-        """Open a block that runs if there is such a row."""
+        """Open a block that runs if a row is within the batch."""
         return only_if(row < self._batch) if self._has_surplus else nullcontext()
 
     def _or_zero(self, unit: Value, value: Value) -> Value:
-        """Return zero for what fills up the last block."""
+        """Return zero for hidden units that are padding."""
         return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, const(0))
 
     def _in_direction(self, direction: Value, act: Callable[[CellEquations], None]) -> None:
-        """Write statements that depend on a direction's activations."""
+        """Emit statements that depend on a direction's activations."""
         if len(set(self._own.activations)) == 1:
             act(self._equations[0])
             return
@@ -325,5 +320,5 @@ def only_if(condition: Value) -> Iterator[None]:
 
 
 def allocated(*shape: Value, scope: str = "global") -> Any:
-    """Return a buffer of the current function."""
+    """Allocate a float32 buffer in the current function."""
     return T.sblock_alloc_buffer(shape, "float32", scope=scope)

@@ -22,9 +22,9 @@ class Example:
 
     Attributes:
         data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
-        weight: HWIO for conv2d, (in, out) for dense, or words of these; the right operand for batch_matmul, which is
-            not a constant.
-        bias: (out,); None if the second operand is computed and the anchor has no epilogue.
+        weight: HWIO for conv2d, (in, out) for dense, maybe in packed 32-bit lanes; the right operand, which is not a
+            constant, for batch_matmul.
+        bias: (out,); None if the second operand is an activation and the anchor has no epilogue.
         expected: the anchor's result in float64; with a bias, relu(result + bias).
     """
 
@@ -35,38 +35,38 @@ class Example:
 
     @classmethod
     def draw(cls, workload: Workload) -> Self:
-        """Return random inputs, standard normal or any whole numbers, and always the same, with their result."""
+        """Return random inputs (standard normal, or uniform integers) from a fixed seed, and their result."""
         rng = np.random.default_rng(0)
-        data = _drawn(rng, workload.dtype, data_shape(workload))
+        data = _random(rng, workload.dtype, data_shape(workload))
         if (scheme := weight_scheme(workload)) is not None:
-            weight, values = _drawn_words(rng, scheme, data.shape[-1], out_shape(workload)[-1])
+            weight, values = _random_packed(rng, scheme, data.shape[-1], out_shape(workload)[-1])
         else:
-            weight = values = _drawn(rng, weight_dtype(workload.dtype), weight_shape(workload))
+            weight = values = _random(rng, weight_dtype(workload.dtype), weight_shape(workload))
         product = anchor(workload, data.astype(np.float64), values.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
-        bias = _drawn(rng, sum_dtype(workload.dtype), weight.shape[-1:])
+        bias = _random(rng, sum_dtype(workload.dtype), weight.shape[-1:])
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
     def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
-        """Return a kernel's inputs in the order of its parameters, with the weight as the kernel packs it."""
+        """Return a kernel's inputs in the order of its parameters."""
         return (self.data, packed) if self.bias is None else (self.data, packed, self.bias)
 
     def unwritten(self) -> AnyArray:
-        """Return an output array filled with NaN, or with -1, which no result is."""
+        """Return an output array filled with NaN or -1, which never occur in a result."""
         dtype = sum_dtype(self.data.dtype.name)
         return np.full(self.expected.shape, -1 if dtype == "int32" else np.nan, dtype)
 
     def relative_error(self, result: AnyArray) -> float:
-        """Return the L2 distance of a result from the expected one, relative to the latter's norm."""
-        return float(np.linalg.norm((result - self.expected).ravel()) / self._length)
+        """Return the L2 distance between a result and the expected one, relative to the latter's norm."""
+        return float(np.linalg.norm((result - self.expected).ravel()) / self._norm)
 
     @cached_property
-    def _length(self) -> float:
+    def _norm(self) -> float:
         return float(np.linalg.norm(self.expected.ravel())) + 1e-30
 
 
-def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
+def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
     """Return random numbers of a type; integer sums stay far from the limits of int32."""
     if "int" in dtype:
         info = np.iinfo(dtype if dtype != "int32" else "int16")
@@ -74,14 +74,14 @@ def _drawn(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyA
     return rng.standard_normal(shape, dtype=np.float32).astype(getattr(ml_dtypes, dtype, dtype))
 
 
-def _drawn_words(
+def _random_packed(
     rng: np.random.Generator, scheme: WeightScheme, inputs: int, outputs: int
 ) -> tuple[AnyArray, AnyArray]:
-    """Return random weights of a scheme as words and as numbers."""
-    ends = (0, 1 << scheme.bits)
+    """Return random weights of a scheme, as packed 32-bit lanes and as values."""
+    limits = (0, 1 << scheme.bits)
     scales = rng.standard_normal((inputs // scheme.block, outputs), dtype=np.float32)
-    zeros = rng.integers(*ends, scales.shape) if scheme.zeros else np.full(scales.shape, ends[1] // 2)
-    centered = rng.integers(*ends, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
+    zeros = rng.integers(*limits, scales.shape) if scheme.zeros else np.full(scales.shape, limits[1] // 2)
+    centered = rng.integers(*limits, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
     stored = StoredWeights(centered.astype(np.int16), scales)
     return stored.words(scheme), stored.values()
 

@@ -1,4 +1,4 @@
-"""What templates share: layouts of the second operand, and the choice of another template by a config."""
+"""Building blocks of templates: layouts of the second operand, and the choice among several templates by a config."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from anole.task import BatchMatmul
 
 
 def in_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
-    """Return a copy of (..., out) weights as (panels, ..., width), with zeros up to a number of columns."""
+    """Copy (..., out) weights to (panels, ..., width), padded with zeros to a number of columns."""
     missing = 0 if columns is None else columns - weight.shape[-1]
     padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, missing)])
     return np.ascontiguousarray(np.moveaxis(padded.reshape(*weight.shape[:-1], -1, width), -2, 0))
 
 
 class UnpackedTemplate:
-    """Implements packing as a no-op, because no operand is constant."""
+    """A base of templates that pack nothing, because no operand is constant."""
 
     def packed_shape(self, workload: BatchMatmul, config: Config) -> tuple[int, ...]:
         """Return the shape of the right operand."""
         return weight_shape(workload)
 
     def pack_weight(self, workload: BatchMatmul, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return the right operand as it is."""
+        """Return the right operand unchanged."""
         return weight
 
 
 @dataclass(frozen=True)
 class ChoiceTemplate:
-    """The templates of the algorithms in a space that `anole.space.union` made, by their names."""
+    """A template that delegates to the template of the config's algorithm, for spaces made by `anole.space.union`."""
 
     templates: Mapping[str, Template]
 

@@ -1,8 +1,8 @@
-"""Weights of dense layers in few bits: words of whole numbers, beside the scales and zero points of their blocks.
+"""Weight-only quantization of dense layers: 4- or 8-bit integers in packed 32-bit lanes, with scales and zero points.
 
-The weight of such a workload is a matrix of words of 32 bits with a column for each output feature. A block has its
-numbers, those of the first input features in the lowest bits; then a row of scales, which are float32; then maybe a row
-of zero points, which are whole numbers in float32.
+The weight of such a workload is a matrix of packed 32-bit lanes with a column for each output feature. A block of rows
+has the packed integers, the first input features in the lowest bits; then a row of float32 scales; then, depending on
+the scheme, a row of zero points, which are integers stored as float32.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _BITS: tuple[Bits, ...] = (4, 8)
 
 
 def words_of_block(scheme: WeightScheme) -> int:
-    """Return how many rows of words hold the numbers of a block."""
+    """Return the number of rows of packed integers in a block."""
     return scheme.block // scheme.numbers
 
 
 def rows_of_block(scheme: WeightScheme) -> int:
-    """Return how many rows a block has."""
+    """Return the number of rows of a block."""
     return words_of_block(scheme) + 1 + scheme.zeros
 
 
 @dataclass(frozen=True, eq=False)
 class StoredWeights:
-    """Weights of shape (in, out) as whole numbers less their zero point, with a scale for each block of rows.
+    """Weights of shape (in, out) as integers minus their zero point, with a scale for each block of rows.
 
     Attributes:
-        centered: the numbers less their zero point, shape (in, out).
+        centered: the integers minus their zero point, shape (in, out).
         scales: shape (blocks, out).
     """
 
@@ -45,7 +45,7 @@ class StoredWeights:
 
     @classmethod
     def rounded(cls, weight: NDArray[Any], scheme: WeightScheme) -> Self:
-        """Return the nearest weights of a scheme without zero points; the largest of a block is exact."""
+        """Round weights to a scheme without zero points; the largest weight of a block is exact."""
         blocks = weight.reshape(-1, scheme.block, weight.shape[-1])
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
         half = 1 << scheme.bits - 1
@@ -55,26 +55,26 @@ class StoredWeights:
 
     @property
     def scheme(self) -> WeightScheme | None:
-        """The scheme of fewest bits that holds the weights; None if none does."""
+        """The scheme with the smallest number of bits that represents the weights exactly, or None."""
         inputs, blocks = len(self.centered), len(self.scales)
         if inputs % blocks:
             return None
         numbers = self.centered.reshape(blocks, -1, self.centered.shape[-1])
-        least, most = numbers.min(1), numbers.max(1)
+        lowest, highest = numbers.min(1), numbers.max(1)
         for bits in _BITS:
             half = 1 << bits - 1
-            zeros = bool(least.min() < -half or most.max() >= half)
+            zeros = bool(lowest.min() < -half or highest.max() >= half)
             scheme = WeightScheme(bits, inputs // blocks, zeros)
-            if (most - least).max() < 2 * half and scheme.divides(inputs):
+            if (highest - lowest).max() < 2 * half and scheme.divides(inputs):
                 return scheme
         return None
 
     def values(self) -> _Floats:
-        """Return the weights."""
+        """Return the weights in float32."""
         return self.centered.astype(np.float32) * np.repeat(self.scales, len(self.centered) // len(self.scales), 0)
 
     def words(self, scheme: WeightScheme) -> NDArray[np.int32]:
-        """Return the matrix of words in a scheme that holds the weights."""
+        """Pack the weights into a scheme's matrix of 32-bit lanes."""
         blocks = self.centered.reshape(len(self.scales), scheme.block, -1)
         middle = np.full(self.scales.shape, 1 << scheme.bits - 1, np.float32)
         zeros = -blocks.min(1).astype(np.float32) if scheme.zeros else middle
@@ -86,7 +86,7 @@ class StoredWeights:
 
     @classmethod
     def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
-        """Return the weights in a matrix of words."""
+        """Unpack the weights from a scheme's matrix of 32-bit lanes."""
         last, columns = words_of_block(scheme), words.shape[-1]
         blocks = words.reshape(-1, rows_of_block(scheme), columns)
         mask = np.uint32((1 << scheme.bits) - 1)
@@ -97,11 +97,11 @@ class StoredWeights:
 
 
 def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
-    """Return where in a word each of its numbers begins, shape (numbers, 1)."""
+    """Return the bit offset of each integer in a packed lane, shape (integers, 1)."""
     return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
 
 
 def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
-    """Return the weight, of shape (in, out), of a dense layer as a target stores it."""
+    """Return a dense layer's weight, of shape (in, out), as rounded by the target's storage scheme."""
     scheme = weight_scheme(target.narrowed(Dense(rows, *weight.shape)))
     return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

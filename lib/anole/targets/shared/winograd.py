@@ -1,13 +1,13 @@
-"""Winograd's minimal filtering F(m, r): exact matrices for any size, and a convolution's transforms by them.
+"""Winograd's minimal filtering F(m, r): exact transform matrices for any size, and a convolution's transforms.
 
 In one dimension, m outputs of a filter with r taps take m + r - 1 multiplications: ``y = A^T [(G g) * (B^T d)]``. In
 two dimensions they take the square of that: ``Y = A^T [(G g G^T) * (B^T d B)] A`` (Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", 2016). The matrices are the transposes of those of the Toom-Cook product of two
 polynomials, which multiplies the polynomials' values at m + r - 1 points.
 
-The transforms are definitions that each target schedules in its own way. Their blocks are named ``winograd_patch``,
+Each target schedules the transforms in its own way. Their blocks are named ``winograd_patch``,
 ``winograd_data_columns`` and ``winograd_data``; ``winograd_output_columns`` and ``winograd``, which is the anchor. Each
-target defines the products in between, as its kernel decides the weights' layout.
+target defines the products in between, because their kernel determines the layout of the weights.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ POINTS = tuple(
 )
 """Evaluation points of the polynomials, besides infinity: a filtering takes the first ones of the smallest set.
 
-Among quarters up to 4, a search found no set that loses less of independent random numbers. At 256 channels of normal
-data, in float32 against float64, F(4x4, 3x3) has a relative L2 error of 1.5e-6, of 2.0e-6 with 0, 1, -1, 1/2, -2, and
-of 3.2e-6 with the usual 0, 1, -1, 2, -2. F(2x2, 3x3) has 0.5e-6, F(6x6, 3x3) 6.0e-6, direct convolution 0.9e-6. Where
-neighbours resemble each other, as in pictures, F(4x4, 3x3) and F(6x6, 3x3) lose only a third of that.
+Among quarters up to 4, a search found no set with a smaller error on independent random values. The relative L2 error
+(float32 vs. float64, 256 channels of normal data) of F(4x4, 3x3) is 1.5e-6; it is 2.0e-6 with 0, 1, -1, 1/2, -2, and
+3.2e-6 with the customary 0, 1, -1, 2, -2. F(2x2, 3x3) has 0.5e-6, F(6x6, 3x3) 6.0e-6, direct convolution 0.9e-6. If
+neighboring values are correlated, as in pictures, the errors of F(4x4, 3x3) and F(6x6, 3x3) are a third of that.
 """
 
 
@@ -60,7 +60,7 @@ class Filtering:
         """Return G g G^T for weights of shape (r, r, ...), shape (n, n, ...)."""
         matrix = np.array(self.weight, dtype=np.float64)
         products, taps = matrix.shape
-        # Two products of plain matrices: `einsum` would transpose the weights between them, and take 15 times as long.
+        # Two plain matrix products: `einsum` would transpose the weights in between, and take 15 times as long.
         rows = matrix @ weight.astype(np.float64).reshape(taps, -1)
         made = matrix @ rows.reshape(products, taps, -1)
         return made.reshape(products, products, *weight.shape[2:])
@@ -68,7 +68,7 @@ class Filtering:
 
 @cache
 def minimal_filtering(outputs: int, taps: int) -> Filtering:
-    """Return the matrices of F(outputs, taps), of at most as many products as there are points and infinity."""
+    """Return the matrices of F(outputs, taps); raise ValueError if it needs more points than `POINTS` has."""
     count = outputs + taps - 2
     finite = next((points[:count] for points in POINTS if len(points) >= count), None)
     if finite is None:
@@ -77,7 +77,7 @@ def minimal_filtering(outputs: int, taps: int) -> Filtering:
     for point in finite:
         others = [other for other in finite if other != point]
         data.append((*_monic(others), Fraction(0)))
-        # The divisor could go into the data's row instead, but the weight is transformed only once.
+        # The weight rather than the data is divided, because it is transformed only once.
         divisor = prod((point - other for other in others), start=Fraction(1))
         weight.append(tuple(point**power / divisor for power in range(taps)))
     data.append(_monic(finite))
@@ -98,8 +98,8 @@ def _monic(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
 def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
     """Return the dot product of a row and values, with one multiplication for each magnitude other than 1.
 
-    If all coefficients are negative, it takes one more. They are exact in binary, and not all of them zero; values with
-    a coefficient of zero are not used.
+    If all coefficients are negative, it takes one more. Coefficients must be exact in binary, and not all zero; values
+    with a zero coefficient are not used.
     """
     of_magnitude: dict[Fraction, list[tuple[bool, Any]]] = {}
     for coefficient, value in zip(row, values, strict=True):
@@ -114,7 +114,7 @@ def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
 
 
 def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
-    """Return the sum of signed terms, and whether the sum is to be added; False means to be subtracted."""
+    """Return whether the sum of signed terms is added (True) or subtracted, and the sum's magnitude."""
     added, subtracted = ([value for positive, value in terms if positive is sign] for sign in (True, False))
     if not added:
         return False, reduce(add, subtracted)
@@ -127,7 +127,7 @@ def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
 
 
 def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te.Tensor) -> te.Tensor:
-    """Return B^T d B of every tile, (points, points, *axes, in); any beyond the last tile are zero or not computed."""
+    """Return B^T d B of every tile, (points, points, *axes, in); tiles beyond the last are zero or not computed."""
     top, left, _, _ = w.padding
     shape = (tiles.points, tiles.points, *tiles.axes, w.in_channels)
 
@@ -151,10 +151,7 @@ def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te
 
 
 def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, product: te.Tensor) -> te.Tensor:
-    """Return A^T M A of every tile, placed in NHWC.
-
-    This drops the surplus rows and columns of border tiles and the filters that fill up the last panel.
-    """
+    """Return A^T M A of every tile, in NHWC, without surplus outputs of border tiles and padding of the last panel."""
     size, points = tiles.size, range(tiles.points)
 
     def half(y: Any, b: Any, *at: Any) -> Any:

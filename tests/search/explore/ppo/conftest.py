@@ -6,7 +6,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """As the explorer has it: the networks are small, and threads that wait for each other cost most of the time."""
+    """Limit torch to one thread, as the explorer does: with small networks, synchronization would dominate."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""Which steps of a knob the later knobs can complete to a valid config."""
+"""The action mask: steps of a knob that later knobs can complete to a valid config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...conftest import space_of
 def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities, seed, valid_share):
     rng, n_knobs = np.random.default_rng(seed), len(cardinalities)
     holds = rng.random(cardinalities) < valid_share
-    rule = Constraint("drawn", lambda columns: holds[tuple(columns[f"k{knob}"] for knob in range(n_knobs))])
+    rule = Constraint("random", lambda columns: holds[tuple(columns[f"k{knob}"] for knob in range(n_knobs))])
     space = space_of(cardinalities, [rule])
     mask, knob = ActionMask(space), int(rng.integers(n_knobs))
     vector = rng.integers(cardinalities)
@@ -36,7 +36,7 @@ def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities,
     assert mask.allowed(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
 
 
-def test_without_constraints_only_the_ends_count():
+def test_without_constraints_only_the_bounds_matter():
     mask = ActionMask(space_of([2**12, 2**12, 1]))
     vectors = np.array([[0, 2**12 - 1, 0], [5, 6, 0]])
     expected = [[[False, True, True], [True, True, True]], [[True, True, False], [True, True, True]]]
@@ -45,17 +45,17 @@ def test_without_constraints_only_the_ends_count():
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 8, 9])
-def test_a_space_that_is_too_large_allows_a_step_to_a_config_that_is_valid_while_the_others_stay(n_enumerable):
-    """From (0, 1) the first knob may go up only if the second one, which comes later, then follows."""
+def test_in_a_large_space_every_single_step_must_be_valid(n_enumerable):
+    """From (0, 1) the first knob may go up only if the second one then moves, too."""
     mask = ActionMask(space_of([3, 3], [Constraint("off the path", lambda c: c["k0"] + c["k1"] != 2)]), n_enumerable)
     allowed = mask.allowed(np.array([[0, 1]]), 0)[:, 0].tolist()
     assert allowed == [False, True, n_enumerable == 9]
 
 
-@pytest.mark.parametrize("at_once", [1, 5, 1 << 14])
-def test_algorithms_have_constraints_of_their_own(at_once, monkeypatch):
+@pytest.mark.parametrize("batch_size", [1, 5, 1 << 14])
+def test_constraints_apply_to_their_own_algorithm(batch_size, monkeypatch):
     """A knob without an effect may have any value."""
-    monkeypatch.setattr(action_mask, "_AT_ONCE", at_once)
+    monkeypatch.setattr(action_mask, "_BATCH_SIZE", batch_size)
     never = Constraint("never more than 0", lambda c: c["a"] == 0)
     space = union({"one": space_of([3]), "two": Space([option_knob("a", [0, 1, 2])], [never])})
     assert [knob.name for knob in space.knobs] == ["algorithm", "k0", "a"]

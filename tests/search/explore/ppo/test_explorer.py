@@ -1,4 +1,4 @@
-"""The PPO explorer: what it finds, what it says of its search, and what it keeps."""
+"""The PPO explorer: the configs it finds, its log, and its state between searches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kit.oracle import Knowing, Oracle
 from ...conftest import measured, propose, space_of
 
 BRIEF = PPO(n_episodes=32, n_steps=60, horizon=20, n_minibatches=2)
-"""A search for what does not depend on learning much."""
+"""A short search, for tests that do not depend on learning."""
 
 
 @pytest.fixture
@@ -26,13 +26,13 @@ def history(bowl):
 
 
 def ridge():
-    """A history of nothing, and a surrogate that knows a ridge."""
+    """Return an empty history, and a surrogate that knows a ridge."""
     formula = formulas.ridge()
     return measured(formula.space), Oracle(formula, 1e-3).start(formula.space)
 
 
 def best_of_two(explorer, seed):
-    """Return the best score that two searches of a ridge find, and how many configs these asked for."""
+    """Return the best score that two searches of a ridge find, and their number of queries."""
     history, oracle = ridge()
     started = explorer.start(history.space)
     found = [started.propose(oracle, history, np.random.default_rng([seed, i])) for i in range(2)]
@@ -49,8 +49,8 @@ def test_reaches_the_known_optimum(history, oracle):
 
 @pytest.mark.guard
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(3), marks=pytest.mark.slow)], ids=["one", "three"])
-def test_beats_annealing_where_two_knobs_must_move_together(seeds):
-    """With no more queries, by a tenth of the optimum on the mean of all seeds."""
+def test_beats_annealing_if_two_knobs_must_move_together(seeds):
+    """With the same number of queries, by a tenth of the optimum on average over all seeds."""
     learned, annealed = [], []
     for seed in seeds:
         score, n_queries = best_of_two(PPO(n_steps=250, converged_share=None, n_candidates=64), seed)
@@ -81,13 +81,13 @@ def test_agents_learn_to_follow_a_ridge(form, seeds):
 
 @pytest.mark.guard
 def test_learns_over_iterations(history, oracle):
-    """The second search begins anew, but not from nothing."""
+    """The second search starts at random configs, but with trained networks."""
     explorer = PPO(n_steps=150, converged_share=None).start(history.space)
     medians = [np.median(explorer.propose(oracle, history, np.random.default_rng(seed)).scores) for seed in range(2)]
     assert medians[1] > medians[0] + 0.05
 
 
-def test_the_log_says_how_the_search_went(history, oracle):
+def test_the_log_has_the_statistics_of_the_search(history, oracle):
     explorer = BRIEF.start(history.space)
     for seed in range(3):
         oracle.asked.clear()
@@ -100,15 +100,15 @@ def test_the_log_says_how_the_search_went(history, oracle):
         assert 0 <= log["clip_fraction"] <= 1 and log["explained_variance"] <= 1
 
 
-def test_episodes_may_walk_one_by_one_and_learn_after_each(history, oracle):
-    """As the papers' do."""
+def test_episodes_may_run_one_by_one_with_an_update_after_each(history, oracle):
+    """As in the papers."""
     settings = replace(BRIEF, n_episodes=6, n_steps=12, horizon=12, converged_share=None, at_once=1)
-    alone, beside = (propose(each, oracle, history).log for each in (settings, replace(settings, at_once=None)))
+    alone, parallel = (propose(each, oracle, history).log for each in (settings, replace(settings, at_once=None)))
     assert (alone["updates"], alone["steps"], alone["episode_steps"]) == (6, 72, 12)
-    assert (beside["updates"], beside["steps"], beside["episode_steps"]) == (1, 12, 12)
+    assert (parallel["updates"], parallel["steps"], parallel["episode_steps"]) == (1, 12, 12)
 
 
-def test_hands_over_every_config_it_came_by_or_the_best(history, oracle):
+def test_proposes_every_visited_config_or_the_best(history, oracle):
     everything = propose(BRIEF, oracle, history)
     found = set(history.space.indices(everything.vectors).tolist())
     assert found == oracle.asked.keys() - set(history.visited.tolist())
@@ -126,8 +126,8 @@ def test_converged_episodes_end_the_search_early(history, oracle):
     assert lax["steps"] < 60
 
 
-def test_no_episode_ends_before_its_least_number_of_steps(history, oracle):
-    """RELEASE's code looks for convergence only after 129 steps; here they end amid the second of three rollouts."""
+def test_no_episode_ends_before_min_steps(history, oracle):
+    """RELEASE's code checks convergence only after 129 steps; here episodes end amid the second of three rollouts."""
     assert propose(replace(BRIEF, converged_share=0.0, min_steps=31), oracle, history).log["steps"] == 32
 
 
@@ -145,7 +145,7 @@ def test_where_episodes_begin(history, oracle):
     np.testing.assert_array_equal(begun["random"], random)
 
 
-def test_a_space_that_is_known_ends_the_search(formula):
+def test_the_search_ends_when_all_configs_are_scored(formula):
     small = formula("handful")
     candidates = propose(PPO(), Oracle(small, 1e-3).start(small.space), small.history(3))
     assert len(candidates.vectors) == 5 and candidates.log["steps"] == 0
@@ -153,12 +153,12 @@ def test_a_space_that_is_known_ends_the_search(formula):
 
 def test_a_fitted_surrogate_over_a_single_config():
     space = space_of([1])
-    knowing = Knowing(space, lambda vectors: np.ones(len(vectors)))
-    assert propose(PPO(), knowing, measured(space)).vectors.tolist() == [[0]]
-    assert len(propose(PPO(), knowing, measured(space, [[0]])).vectors) == 0
+    constant_oracle = Knowing(space, lambda vectors: np.ones(len(vectors)))
+    assert propose(PPO(), constant_oracle, measured(space)).vectors.tolist() == [[0]]
+    assert len(propose(PPO(), constant_oracle, measured(space, [[0]])).vectors) == 0
 
 
-def test_leaves_torch_as_it_was(history, oracle):
+def test_restores_the_state_of_torch(history, oracle):
     before, n_threads = torch.get_rng_state(), torch.get_num_threads()
     torch.set_num_threads(2)
     try:

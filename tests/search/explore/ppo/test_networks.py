@@ -1,4 +1,4 @@
-"""The networks: their shapes, what they share, and where their first weights come from."""
+"""The policy and value networks: their shapes, shared layers and initial weights."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_the_first_layer_is_shared_or_not(shared_layer):
     assert all(parameter.grad is None for parameter in both.policy_rest.parameters())
 
 
-def test_the_first_policy_is_close_to_uniform():
+def test_the_initial_policy_is_close_to_uniform():
     logits = networks().logits(torch.rand(50, 5))
     assert logits.shape == (3, 50, 5) and logits.softmax(dim=0).sub(1 / 3).abs().max() < 0.02
 
 
-def test_the_first_weights_come_from_the_generator_alone():
+def test_initial_weights_come_only_from_the_generator():
     before = torch.get_rng_state()
     first, second, third = networks(seed=1), networks(seed=1), networks(seed=2)
     assert torch.equal(torch.get_rng_state(), before)
@@ -36,7 +36,7 @@ def test_the_first_weights_come_from_the_generator_alone():
     assert not torch.equal(first.logits(states), third.logits(states))
 
 
-def test_what_is_not_allowed_has_no_probability_and_no_part_in_the_entropy():
+def test_masked_actions_have_no_probability_and_no_entropy():
     logits = torch.zeros(3, 2, requires_grad=True)
     allowed = torch.tensor([[True, False], [True, True], [True, False]])
     log_probs = log_probabilities(logits, allowed)
@@ -53,7 +53,7 @@ def agents(sees_all=False, sees_actions=False):
 
 
 @pytest.mark.parametrize("sees_all", [True, False])
-def test_every_agent_decides_from_all_knobs_or_from_its_own_alone(sees_all):
+def test_every_agent_observes_all_knobs_or_only_its_own(sees_all):
     states = torch.rand(6, 5)
     before = agents(sees_all).logits(states)
     assert before.shape == (3, 6, 5)
@@ -73,20 +73,20 @@ def test_the_critic_sees_all_knobs_and_no_policy_learns_from_it(sees_actions):
     assert all(parameter.grad is None for parameter in both.policies.parameters())
 
 
-def test_a_critic_of_actions_sees_what_is_done_before_an_agent_acts():
-    """Agents begin with the knobs 0, 1 and 2."""
+def test_a_critic_of_actions_sees_the_moves_of_earlier_agents():
+    """The first knobs of the agents are 0, 1 and 2."""
     critic, states, moves = agents(sees_actions=True), torch.rand(6, 5), torch.zeros(6, 5)
     values = critic.values(states, moves)
     assert values.shape == (6, 3)
-    for knob, judged in enumerate([[1, 2], [2], [], [], []]):
+    for knob, affected in enumerate([[1, 2], [2], [], [], []]):
         changed = moves.clone()
         changed[:, knob] = 1
         differs = (critic.values(states, changed) != values).any(dim=0)
-        assert differs.nonzero().flatten().tolist() == judged
+        assert differs.nonzero().flatten().tolist() == affected
     assert len({round(value, 4) for value in values[0].tolist()}) == 3, "it knows for whom it judges"
 
 
-def test_a_critic_of_states_does_not_see_what_is_done():
+def test_a_critic_of_states_ignores_moves():
     states = torch.rand(6, 5)
     before, after = (agents().values(states, torch.full((6, 5), step)) for step in (0.0, 1.0))
     assert before.shape == (6, 1) and torch.equal(before, after)
@@ -101,7 +101,7 @@ def test_the_sizes_are_the_papers():
     assert tuple(agents(sees_actions=True).critic[0].weight.shape) == (20, 5 + 5 + 3)
 
 
-def test_all_returns_so_far_have_mean_0_and_deviation_1():
+def test_normalized_returns_have_mean_0_and_deviation_1():
     scale, returns = Scale(fixed=False), torch.randn(4, 1000, generator=torch.Generator().manual_seed(0)) * 0.05 + 0.7
     for update in returns:
         scale.update(update)
@@ -110,7 +110,7 @@ def test_all_returns_so_far_have_mean_0_and_deviation_1():
     torch.testing.assert_close(scale.restored(normalized), returns)
 
 
-def test_units_are_kept_before_the_first_update_and_where_they_are_fixed():
+def test_returns_are_not_scaled_before_the_first_update_or_if_fixed():
     new, fixed, returns = Scale(fixed=False), Scale(fixed=True), torch.tensor([0.2, 0.4])
     fixed.update(returns)
     for scale in (new, fixed):

@@ -1,4 +1,4 @@
-"""Rollouts: every step is one valid step of every knob, and episodes end when they should."""
+"""Rollouts: valid steps of all knobs, the ends of episodes, and advantages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...conftest import space_of
 
 
 def constant(*logits):
-    """A policy that has the same logits of decrement, stay and increment for every knob."""
+    """Return a policy with the same logits of decrement, stay and increment for every knob."""
     return lambda states: np.broadcast_to(np.array(logits, dtype=np.float32)[:, None, None], (3, *states.shape))
 
 
@@ -29,7 +29,7 @@ def walk(space, policy, begin, n_steps, converged_share=None, live=None, seed=0,
 
 
 def moved(space, begin, n, weights=(1, 1, 1), n_enumerable=1 << 20):
-    """Return where n moves from one config lead, and the steps that were allowed."""
+    """Return the configs after n moves from one config, and the steps that were allowed."""
     logits = np.log(np.array(weights, dtype=np.float32))[:, None, None] + np.zeros((3, n, len(begin)), np.float32)
     return move(ActionMask(space, n_enumerable), np.tile(begin, (n, 1)), logits, np.random.default_rng(0))
 
@@ -66,21 +66,21 @@ def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, con
     ("begin", "weights", "shares"),
     [(4, (0.2, 0.5, 0.3), [0, 0, 0, 0.2, 0.5, 0.3, 0, 0, 0]), (0, (1, 1, 1), [0.5, 0.5, 0, 0, 0, 0, 0, 0, 0])],
 )
-def test_moves_follow_the_policy_and_at_an_end_the_others_share_what_the_mask_took(begin, weights, shares):
+def test_moves_follow_the_masked_policy(begin, weights, shares):
     vectors, _ = moved(LINE, [begin], 30_000, weights)
     assert np.bincount(vectors[:, 0], minlength=9) / 30_000 == pytest.approx(shares, abs=0.01)
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 1 << 20])
-def test_who_has_no_choice_stays(n_enumerable):
+def test_a_single_valid_config_stays(n_enumerable):
     alone = space_of([3, 3], [Constraint("only one works", lambda c: (c["k0"] == 1) & (c["k1"] == 1))])
     rollout = walk(alone, UP, [[1, 1]], 5, n_enumerable=n_enumerable)
     assert (rollout.vectors == 1).all()
     assert rollout.allowed.sum(axis=1).tolist() == [[[1, 1]]] * 5
 
 
-def test_knobs_that_must_move_together_do():
-    """Both knobs are equal in every valid config: the first one draws freely, and the second follows it."""
+def test_knobs_that_must_be_equal_move_together():
+    """Both knobs are equal in every valid config: the first one moves freely, and the second follows it."""
     equal = space_of([9, 9], [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
     vectors, allowed = moved(equal, [4, 4], 9_000)
     assert np.bincount(vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
@@ -95,14 +95,14 @@ def test_knobs_that_must_move_together_do():
     [(UP, 1.0, 0, [4, 2, 1]), (UP, 0.5, 0, [1, 2, 1]), (STAY, None, 0, [9, 9, 9]), (UP, 1.0, 3, [4, 4, 4])],
 )
 def test_an_episode_ends_when_enough_of_its_knobs_stay(policy, share, n_endless, lengths):
-    """Knobs of one value do not count; one that pushes against its end stays."""
+    """Knobs with a single value do not count; a knob that pushes against its bound stays."""
     rollout = walk(space_of([1, 2, 6]), policy, [[0, 1, 2], [0, 0, 4], [0, 1, 5]], 9, share, n_endless=n_endless)
     assert rollout.live.sum(axis=0).tolist() == lengths
     if share == 1.0:
         assert (rollout.vectors[-1] == [0, 1, 5]).all()
 
 
-def test_episodes_that_ended_before_stand_still():
+def test_ended_episodes_stand_still():
     rollout = walk(LINE, UP, [[0], [0]], 4, live=[True, False])
     assert rollout.vectors[-1].tolist() == [[4], [0]]
     nobody = walk(LINE, UP, [[0], [0]], 4, live=[False, False])
@@ -116,7 +116,7 @@ def test_one_step_changes_a_knob_by_one():
 
 
 def by_definition(rewards, values, ended, discount, gae_lambda):
-    """The sum of discounted errors, for every episode and step on its own."""
+    """Return the sum of discounted errors, computed separately for every episode and step."""
     n_steps, n_episodes = rewards.shape
     estimates = np.zeros((n_steps, n_episodes, values.shape[2]))
     for critic, episode, first in itertools.product(range(values.shape[2]), range(n_episodes), range(n_steps)):
@@ -133,7 +133,7 @@ def by_definition(rewards, values, ended, discount, gae_lambda):
 @given(
     st.integers(1, 12), st.integers(1, 5), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32 - 1)
 )
-def test_equals_a_plain_loop(n_steps, n_episodes, discount, gae_lambda, end_share, seed):
+def test_advantages_equal_a_plain_loop(n_steps, n_episodes, discount, gae_lambda, end_share, seed):
     rng = np.random.default_rng(seed)
     rewards, values = rng.normal(size=(n_steps, n_episodes)), rng.normal(size=(n_steps + 1, n_episodes, 2))
     ended = rng.random((n_steps, n_episodes)) < end_share
@@ -144,14 +144,14 @@ def test_equals_a_plain_loop(n_steps, n_episodes, discount, gae_lambda, end_shar
     )
 
 
-def test_lambda_of_one_is_what_was_earned_less_what_was_expected():
+def test_with_lambda_1_advantages_are_returns_minus_values():
     rewards, values = np.ones((3, 1)), np.array([4.0, 4.0, 4.0, 8.0])[:, None, None]
     none_ended = np.zeros((3, 1), dtype=bool)
     expected = [1 + 0.5 * (1 + 0.5 * (1 + 0.5 * 8)) - 4, 1 + 0.5 * (1 + 0.5 * 8) - 4, 1 + 0.5 * 8 - 4]
     assert advantages(rewards, values, none_ended, 0.5, 1.0).ravel().tolist() == pytest.approx(expected)
 
 
-def test_an_end_keeps_the_value_of_where_it_ended():
+def test_the_end_of_an_episode_keeps_the_last_states_value():
     rewards, values = np.ones((2, 1)), np.array([4.0, 6.0, 100.0])[:, None, None]
     ended = np.array([[True], [False]])
     assert advantages(rewards, values, ended, 0.5, 1.0)[0, 0, 0] == pytest.approx(1 + 0.5 * 6 - 4)

@@ -1,4 +1,4 @@
-"""The update: what it learns from, that its first step is on-policy, and that it learns."""
+"""The PPO update: its batches, its losses, its on-policy first step, and that it learns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...conftest import space_of
 
 @pytest.fixture
 def space():
-    """Two agents in turns, so that their knobs are not in order."""
+    """A space with alternating agents, whose knobs are not contiguous."""
     return Space(
         [
             option_knob("a", list(range(9)), agent="one"),
@@ -33,8 +33,8 @@ def space():
     )
 
 
-def walked(learner, rng, n=20, n_steps=20, converged_share=None):
-    """Return what a learner did, and the rewards: high is good, 11 / 12 the best."""
+def run_episodes(learner, rng, n=20, n_steps=20, converged_share=None):
+    """Return a learner's rollout and its rewards: higher is better, the maximum is 11 / 12."""
     space = learner.space
     begin = space.sample(n, rng)
     live = np.ones(len(begin), dtype=bool)
@@ -42,19 +42,19 @@ def walked(learner, rng, n=20, n_steps=20, converged_share=None):
     return rollout, rollout.vectors[1:].sum(axis=-1) / 12
 
 
-def rolled(space, settings, n_steps=20, converged_share=None):
-    """Return a new learner, what it did, and the rewards."""
+def new_rollout(space, settings, n_steps=20, converged_share=None):
+    """Return a new learner, its rollout and the rewards."""
     rng = np.random.default_rng(0)
     learner = Learner(settings, space, rng)
-    return learner, *walked(learner, rng, 32, n_steps, converged_share)
+    return learner, *run_episodes(learner, rng, 32, n_steps, converged_share)
 
 
 @pytest.mark.parametrize("settings", [PPO(), MAPPO()], ids=lambda settings: settings.name)
 def test_the_first_minibatch_is_on_policy(space, settings):
     """Every probability ratio is 1 before the first step."""
-    learner, *done = rolled(space, settings)
+    learner, *done = new_rollout(space, settings)
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
-    batch = learner.batch(*walked(learner, np.random.default_rng(1), converged_share=0.75))
+    batch = learner.batch(*run_episodes(learner, np.random.default_rng(1), converged_share=0.75))
     first = batch.rows(torch.arange(0, len(batch.states), 7))
     log_probs, _ = judge(learner.networks, first)
     torch.testing.assert_close((log_probs - first.log_probs).exp(), torch.ones(log_probs.shape), rtol=0, atol=1e-5)
@@ -63,25 +63,25 @@ def test_the_first_minibatch_is_on_policy(space, settings):
     assert float(figures["clip_fraction"]) == 0
 
 
-def test_only_steps_of_live_episodes_are_learned_from(space):
-    learner, rollout, rewards = rolled(space, PPO(), converged_share=0.5)
+def test_ended_episodes_are_not_in_the_batch(space):
+    learner, rollout, rewards = new_rollout(space, PPO(), converged_share=0.5)
     assert not rollout.live.all()
     assert len(learner.batch(rollout, rewards).states) == rollout.live.sum()
 
 
-def test_the_value_of_rest_is_the_score():
-    """With rewards that never change, the returns tend to the reward."""
-    learner, rollout, _ = rolled(space_of([9]), PPO(gae_lambda=1.0), n_steps=150)
+def test_constant_rewards_give_constant_returns():
+    """With constant rewards, the returns converge to the reward."""
+    learner, rollout, _ = new_rollout(space_of([9]), PPO(gae_lambda=1.0), n_steps=150)
     returns = learner.batch(rollout, np.full(rollout.live.shape, 0.7)).returns.view(150, -1)
     torch.testing.assert_close(returns[0], torch.full_like(returns[0], 0.7), rtol=0, atol=1e-4)
 
 
 @pytest.mark.guard
-def test_learns_which_way_is_up_and_what_it_is_worth(space):
+def test_policy_and_values_learn(space):
     learner, rng = Learner(PPO(), space, np.random.default_rng(0)), np.random.default_rng(0)
     figures, heights = [], []
     for _ in range(40):
-        rollout, rewards = walked(learner, rng)
+        rollout, rewards = run_episodes(learner, rng)
         heights.append(rewards[-1].mean())
         figures.append(learner.learn(learner.batch(rollout, rewards)))
     assert heights[0] < 0.7 and np.mean(heights[-5:]) > 0.85
@@ -89,9 +89,9 @@ def test_learns_which_way_is_up_and_what_it_is_worth(space):
     assert figures[-1]["entropy"] < figures[0]["entropy"]
 
 
-def test_constant_rewards_and_lonely_steps_are_no_trouble(space):
+def test_degenerate_batches_give_finite_statistics(space):
     for n_steps in (1, 3):
-        learner, rollout, rewards = rolled(space, PPO(), n_steps)
+        learner, rollout, rewards = new_rollout(space, PPO(), n_steps)
         figures = learner.learn(learner.batch(rollout, np.zeros_like(rewards)))
         assert all(math.isfinite(figure) for figure in figures.values())
     single = learner.batch(rollout, rewards).rows(torch.tensor([0]))
@@ -99,8 +99,8 @@ def test_constant_rewards_and_lonely_steps_are_no_trouble(space):
     assert all(torch.isfinite(parameter).all() for parameter in learner.networks.parameters())
 
 
-def test_the_ratio_counts_no_further_than_the_clip():
-    learner, *done = rolled(space_of([9]), PPO())
+def test_the_ratio_is_clipped():
+    learner, *done = new_rollout(space_of([9]), PPO())
     batch = learner.batch(*done)
     far = replace(batch, log_probs=batch.log_probs - 1)
     figures = losses(learner.networks, far, 0.3)
@@ -119,8 +119,8 @@ def test_explained_variance():
 
 
 @pytest.fixture
-def narrow():
-    """A space in which most joint moves are invalid, and the knobs of two agents must move together."""
+def constrained_space():
+    """A space with mostly invalid joint moves, in which the knobs of two agents must move together."""
     return Space(
         [
             option_knob("a", list(range(6)), agent="one"),
@@ -135,7 +135,7 @@ def narrow():
 
 
 def moves_from_one_config(space, n, n_enumerable=1 << 20):
-    """Return agents that have learned something, each joint move that they made, and how often they made it."""
+    """Return a learner with non-uniform policies, each of its joint moves, and how often it made them."""
     learner = Learner(MAPPO(ratio="agent"), space, np.random.default_rng(0))
     with torch.no_grad():
         for parameter in learner.networks.parameters():
@@ -148,45 +148,45 @@ def moves_from_one_config(space, n, n_enumerable=1 << 20):
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 1 << 20])
-def test_moves_are_made_as_often_as_the_policy_says(narrow, n_enumerable):
-    """The training is on-policy: what is counted agrees with the probabilities whose ratios the update takes.
+def test_moves_have_the_probabilities_of_the_policy(constrained_space, n_enumerable):
+    """Training is on-policy: the frequencies of moves match the probabilities whose ratios the update uses.
 
-    With masks that know only the ends of knobs it would not: so the test can fail.
+    With masks that know only the bounds of knobs they do not match, which shows that this test can fail.
     """
-    learner, batch, counts = moves_from_one_config(narrow, 40_000, n_enumerable)
-    shares, claims = counts / counts.sum(), batch.log_probs.sum(dim=-1).exp().double().numpy()
+    learner, batch, counts = moves_from_one_config(constrained_space, 40_000, n_enumerable)
+    shares, predicted = counts / counts.sum(), batch.log_probs.sum(dim=-1).exp().double().numpy()
     assert len(shares) > 5
-    np.testing.assert_allclose(shares, claims, atol=0.01)
-    assert claims.sum() == pytest.approx(1, abs=0.01)
-    ends = torch.from_numpy(within(np.array([3, 3, 2]), narrow.cardinalities))
+    np.testing.assert_allclose(shares, predicted, atol=0.01)
+    assert predicted.sum() == pytest.approx(1, abs=0.01)
+    ends = torch.from_numpy(within(np.array([3, 3, 2]), constrained_space.cardinalities))
     log_probs, _ = judge(learner.networks, replace(batch, allowed=ends.expand_as(batch.allowed)))
-    claims = log_probs.sum(dim=-1).exp().detach().numpy()
-    assert claims.sum() < 0.9 and np.abs(shares - claims).max() > 0.05
+    predicted = log_probs.sum(dim=-1).exp().detach().numpy()
+    assert predicted.sum() < 0.9 and np.abs(shares - predicted).max() > 0.05
 
 
-def test_what_the_critic_sees_of_actions_biases_no_policy(narrow):
-    """The mean gradient of every policy, weighed by what is subtracted from its returns, is 0 over all moves.
+def test_a_critic_of_actions_does_not_bias_the_policies(constrained_space):
+    """The mean gradient of every policy, weighted by its baseline, is 0 over all moves.
 
-    That of the second agent would not be if its critic saw all actions: so the test can fail.
+    It is not 0 with a baseline that depends on all actions, which shows that this test can fail.
     """
-    learner, batch, _ = moves_from_one_config(narrow, 40_000)
-    networks, chances = learner.networks, batch.log_probs.sum(dim=-1).exp()
-    assert float(chances.sum()) == pytest.approx(1, abs=1e-5), "these are all joint moves"
+    learner, batch, _ = moves_from_one_config(constrained_space, 40_000)
+    networks, joint_probabilities = learner.networks, batch.log_probs.sum(dim=-1).exp()
+    assert float(joint_probabilities.sum()) == pytest.approx(1, abs=1e-5), "these are all joint moves"
     values = networks.values(batch.states, batch.moves).detach()
     assert values.shape[1] == 2 and float(values[:, 1].std()) > 0.1, "its value depends on what was done before"
 
     def bias(agent, baseline):
         networks.policies.zero_grad()
         log_probs, _ = judge(networks, batch)
-        (chances * log_probs[:, agent] * baseline).sum().backward()
+        (joint_probabilities * log_probs[:, agent] * baseline).sum().backward()
         return max(float(parameter.grad.abs().max()) for parameter in networks.policies[agent].parameters())
 
     for agent in range(2):
         assert bias(agent, values[:, agent]) < 1e-3 < 0.05 < bias(agent, batch.moves.sum(dim=1))
 
 
-def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
-    learner, *done = rolled(narrow, MAPPO())
+def test_an_agent_learns_from_its_own_critics_advantages(constrained_space):
+    learner, *done = new_rollout(constrained_space, MAPPO())
     batch = learner.batch(*done)
     assert batch.weights.shape == batch.values.shape == batch.returns.shape == (len(batch.states), 2)
     np.testing.assert_allclose(batch.weights.mean(dim=0), 0, atol=1e-5)
@@ -199,10 +199,10 @@ def test_an_agent_learns_from_the_advantage_by_its_own_critic(narrow):
 
 
 @pytest.mark.parametrize("critic", ["actions", "state"])
-def test_an_agent_learns_as_it_would_alone(space, critic):
-    """The number of agents does not change how much entropy weighs beside an agent's own objective."""
+def test_an_agent_learns_independently_of_the_others(space, critic):
+    """The number of agents does not change the weight of the entropy relative to an agent's own objective."""
     settings = MAPPO(critic=critic, ratio="agent")
-    learner, *done = rolled(space, settings)
+    learner, *done = new_rollout(space, settings)
     batch = learner.batch(*done)
     figures = losses(learner.networks, batch, settings.clip)
     (figures["policy_loss"] - settings.entropy_coefficient * figures["entropy"]).backward()
@@ -219,7 +219,7 @@ def test_an_agent_learns_as_it_would_alone(space, critic):
             torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
 
 
-def test_takes_the_papers_steps():
+def test_adam_takes_the_papers_steps():
     parameter, idle = nn.Parameter(torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64)), nn.Parameter(torch.ones(2))
     adam = Adam([parameter, idle], 0.05)
     theta, m, v = np.array([3.0, -2.0, 0.0]), np.zeros(3), np.zeros(3)
@@ -234,9 +234,9 @@ def test_takes_the_papers_steps():
 
 
 @pytest.mark.parametrize("critic", ["actions", "state"])
-def test_each_knob_has_a_ratio_of_its_own_and_an_agent_the_mean_entropy(space, critic):
-    """As in the code of MAPPO's authors; the agents' knobs are 0 and 2, and 1."""
-    learner, *done = rolled(space, MAPPO(critic=critic))
+def test_ratios_are_per_knob_and_entropies_are_agent_means(space, critic):
+    """As in the code of MAPPO's authors; the first agent has knobs 0 and 2, the second has knob 1."""
+    learner, *done = new_rollout(space, MAPPO(critic=critic))
     batch = learner.batch(*done)
     log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1)).detach()
     taken = log_probs.gather(0, batch.actions[None])[0]

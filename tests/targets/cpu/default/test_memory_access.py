@@ -1,4 +1,4 @@
-"""How a block walks memory is known along each axis, whatever happens along the others."""
+"""Memory access analysis of a block: the stride along each axis is found independently of the other axes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from anole.targets.cpu.default.memory_access import describe_block
 
 
 def strides(definition: Callable[..., te.Tensor]) -> list[int | None]:
-    """Return the strides of a definition's load from its data, of shape (9, 8)."""
-    data, places = te.placeholder((9, 8), name="data"), te.placeholder((5,), "int32", name="places")
-    schedule = s_tir.Schedule(te.create_prim_func([data, places, definition(data, places)]))
+    """Return the strides of a definition's load from data of shape (9, 8)."""
+    data, indices = te.placeholder((9, 8), name="data"), te.placeholder((5,), "int32", name="indices")
+    schedule = s_tir.Schedule(te.create_prim_func([data, indices, definition(data, indices)]))
     (rv,) = schedule.get_child_blocks(schedule.get_sblock("root"))
     block = describe_block(schedule.get(rv))
     assert block is not None

@@ -1,4 +1,4 @@
-"""The default schedule changes how a function runs, never what it computes."""
+"""The default schedule never changes the result of a function; it adds threads and vectors where that pays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def function(definition: Definition, *shapes: tuple[int, ...]) -> tirx.PrimFunc:
 
 
 def run(func: tirx.PrimFunc) -> np.ndarray:
-    """Run a function on fixed random inputs, its output full of NaN before."""
+    """Run a function on fixed random inputs, with an output filled with NaN, and return the output."""
     rng = np.random.default_rng(0)
     shapes = [tuple(int(extent) for extent in param.ty.shape) for param in func.params]
     arrays = [rng.standard_normal(shape).astype(str(p.ty.dtype)) for shape, p in zip(shapes, func.params, strict=True)]
@@ -46,7 +46,7 @@ def run(func: tirx.PrimFunc) -> np.ndarray:
 
 
 def check(func: tirx.PrimFunc, machine: Machine = MACHINE) -> tirx.PrimFunc:
-    """Asserts that a function's default schedule computes the same, and returns it."""
+    """Assert that a function's default schedule computes the same result; return the scheduled function."""
     scheduled = schedule_default(func, machine)
     expected = run(func)
     scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
@@ -121,9 +121,9 @@ LARGE: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
 
 ROWS: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
     "fast_softmax_square": (topi.nn.fast_softmax, ((128, 128),)),
-    "softmax_whole_vectors": (topi.nn.softmax, ((100, 256),)),
+    "softmax_full_vectors": (topi.nn.softmax, ((100, 256),)),
     "fast_softmax_three_axes": (topi.nn.fast_softmax, ((8, 64, 40),)),
-    "log_softmax_whole_vectors": (topi.nn.log_softmax, ((120, 200),)),
+    "log_softmax_full_vectors": (topi.nn.log_softmax, ((120, 200),)),
     "layer_norm_rows": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 384), (384,), (384,))),
     "layer_norm_three_axes": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [2]), ((3, 50, 136), (136,), (136,))),
     "fast_softmax_padded": (topi.nn.fast_softmax, ((2, 50, 197),)),
@@ -131,19 +131,19 @@ ROWS: dict[str, tuple[Definition, tuple[tuple[int, ...], ...]]] = {
     "masked_softmax_padded": (lambda x, m: topi.nn.softmax(topi.add(x, m)), ((4, 77, 77), (77, 77))),
     "layer_norm_padded": (lambda x, g, b: topi.nn.layer_norm(x, g, b, [1]), ((100, 349), (349,), (349,))),
 }
-"""What passes over rows several times, in one parallel loop over the rows."""
+"""Functions with several passes over each row, which are scheduled as one parallel loop over rows."""
 
 
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.examples(4)
-def test_large_functions_are_parallel_vectorized_and_right(name: str) -> None:
+def test_large_functions_are_parallel_vectorized_and_correct(name: str) -> None:
     definition, shapes = LARGE[name]
     assert loop_kinds(check(function(definition, *shapes))) >= {PARALLEL, VECTORIZED}
 
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.examples(3)
-def test_what_goes_over_rows_several_times_does_so_row_by_row(name: str) -> None:
+def test_functions_with_several_passes_run_row_by_row(name: str) -> None:
     definition, shapes = ROWS[name]
     assert check(function(definition, *shapes)).script().count("T.parallel(") == 1
 
@@ -151,7 +151,7 @@ def test_what_goes_over_rows_several_times_does_so_row_by_row(name: str) -> None
 @pytest.mark.parametrize(
     ("definition", "shape", "kinds"),
     [
-        # Rows that threads cannot share, or that are short; and columns, which are not rows.
+        # Rows that threads cannot share, short rows, and reductions along columns.
         *((lambda x: topi.nn.softmax(x, -1), shape, {PARALLEL, VECTORIZED}) for shape in ((3, 40000), (20, 30, 1))),
         (lambda x: topi.nn.softmax(x, -1), (6, 8), {VECTORIZED}),
         (lambda x: topi.nn.softmax(x, 1), (10, 64, 48), {PARALLEL, VECTORIZED}),
@@ -161,11 +161,11 @@ def test_what_goes_over_rows_several_times_does_so_row_by_row(name: str) -> None
         # Two results in one block: the position and the value of the largest element.
         (lambda x: topi.argmax(x, 1), (101, 1001), {PARALLEL, VECTORIZED}),
         (lambda x: topi.cumsum(x, 1), (64, 512), {PARALLEL}),
-        # A whole tensor of several axes.
+        # A reduction of an entire tensor with several axes.
         (lambda x: topi.max(x, [0, 1, 2, 3]), (1, 32, 80, 24), {PARALLEL, VECTORIZED}),
     ],
 )
-def test_other_functions_are_right_and_wake_threads_where_that_pays(
+def test_other_functions_are_correct_and_use_threads_where_that_pays(
     definition: Definition, shape: tuple[int, ...], kinds: set[int]
 ) -> None:
     assert loop_kinds(check(function(definition, shape))) & {PARALLEL, VECTORIZED} == kinds
@@ -173,7 +173,7 @@ def test_other_functions_are_right_and_wake_threads_where_that_pays(
 
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("machine", [Machine(1, 16), Machine(2, 64), Machine(7, 32)])
-def test_any_machine(machine: Machine) -> None:
+def test_functions_are_correct_for_other_machines(machine: Machine) -> None:
     for name in ("max_pool_nhwc", "global_mean_nhwc", "sum_all", "softmax", "transpose"):
         definition, shapes = LARGE[name]
         check(function(definition, *shapes), machine)
@@ -196,7 +196,7 @@ UNARY: dict[str, Definition] = {
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
-    """A random chain of elementwise, broadcasting, transposing, padding, pooling and reducing operators."""
+    """Return a random chain of elementwise, broadcast, transpose, pad, pool, reduce and flatten operators."""
     shape = tuple(draw(EXTENTS) for _ in range(draw(st.integers(1, 4))))
     while prod(shape) > 40000:
         shape = tuple(max(1, extent // 2) for extent in shape)
@@ -237,5 +237,5 @@ def graphs(draw: st.DrawFn) -> tirx.PrimFunc:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(graphs(), st.sampled_from([Machine(2, 64), Machine(2, 16), Machine(3, 32)]))
-def test_random_graphs_keep_their_meaning(func: tirx.PrimFunc, machine: Machine) -> None:
+def test_random_graphs_keep_their_results(func: tirx.PrimFunc, machine: Machine) -> None:
     check(func, machine)

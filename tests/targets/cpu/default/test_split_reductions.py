@@ -1,4 +1,4 @@
-"""Reductions with several results become blocks of one result each, unless these depend on each other."""
+"""Reductions with several independent results are split into one block per result."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def norm() -> tirx.PrimFunc:
     return te.create_prim_func([data, scale, bias, topi.nn.group_norm(data, scale, bias, 3, 1, [])])
 
 
-def test_a_sum_and_a_sum_of_squares_are_apart() -> None:
+def test_a_sum_and_a_sum_of_squares_are_split() -> None:
     assert max(map(n_stores, blocks(norm()))) > 1
     assert max(map(n_stores, blocks(separate_results(norm())))) == 1
 
 
 @pytest.mark.parametrize("definition", [lambda x: topi.argmax(x, 1), topi.nn.relu])
-def test_results_that_need_each_other_and_single_ones_stay(definition: object) -> None:
+def test_interdependent_and_single_results_stay(definition: object) -> None:
     data = te.placeholder((8, 30), name="x")
     func = te.create_prim_func([data, definition(data)])  # type: ignore[operator]
     assert separate_results(func).same_as(func)

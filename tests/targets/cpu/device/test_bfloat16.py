@@ -1,4 +1,4 @@
-"""Rounding to bfloat16: to nearest even, by the processor's instruction where it has one, once for each number."""
+"""Rounding to bfloat16: to nearest even, by the processor's instruction if it has one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anole.ir.polynomials import gelu
 from anole.targets.cpu.device.builder import llvm_target
 from anole.targets.cpu.device.lowering import pipeline
 
-from .test_words import description
+from .test_dot_products import description
 
 N = 67
 X = np.random.default_rng(0).standard_normal(N).astype(np.float32)
@@ -24,7 +24,7 @@ X[:8] = [np.nan, np.inf, -np.inf, 0, -0.0, 3.4e38, 1 + 2**-8, 1 + 3 * 2**-8]
 
 
 def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
-    """Return the bits of what is rounded in vectors, with a rest of single numbers, and the code."""
+    """Return the bits of values rounded in vectors, with a scalar remainder, and the assembly code."""
     x = te.placeholder((N,), "float32", "x")
     y = te.compute((N,), lambda i: tirx.reinterpret("uint16", value(x[i]).astype("bfloat16")), "y")
     schedule = tvm.s_tir.Schedule(te.create_prim_func([x, y]))
@@ -37,7 +37,7 @@ def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "znver4"])
-def test_numbers_are_rounded_to_nearest_even(mcpu: str) -> None:
+def test_values_are_rounded_to_nearest_even(mcpu: str) -> None:
     if processor().lacks(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     found, code = rounded(lambda x: x, mcpu)
@@ -47,7 +47,7 @@ def test_numbers_are_rounded_to_nearest_even(mcpu: str) -> None:
     assert ("vcvtneps2bf16" in code) is (mcpu == "znver4")
 
 
-def test_what_is_rounded_may_define_variables() -> None:
+def test_rounded_expressions_may_define_variables() -> None:
     found, _ = rounded(gelu, "x86-64-v3")
     x = X[8:].astype(np.float64)
     expected = x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))

@@ -1,4 +1,4 @@
-"""Candidates compile in less time than whole networks, to the same loops."""
+"""Candidates compile faster than with a network's settings, to the same loops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def assembly(workload: Workload, config: Mapping[str, Any], context: tvm.transfo
 
 
 def loop_instructions(assembly: str) -> str:
-    """Return the instructions of the parallel loops and of their launch, with LLVM's labels numbered."""
+    """Return the instructions of the parallel loops and of their launch, with LLVM's labels renumbered."""
     kept: list[str] = []
     inside = False
     for line in assembly.splitlines():
@@ -48,13 +48,13 @@ def loop_instructions(assembly: str) -> str:
         instruction = line.partition("#")[0].strip()
         if inside and instruction and not re.match(r"\.(loc|cfi|file|Ltmp|Lfunc|L__unnamed)", instruction):
             kept.append(instruction)
-    places: dict[str, str] = {}
-    text = re.sub(r"\.L(?!__)\w+", lambda place: places.setdefault(place[0], f"place{len(places)}"), "\n".join(kept))
+    labels: dict[str, str] = {}
+    text = re.sub(r"\.L(?!__)\w+", lambda label: labels.setdefault(label[0], f"label{len(labels)}"), "\n".join(kept))
     return re.sub(r"(\.L__tvm_parallel_lambda)\.\d+", r"\1", text)
 
 
 @pytest.mark.examples(1)
-def test_a_candidate_has_the_loops_that_a_network_has(workload: Workload) -> None:
+def test_a_candidate_has_the_same_loops_as_in_a_network(workload: Workload) -> None:
     space = TARGET.space(workload)
     for vector in space.sample(3, np.random.default_rng(0)):
         config = space.config(vector)
@@ -64,7 +64,7 @@ def test_a_candidate_has_the_loops_that_a_network_has(workload: Workload) -> Non
         assert len(lean) < len(plain)
 
 
-def test_other_loops_are_told_apart() -> None:
+def test_loops_of_different_configs_differ() -> None:
     workload = WORKLOADS[0]
     space = TARGET.space(workload)
     one, other = (space.config(vector) for vector in space.sample(2, np.random.default_rng(0)))

@@ -1,4 +1,4 @@
-"""Products of narrow numbers: the processor's own dot product where it has one, and what defines it elsewhere."""
+"""Dot products of packed lanes: by the processor's instruction if it has one, else by their definition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def description(mcpu: str, *features: str) -> dict[str, Any]:
         ("uint8", "icelake-server", [], "vpdpbusd", "zmm"),
     ],
 )
-def test_code_uses_the_best_dot_product_that_the_processor_has(
+def test_code_uses_the_fastest_dot_product_of_the_processor(
     dtype: str, mcpu: str, features: list[str], used: str | None, register: str
 ) -> None:
     target, workload = CpuTarget(description(mcpu, *features)), replace(CONVOLUTION, dtype=dtype)
@@ -74,7 +74,7 @@ ERRORS = {"bfloat16": 1e-6, "uint8": 0.0}
 
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "icelake-server"])
-def test_the_bytes_of_a_depthwise_convolution_have_words_of_their_own(mcpu: str, tmp_path: Path) -> None:
+def test_depthwise_convolutions_of_bytes_are_exact(mcpu: str, tmp_path: Path) -> None:
     if processor().lacks(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(replace(DEPTHWISE, dtype="uint8"), description(mcpu), tmp_path) == 0
@@ -82,15 +82,17 @@ def test_the_bytes_of_a_depthwise_convolution_have_words_of_their_own(mcpu: str,
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "icelake-server"])
 @pytest.mark.parametrize("workload", PRODUCTS, ids=lambda workload: workload.label)
-def test_products_of_computed_bytes_are_exact_everywhere(mcpu: str, workload: Workload, tmp_path: Path) -> None:
+def test_byte_products_of_activations_are_exact_on_every_processor(
+    mcpu: str, workload: Workload, tmp_path: Path
+) -> None:
     if processor().lacks(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(workload, description(mcpu), tmp_path) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_words_of_single_lanes_have_the_definition(dtype: str, tmp_path: Path) -> None:
-    """Filters of two groups share no vector, so that these hold three words."""
+def test_vectors_of_three_packed_lanes_use_the_definition(dtype: str, tmp_path: Path) -> None:
+    """Vectors have three packed lanes, because filters of two groups do not share vectors."""
     workload = replace(CONVOLUTION, in_channels=16, out_channels=6, groups=2, dtype=dtype)
     assert error_of(workload, description("x86-64"), tmp_path) <= ERRORS[dtype]
 

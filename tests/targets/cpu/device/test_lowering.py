@@ -1,4 +1,4 @@
-"""Where kernels keep what is local to a thread, and how loops are partitioned and shared."""
+"""The CPU lowering pipeline: local buffers on the stack, vectorized loops, and even chunks for threads."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ Definition = Callable[[te.Tensor], te.Tensor]
 
 
 def ir_of(func: tirx.PrimFunc, pipeline: str) -> str:
-    """LLVM's intermediate code of a function."""
+    """Return the LLVM IR of a function."""
     library = tvm.compile(tvm.IRModule({"main": func}), llvm_target(DESCRIPTION), tir_pipeline=pipeline)
     return str(library.mod.inspect_source("ll"))
 
 
 def buffered(kib: int) -> tirx.PrimFunc:
-    """Copy an array through a local buffer of so many KiB."""
+    """Return a function that copies an array through a local buffer of `kib` KiB."""
     source = te.placeholder((kib * 256,), "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda i: source[i], name="copy")]))
     sch.cache_read(sch.get_sblock("copy"), 0, "local")
     return sch.mod["main"]
 
 
-def halves() -> tirx.PrimFunc:
-    """Add numbers in float16, for which AVX-512 FP16 has an instruction."""
+def float16_sum() -> tirx.PrimFunc:
+    """Return a function that adds in float16, for which AVX-512 FP16 has an instruction."""
     one, other = (te.placeholder((1024,), "float16", name=name) for name in ("one", "other"))
     return te.create_prim_func([one, other, te.compute(one.shape, lambda i: one[i] + other[i])])
 
 
 @pytest.mark.parametrize(("features", "used"), [([], False), (["avx512_bf16", "avx512_fp16", "amx_tile"], True)])
-def test_code_uses_features_that_not_every_processor_of_the_name_has(features: list[str], used: bool) -> None:
+def test_code_uses_features_that_vary_within_a_cpu_model(features: list[str], used: bool) -> None:
     target = llvm_target({"mcpu": "rocketlake", "features": [*features_of("rocketlake"), *features], "threads": 1})
-    library = tvm.compile(tvm.IRModule({"main": halves()}), target)
+    library = tvm.compile(tvm.IRModule({"main": float16_sum()}), target)
     assert ("vaddph" in library.mod.inspect_source("asm")) == used
 
 
 @pytest.mark.skipif(bool(processor().lacks("x86-64-v3")), reason="this machine runs no code for x86-64-v3")
 def test_code_for_a_given_processor_has_no_features_of_this_machine() -> None:
     target = llvm_target(describe_cpu("x86-64-v3", 1))
-    code = tvm.compile(tvm.IRModule({"main": halves()}), target).mod.inspect_source("asm")
+    code = tvm.compile(tvm.IRModule({"main": float16_sum()}), target).mod.inspect_source("asm")
     assert "ymm" in code and "zmm" not in code
 
 
@@ -78,14 +78,12 @@ def test_a_large_register_tile_is_not_on_the_heap(prefetch: int) -> None:
     ("kib", "pipeline", "allocated"),
     [(8, TARGET.compiler_pipeline(), False), (64, TARGET.compiler_pipeline(), True), (8, "default", True)],
 )
-def test_only_what_is_small_goes_to_the_stack_and_by_tvm_itself_nothing(
-    kib: int, pipeline: str, allocated: bool
-) -> None:
+def test_only_small_buffers_are_on_the_stack_and_none_by_default(kib: int, pipeline: str, allocated: bool) -> None:
     assert (ALLOCATION in ir_of(buffered(kib), pipeline)) == allocated
 
 
-def vectorized(definition: Definition, *shape: int, width: int, fuses: bool = False) -> tirx.PrimFunc:
-    """Compute a definition of an array in vectors, along its last axis or along all of them."""
+def vectorized(definition: Definition, *shape: int | tirx.Var, width: int, fuses: bool = False) -> tirx.PrimFunc:
+    """Return a definition's function, vectorized along its last axis or along all axes."""
     source = te.placeholder(shape, "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, definition(source)], "int64"))
     loops = sch.get_loops(sch.get_sblock("computed"))
@@ -100,15 +98,15 @@ def square_root(source: te.Tensor) -> te.Tensor:
 
 
 @pytest.mark.parametrize("pipeline", [TARGET.compiler_pipeline(), "default"])
-def test_only_our_own_pipeline_keeps_vectors_whole(pipeline: str) -> None:
+def test_only_the_cpu_pipeline_keeps_vectors(pipeline: str) -> None:
     incomplete = vectorized(square_root, 100, 197, width=16)
-    past_the_end_of_a_row = vectorized(square_root, 50, 56, 72, width=16, fuses=True)
+    across_rows = vectorized(square_root, 50, 56, 72, width=16, fuses=True)
     is_own = pipeline != "default"
     assert ("@llvm.sqrt.v16f32(<16 x float>" in ir_of(incomplete, pipeline)) == is_own
-    assert ("load <16 x float>" in ir_of(past_the_end_of_a_row, pipeline)) == is_own
+    assert ("load <16 x float>" in ir_of(across_rows, pipeline)) == is_own
 
 
-def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
+def test_a_loop_that_tvm_cannot_partition_is_correct() -> None:
     def padded(source: te.Tensor) -> te.Tensor:
         return te.compute((77, 80), lambda i, j: tirx.if_then_else(j < 77, source[i, j], 0.0), name="computed")
 
@@ -117,7 +115,42 @@ def test_a_loop_that_tvm_cannot_partition_stays_whole() -> None:
     np.testing.assert_array_equal(found, np.pad(data, [(0, 0), (0, 3)]))
 
 
-def test_pairs_behind_a_border_are_read_where_they_lie() -> None:
+def test_rows_of_a_triangle_do_not_write_into_each_other() -> None:
+    def triangle(source: te.Tensor) -> te.Tensor:
+        return te.compute((12, 7), lambda i, j: tirx.Select(i <= 6 - j, source[i, j], 0.0), name="computed")
+
+    data = np.random.default_rng(0).standard_normal((12, 7)).astype("float32")
+    found = result_of(vectorized(triangle, 12, 7, width=4), data, (12, 7))
+    np.testing.assert_array_equal(found, np.where(np.add.outer(np.arange(12), np.arange(7)) <= 6, data, 0))
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 17, 30, 40])
+def test_small_sizes_of_a_range_do_not_write_outside_of_their_buffer(size: int) -> None:
+    def shortened(source: te.Tensor) -> te.Tensor:
+        kept = extent - 20
+        return te.compute((3, extent), lambda i, j: tirx.if_then_else(j < kept, source[i, j], 0.0), name="computed")
+
+    extent = tirx.Var("n", "int64")
+    data = np.random.default_rng(0).standard_normal((3, size)).astype("float32")
+    found = result_of(vectorized(shortened, 3, extent, width=8), data, (3, size))
+    np.testing.assert_array_equal(found, np.where(np.arange(size) < size - 20, data, 0))
+
+
+@pytest.mark.parametrize(("last", "step"), [(1, -1), (6, -2), (15, -1), (14, -3)])
+def test_a_flattened_array_is_read_backwards(last: int, step: int) -> None:
+    def backwards(source: te.Tensor) -> te.Tensor:
+        def element(i: tirx.Var) -> tirx.Expr:
+            at = last + step * i
+            return source[at % 16 // 8, at % 8]
+
+        return te.compute((last // -step + 1,), element, name="computed")
+
+    data = np.arange(16, dtype="float32").reshape(2, 8)
+    expected = data.ravel()[last::step]
+    np.testing.assert_array_equal(result_of(vectorized(backwards, 2, 8, width=2), data, expected.shape), expected)
+
+
+def test_repeated_pairs_after_padding_are_read_correctly() -> None:
     def repeated(source: te.Tensor) -> te.Tensor:
         return te.compute((21,), lambda i: tirx.if_then_else(i < 1, 0.0, source[(i - 1) % 20 // 2]), name="computed")
 
@@ -135,7 +168,7 @@ def result_of(func: tirx.PrimFunc, data: np.ndarray, shape: tuple[int, ...]) -> 
     return result.numpy()
 
 
-def test_whole_vectors_are_rounded() -> None:
+def test_rounding_is_vectorized() -> None:
     def rounded(source: te.Tensor) -> te.Tensor:
         return te.compute(source.shape, lambda i: tirx.nearbyint(source[i]), name="computed")
 
@@ -144,7 +177,7 @@ def test_whole_vectors_are_rounded() -> None:
 
 
 def rows_of_chunks(rows: int, threads: int) -> list[int]:
-    """Return how many rows each chunk of a parallel loop over rows computes, as lowered."""
+    """Return the number of rows in each chunk of a lowered parallel loop over rows."""
     source = te.placeholder((rows, 3), "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, te.compute(source.shape, lambda *i: source(*i), name="copy")]))
     sch.parallel(sch.get_loops(sch.get_sblock("copy"))[0])
@@ -172,5 +205,5 @@ def test_two_threads_compute_the_same_number_of_rows(rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [5, 8, 56])
-def test_loops_that_need_no_cutting_stay_whole(rows: int) -> None:
+def test_loops_with_even_chunks_are_not_split(rows: int) -> None:
     assert rows_of_chunks(rows, 2) == [1] * rows

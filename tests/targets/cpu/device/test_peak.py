@@ -1,4 +1,4 @@
-"""Every step multiplies all numbers of its words, and the memory's bandwidth is that of pages that are there."""
+"""Peak measurements: every element of packed lanes counts, and page faults do not affect the copy bandwidth."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def test_every_step_adds_a_product(monkeypatch: pytest.MonkeyPatch, dtype: str) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_number_of_a_word_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+def test_every_element_of_a_packed_lane_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
     description = describe_cpu(threads=1)
-    unit, numbers = peak.VectorUnit.of(description), int(tvm.DataType(dtype).lanes)
-    flop = 2 * peak._STEPS * min(16, unit.registers - 4) * unit.lanes * numbers
+    unit, elements = peak.VectorUnit.of(description), int(tvm.DataType(dtype).lanes)
+    flop = 2 * peak._STEPS * min(16, unit.registers - 4) * unit.lanes * elements
     assert 0.5 * flop / 0.1 < 1e9 * peak._vectors_gflops(description, dtype, seconds=0.0) <= flop / 0.1
 
 
 @pytest.mark.parametrize(("dtype", "product"), [("bfloat16x2", 2), ("uint8x4", 2 * (63 * 63 - 128 * 128))])
 def test_every_thread_multiplies_tiles(monkeypatch: pytest.MonkeyPatch, dtype: str, product: int) -> None:
-    monkeypatch.setattr(peak, "_GROUPS", 6)
+    monkeypatch.setattr(peak, "_TILE_STEPS", 6)
     kernel = load(peak._multiply_tiles(2, 3, dtype), AMX)
     shapes = ((2, 16, 16), (3, 16, 32))
-    operands = [tvm.runtime.tensor(np.full(shape, peak._ONES, np.int32)) for shape in shapes]
+    operands = [tvm.runtime.tensor(np.full(shape, peak._PACKED_ONES, np.int32)) for shape in shapes]
     out = tvm.runtime.tensor(np.zeros((2, 32, 32), dtype=peak._sum_dtype(dtype)))
     kernel(*operands, out)
     assert (out.numpy() == 3 * 16 * product).all()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16x2", "uint8x4"])
-def test_the_peak_is_that_of_tiles_where_there_are_some(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+def test_the_peak_is_measured_on_tiles_if_there_are_any(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
-    flop = 2 * 2 * peak._GROUPS * 4 * 16**3 * int(tvm.DataType(dtype).lanes)
+    flop = 2 * 2 * peak._TILE_STEPS * 4 * 16**3 * int(tvm.DataType(dtype).lanes)
     assert 0.5 * flop / 0.1 < 1e9 * peak.peak_gflops(AMX, dtype, seconds=0.0) <= flop / 0.1
 
 
 def test_the_first_copy_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    lasts_s = iter([0.5])
-    monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(next(lasts_s, 0.0)))
+    durations_s = iter([0.5])
+    monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(next(durations_s, 0.0)))
     # 128 MiB are read and written.
     assert peak.copy_bytes_per_s(describe_cpu(), seconds=0.0) > 2 * (1 << 27) / 0.5

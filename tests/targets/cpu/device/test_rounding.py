@@ -1,4 +1,4 @@
-"""Kernels round to bytes with one instruction, and compute on with what was rounded instead of its bytes."""
+"""Rounding to bytes takes one instruction, and round trips from float32 through bytes are removed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(func: tirx.PrimFunc, dtype: str) -> tuple[np.ndarray, str]:
 
 @pytest.mark.parametrize("zero", [0, 3, 130, -7])
 @pytest.mark.parametrize(("dtype", "low", "high"), [("uint8", 0, 255), ("int8", -128, 127), ("uint8", 10, 200)])
-def test_numbers_are_clipped_and_rounded_to_even(zero: int, dtype: str, low: int, high: int) -> None:
+def test_values_are_clipped_and_rounded_to_even(zero: int, dtype: str, low: int, high: int) -> None:
     def quantized(x: Any) -> Any:
         rounded = tirx.nearbyint(x) + tirx.const(zero, "float32") if zero else tirx.nearbyint(x)
         return tirx.max(tirx.min(rounded, tirx.const(high, "float32")), tirx.const(low, "float32"))
@@ -51,7 +51,7 @@ def test_numbers_are_clipped_and_rounded_to_even(zero: int, dtype: str, low: int
     assert "llvm.lrint" in code and "nearbyint" not in code
 
 
-def test_numbers_that_are_rounded_and_used_again_do_not_become_bytes() -> None:
+def test_rounded_values_with_float_consumers_do_not_become_bytes() -> None:
     def used(x: Any) -> Any:
         clipped = tirx.max(tirx.min(tirx.nearbyint(x), tirx.const(255.0, "float32")), tirx.const(0.0, "float32"))
         return clipped.astype("uint8").astype("int32").astype("float32") * tirx.const(0.1, "float32")
@@ -70,7 +70,7 @@ def test_numbers_that_are_rounded_and_used_again_do_not_become_bytes() -> None:
         lambda x: tirx.max(tirx.min(x, tirx.const(255.0, "float32")), tirx.const(0.0, "float32")),
     ],
 )
-def test_what_bytes_may_not_hold_is_converted_as_it_is(value: Any) -> None:
+def test_values_that_may_exceed_bytes_are_cast_without_rewriting(value: Any) -> None:
     from anole.targets.cpu.device.rounding import simplify_rounding
 
     func = kernel(value, "uint8")

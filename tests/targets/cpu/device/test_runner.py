@@ -1,6 +1,6 @@
-"""Candidates in this process: warm data, weights from memory, and answers that are really written.
+"""The local runner of CPU candidates: data is warm, weights come from memory, and missing results are detected.
 
-All kernels that read a layout share one set of copies in turns.
+All kernels with the same weight layout share one set of copies in turns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def runner(cold_bytes: int) -> CpuRunner:
 
 
 @pytest.mark.parametrize(("cold_bytes", "copies"), [(0, 1), (3 * WEIGHT_BYTES, 4)])
-def test_every_run_reads_the_copy_that_was_not_read_for_longest(artifact: Path, cold_bytes: int, copies: int) -> None:
+def test_every_run_reads_the_least_recently_read_copy(artifact: Path, cold_bytes: int, copies: int) -> None:
     kernel = runner(cold_bytes).load(artifact, TARGET.default_config(WORKLOAD))
     weights = [next(kernel._arguments)[1] for _ in range(2 * copies)]
     assert len({id(weight) for weight in weights}) == copies
@@ -43,7 +43,7 @@ def test_every_run_reads_the_copy_that_was_not_read_for_longest(artifact: Path, 
     assert max(kernel.relative_error() for _ in range(copies)) < 1e-5
 
 
-def test_what_is_computed_is_warm(tmp_path: Path) -> None:
+def test_activations_are_warm(tmp_path: Path) -> None:
     product = BatchMatmul(2, 8, 16, 32)
     TARGET.build(product, TARGET.default_config(product), tmp_path / "kernel.so")
     kernel = CpuRunner(TARGET.template(product), product).load(tmp_path / "kernel.so", TARGET.default_config(product))
@@ -52,7 +52,7 @@ def test_what_is_computed_is_warm(tmp_path: Path) -> None:
     assert kernel.relative_error() < 1e-5
 
 
-def test_an_answer_that_is_not_written_is_wrong(artifact: Path) -> None:
+def test_a_kernel_that_writes_nothing_is_wrong(artifact: Path) -> None:
     kernel = runner(0).load(artifact, TARGET.default_config(WORKLOAD))
     kernel._kernel = lambda *arguments: None
     assert np.isnan(kernel.relative_error())
@@ -63,7 +63,7 @@ def copies(cold_bytes: int, workload: Dense = LAYER, weight: NDArray[np.float32]
 
 
 def config_of_panel(vectors: int, workload: Dense = LAYER) -> Config:
-    """A config whose panels are so many registers wide; only its layout matters here."""
+    """Return a config whose panels are `vectors` registers wide; only its layout matters here."""
     width = vectors * TARGET.unit.lanes
     return {**TARGET.default_config(workload), "tile_x": [workload.out_features // width, 1, width]}
 
@@ -71,9 +71,9 @@ def config_of_panel(vectors: int, workload: Dense = LAYER) -> Config:
 def test_kernels_of_one_layout_take_turns_on_the_same_copies() -> None:
     weights = copies(cold_bytes=2 * WEIGHT.nbytes)
     one, other = weights.of(config_of_panel(2)), weights.of({**config_of_panel(2), "tile_k": [1, 8]})
-    met = [id(next(one)), id(next(other)), id(next(one)), id(next(other))]
-    assert len(set(met[:3])) == 3
-    assert met[3] == met[0]
+    read = [id(next(one)), id(next(other)), id(next(one)), id(next(other))]
+    assert len(set(read[:3])) == 3
+    assert read[3] == read[0]
 
 
 def test_a_weight_larger_than_the_cache_is_not_read_twice_in_a_row() -> None:
@@ -81,13 +81,13 @@ def test_a_weight_larger_than_the_cache_is_not_read_twice_in_a_row() -> None:
     assert next(weights) is not next(weights)
 
 
-def test_every_layout_is_packed_as_its_template_packs_it() -> None:
+def test_every_layout_is_packed_by_its_template() -> None:
     weights, template = copies(cold_bytes=0), TARGET.template(LAYER)
     for config in (config_of_panel(1), config_of_panel(2), config_of_panel(1)):
         np.testing.assert_array_equal(next(weights.of(config)).numpy(), template.pack_weight(LAYER, config, WEIGHT))
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_memory_for_copies_is_bounded() -> None:
     workload = Dense(1, 512, 1024)
     weights = copies(1 << 30, workload, np.zeros((512, 1024), np.float32))
     first = weights.of(config_of_panel(1, workload))

@@ -1,6 +1,6 @@
-/* Both ways to multiply tiles, for the tests of tiles.c, with the tile instructions emulated on a processor without them.
+/* Both implementations of tile products, for the tests of tiles.c, with AMX emulated on processors without it.
  *
- * Such a processor raises a signal, whose handler does what Intel's manual says and refuses what it forbids.
+ * Such a processor raises a signal; the handler implements Intel's manual and aborts on what the manual forbids.
  */
 #include "tiles.c"
 
@@ -42,7 +42,7 @@ static float real(const void* bytes, int size) {
   return value;
 }
 
-/* Rounds once; 53 bits are enough for the exact sum of a product and a float to be rounded right afterwards. */
+/* Rounds once: 53 bits suffice to round the exact sum of a product and a float correctly afterwards. */
 static void add_real(float* sum, double addend) {
   float result = (float)(addend + *sum);
   *sum = real(&result, 4);
@@ -68,7 +68,7 @@ static void add_product(int sums, int left, int right, bool of_bytes) {
     }
 }
 
-/* Reads an instruction with a prefix of three bytes, as all tile instructions have, and executes it. */
+/* Decodes an instruction with a three-byte prefix, as all tile instructions have, and executes it. */
 static void execute(int number, siginfo_t* info, void* context) {
   (void)number, (void)info;
   static const int order[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
@@ -111,7 +111,7 @@ static void execute(int number, siginfo_t* info, void* context) {
   registers[REG_RIP] += length;
 }
 
-/* Multiplies either way; returns how many instructions were emulated, or -1 if tiles were left shaped. */
+/* Multiplies by either implementation; returns the number of emulated instructions, or -1 if tiles were not released. */
 int64_t product(bool in_tiles, char* sums, const char* data, const char* weights, bool of_bytes, int64_t rows, int64_t left,
                 int64_t sums_rows, int64_t row, int64_t strip, int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x,
                 int64_t groups, int64_t words, int64_t width) {

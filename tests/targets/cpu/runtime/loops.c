@@ -1,4 +1,4 @@
-/* Parallel loops as generated code has them, for the tests of parallel.c. */
+/* Parallel loops like those of generated code, for the tests of parallel.c. */
 #include "parallel.c"
 
 typedef struct {
@@ -33,7 +33,7 @@ int run(int64_t extent, int32_t* visits, int chunks, int nested, int slow_us, in
 int threads(void) { return pool.threads; }
 
 #ifdef STRESS
-/* Callers that start loops at the same time, of lengths that let workers sleep in between. */
+/* A caller that starts loops concurrently with others, with pauses that let workers sleep. */
 static void* call_often(void* argument) {
   int64_t extent = 1 + (intptr_t)argument * 37;
   int32_t* visits = calloc((size_t)extent, sizeof *visits);

@@ -1,4 +1,4 @@
-"""The threads of the runtime: every chunk is computed once, whoever calls, and the system's limits are kept."""
+"""The runtime's thread pool: every chunk is computed once, for any callers, within the system's CPU limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def compiled(path: Path, *options: str) -> Path:
 
 @contextmanager
 def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[ctypes.CDLL]:
-    """Yield a copy of the library, which has a pool of its own."""
+    """Load a copy of the library, which has a separate pool."""
     copy = folder / f"{time.monotonic_ns()}.so"
     copy.write_bytes(library.read_bytes())
     with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +59,7 @@ def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[c
 
 @pytest.fixture
 def loops(library: Path, tmp_path: Path) -> Iterator[ctypes.CDLL]:
-    """The library with a pool of four threads."""
+    """Return the library with a pool of four threads."""
     with loaded(library, tmp_path) as found:
         yield found
 
@@ -73,7 +73,7 @@ def visits(
 
 
 def soon(condition: Callable[[], bool]) -> bool:
-    """Whether something is so within seconds: a thread that is started, or told to end, needs a moment."""
+    """Whether a condition becomes true within seconds: threads take a moment to start or end."""
     ends_s = time.monotonic() + 10
     while not condition() and time.monotonic() < ends_s:
         time.sleep(0.001)
@@ -88,21 +88,21 @@ def workers() -> int:
 @settings(max_examples=examples(30))
 @given(
     threads=st.integers(1, 6),
-    loops_of=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=1, max_size=20),
+    sizes=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), min_size=1, max_size=20),
 )
 def test_every_iteration_is_computed_once(
-    library: Path, tmp_path_factory: pytest.TempPathFactory, threads: int, loops_of: list[tuple[int, int]]
+    library: Path, tmp_path_factory: pytest.TempPathFactory, threads: int, sizes: list[tuple[int, int]]
 ) -> None:
     with loaded(library, tmp_path_factory.mktemp("copy"), str(threads)) as loops:
-        for extent, chunks in loops_of:
+        for extent, chunks in sizes:
             assert (visits(loops, extent, chunks) == 1).all()
 
 
-def test_loops_within_loops_are_computed(loops: ctypes.CDLL) -> None:
+def test_nested_loops_are_computed(loops: ctypes.CDLL) -> None:
     assert (visits(loops, 20, nested=30) == 1).all()
 
 
-def test_threads_that_call_at_once_do_not_disturb_each_other(loops: ctypes.CDLL) -> None:
+def test_concurrent_callers_do_not_disturb_each_other(loops: ctypes.CDLL) -> None:
     def wrong(_: int) -> list[int]:
         return [extent for extent in range(1, 400) if (visits(loops, extent) != 1).any()]
 
@@ -116,7 +116,7 @@ def test_a_worker_that_slept_works_again(loops: ctypes.CDLL) -> None:
         time.sleep(0.02)
 
 
-def test_a_child_process_has_workers_of_its_own(loops: ctypes.CDLL) -> None:
+def test_a_child_process_starts_new_workers(loops: ctypes.CDLL) -> None:
     visits(loops, 10)
     child = os.fork()
     if not child:
@@ -126,7 +126,7 @@ def test_a_child_process_has_workers_of_its_own(loops: ctypes.CDLL) -> None:
     assert (visits(loops, 10) == 1).all()
 
 
-def test_a_failed_chunk_fails_the_loop_and_not_the_next_one(loops: ctypes.CDLL) -> None:
+def test_a_failed_chunk_fails_only_its_own_loop(loops: ctypes.CDLL) -> None:
     counts = np.zeros(50, np.int32)
     assert loops.run(50, counts.ctypes.data, 0, 0, 0, 30) == -1
     assert (visits(loops, 50) == 1).all()
@@ -146,7 +146,7 @@ def test_there_are_no_more_threads_than_processors_for_them(library: Path) -> No
 
 
 def threads_of_a_process(library: Path, first: str) -> int:
-    """Return how many threads a loop has in a process that does something else first."""
+    """Return the number of threads of a loop in a process that first runs the given code."""
     code = f"""
 import ctypes, os, pathlib
 {first}
@@ -177,7 +177,7 @@ def test_a_quota_of_one_processor_leaves_one_thread(library: Path) -> None:
     try:
         group.mkdir()
     except OSError:
-        pytest.skip("control groups cannot be made here")
+        pytest.skip("control groups cannot be created here")
     try:
         (group / "cpu.cfs_quota_us").write_text("100000")
         joins = f"pathlib.Path({str(group / 'tasks')!r}).write_text(str(os.getpid()))"
@@ -196,7 +196,7 @@ def test_the_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_no_two_threads_write_the_same(tmp_path: Path) -> None:
+def test_there_are_no_data_races(tmp_path: Path) -> None:
     program = compiled(tmp_path / "stress", "-DSTRESS", "-DANOLE_THREADS=4", "-fsanitize=thread")
     environment = {**os.environ, "ANOLE_NUM_THREADS": "4", "TSAN_OPTIONS": "halt_on_error=1"}
     done = subprocess.run([str(program)], env=environment, capture_output=True, text=True)

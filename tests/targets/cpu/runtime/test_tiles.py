@@ -1,4 +1,4 @@
-"""Products of tiles: plain C adds up as Intel's manual says, and the instructions, maybe emulated, do the same."""
+"""Tile products: plain C rounds as Intel's manual specifies, and the AMX instructions, maybe emulated, do the same."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Product:
-    """What is multiplied; distances are in words."""
+    """A product of tiles; distances are in words, that is, packed 32-bit lanes."""
 
     dtype: str
     rows: int
@@ -61,21 +61,21 @@ class Product:
         return -(-self.left // self.rows)
 
     def operands(self) -> tuple[Array, Array]:
-        """Data of exactly the words that are read, and weights."""
+        """Return data with exactly the words that are read, and weights."""
         data_dtype, weight_dtype, _, numbers = TYPES[self.dtype]
-        rng, last = np.random.default_rng(self.seed), int(self._places().max())
+        rng, last = np.random.default_rng(self.seed), int(self._read_words().max())
         shapes = ((last + 1, numbers), (*self.taps, self.groups, self.words, 16 * self.columns, numbers))
         if self.dtype == "uint8":
-            drawn = (
+            values = (
                 rng.integers(*limits, shape) for limits, shape in zip(((0, 256), (-128, 128)), shapes, strict=True)
             )
         else:
-            drawn = (rng.standard_normal(shape, np.float32) for shape in shapes)
-        data, weights = drawn
+            values = (rng.standard_normal(shape, np.float32) for shape in shapes)
+        data, weights = values
         return data.astype(data_dtype), weights.astype(weight_dtype)
 
-    def _places(self) -> Array:
-        """Which words each of the rows reads: (rows, tap, tap, group, word)."""
+    def _read_words(self) -> Array:
+        """Return the words that each row reads, shape (rows, tap, tap, group, word)."""
         at = np.arange(self.left)
         first = at // self.rows * (self.rows * self.row + self.gap) + at % self.rows * self.row
         steps = (first, *(np.arange(n) * step for n, step in zip(self.taps, self.tap, strict=True)))
@@ -83,8 +83,8 @@ class Product:
         return np.asarray(sum(np.ix_(*steps)))
 
     def expected(self, data: Array, weights: Array) -> Array:
-        """The sums in the order of the instructions: of bfloat16 first those of even and odd places in each group."""
-        left = data[self._places()].reshape(self.left, -1, self.words, 1, data.shape[-1])
+        """Return the sums in the instructions' order: even and odd bfloat16 of a group are first summed separately."""
+        left = data[self._read_words()].reshape(self.left, -1, self.words, 1, data.shape[-1])
         right = weights.reshape(-1, self.words, 16 * self.columns, data.shape[-1])
         if self.dtype == "uint8":
             return np.einsum("rgwkn,gwcn->rc", left.astype(np.int32), right.astype(np.int32))
@@ -98,7 +98,7 @@ class Product:
         return total
 
     def found(self, library: ctypes.CDLL, in_tiles: bool, data: Array, weights: Array) -> Array:
-        """The sums of one of both ways; all others stay as they were."""
+        """Return the sums by one implementation, and check that it writes nothing else."""
         surplus = 2
         sums = np.full((self.strips, self.rows + surplus, 16 * self.columns), -7, TYPES[self.dtype][2])
         row, strip, (tap_y, tap_x) = self.row, self.rows * self.row + self.gap, self.tap
@@ -131,7 +131,7 @@ products = st.builds(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(product=products)
-def test_both_ways_add_up_in_the_order_of_the_manual(library: ctypes.CDLL, product: Product) -> None:
+def test_both_implementations_sum_in_the_order_of_the_manual(library: ctypes.CDLL, product: Product) -> None:
     data, weights = product.operands()
     expected = product.expected(data, weights)
     for in_tiles in (False, True):
@@ -146,7 +146,7 @@ def test_sums_of_bytes_are_exact_up_to_the_limits(library: ctypes.CDLL) -> None:
 
 
 @pytest.mark.parametrize("exponent", [-118, -122, -126, -132])
-def test_numbers_that_are_too_small_are_zero(library: ctypes.CDLL, exponent: int) -> None:
+def test_subnormal_values_are_flushed_to_zero(library: ctypes.CDLL, exponent: int) -> None:
     product = Product("bfloat16", 12, 30, 16, 0, (1, 2), (0, 3), 2, 8, 3, seed=0)
     data, weights = product.operands()
     weights = np.round(4 * weights.astype(np.float32)).astype(weights.dtype) / weights.dtype.type(4)
@@ -158,16 +158,16 @@ def test_numbers_that_are_too_small_are_zero(library: ctypes.CDLL, exponent: int
     assert (abs(product.expected(data, weights)) < tiny).any()
 
 
-def test_a_compiler_that_knows_no_tiles_leaves_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_without_amx_omits_the_tile_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *WITH_AMX*) exit 1;; esac\nexec {runtime.find_compiler()} "$@"\n')
     compiler.chmod(0o755)
     folders = [tmp_path / name for name in ("without", "with", "none")]
     for folder in folders:
         folder.mkdir()
-    knows = b"xgetbv" in _assembly(compile_tiles(folders[1]))
+    has_tiles = b"xgetbv" in _assembly(compile_tiles(folders[1]))
     monkeypatch.setattr(runtime, "find_compiler", lambda: str(compiler))
-    assert knows and b"xgetbv" not in _assembly(compile_tiles(folders[0]))
+    assert has_tiles and b"xgetbv" not in _assembly(compile_tiles(folders[0]))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MachineError, match="a C compiler is needed"):

@@ -1,4 +1,4 @@
-"""Cases for the tests of the CPU's templates: small workloads of all shapes, with kernels that are built and run."""
+"""Cases and strategies for the tests of the CPU's templates: small workloads of all shapes, to be built and run."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ SEEDS = st.integers(0, 1 << 30)
 
 
 def tries(n: int) -> settings:
-    """Settings of a property with so many examples, which may be large and take long."""
+    """Return the settings of a property with `n` examples, which may be large and slow."""
     return settings(max_examples=examples(n), suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A workload with its programs for some vectors; `values` are those of the knobs that matter."""
+    """A workload with its programs for a vector unit; `values` fixes some knobs."""
 
     workload: Workload
     unit: VectorUnit = UNIT
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def space(self) -> Space:
-        """All configs, whatever values matter."""
+        """The full space, without fixed values."""
         return self._programs.space(self.unit, self.threads, self.workload)
 
     @property
@@ -70,33 +70,33 @@ class Case:
 
     @property
     def config(self) -> Config:
-        """The default config but for the values that matter."""
+        """The default config with the fixed values."""
         return {**self.default, **self.values}
 
     def drawn(self, seed: int = 0) -> Config:
-        """A random valid config with the values that matter."""
+        """Return a random valid config with the fixed values."""
         return drawn(self.space, seed, **self.values)
 
     def text(self, config: Config) -> str:
-        """A scheduled kernel."""
+        """Return a scheduled kernel as text."""
         func = define(self.template, self.workload, config)
         return str(self.template.schedule(func, self.workload, config).script())
 
     def error(self, config: Config) -> float:
-        """How far a built kernel's answer is from the reference."""
+        """Return the relative error of a built kernel."""
         added = AMX_FEATURES if self.unit.tile_words else []
         described = {**PROCESSOR, "features": [*PROCESSOR["features"], *added]}
         return error_of(self.template, self.workload, config, described)
 
 
 def drawn(space: Space, seed: int = 0, **values: Any) -> Config:
-    """A random valid config of those with some values."""
+    """Return a random valid config with the given values."""
     restricted = space.restricted({name: [value] for name, value in values.items()})
     return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
 
 
 def error_of(template: Template, workload: Workload, config: Config, described: Mapping[str, Any] = PROCESSOR) -> float:
-    """How far a built kernel's answer is from the reference; a network's compiler can schedule the function further."""
+    """Return the relative error of a built kernel; check that its function can be scheduled again, as in a network."""
     s_tir.Schedule(template.schedule(define(template, workload, config), workload, config))
     with TemporaryDirectory() as folder:
         artifact = Path(folder) / "kernel.so"
@@ -107,7 +107,7 @@ def error_of(template: Template, workload: Workload, config: Config, described: 
 UNCOVERABLE = st.sampled_from([17, 19, 23, 25, 29, 31, 34, 37])
 """Extents that no good register tile divides."""
 
-TAPS, STRIDES = (st.tuples(st.integers(1, most), st.integers(1, most)) for most in (5, 4))
+TAPS, STRIDES = (st.tuples(st.integers(1, limit), st.integers(1, limit)) for limit in (5, 4))
 
 
 @st.composite
@@ -119,7 +119,7 @@ def _convolutions(
     kernels: st.SearchStrategy[tuple[int, int]] = TAPS,
     strides: st.SearchStrategy[tuple[int, int]] = STRIDES,
 ) -> Conv2d:
-    """Convolutions of images of any size and padding, with channels and filters of each group."""
+    """Return a convolution with any image size and padding; `channels` and `filters` are per group."""
     kernel, dilation = draw(kernels), draw(st.just((1, 1)) | st.tuples(st.integers(1, 3), st.integers(1, 3)))
     padding, n_groups = draw(st.tuples(*[st.integers(0, 3)] * 4)), draw(st.sampled_from(groups))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
@@ -147,37 +147,39 @@ winograd = _convolutions(
     kernels=st.sampled_from([(3, 3), (3, 3), (5, 5)]),
     strides=st.just((1, 1)),
 )
-"""Those that Winograd can compute."""
+"""Convolutions that Winograd can compute."""
 
 rows = st.integers(1, 12) | UNCOVERABLE
 dense_layers = st.builds(Dense, rows, st.integers(1, 40), st.integers(1, 70))
 products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), st.integers(1, 70), st.booleans())
 
 
-def _narrow(dtype: str, numbers: int) -> st.SearchStrategy[Workload]:
-    """Layers of narrow numbers, so many of which fill a word."""
-    layers = _convolutions([1, 1, 2, 3], [numbers * words for words in (1, 2, 3, 8)], [*range(1, 21)])
-    words = st.integers(1, 20).map(lambda words: numbers * words)
-    return (layers | st.builds(Dense, rows, words, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
+def _low_precision(dtype: str, elements: int) -> st.SearchStrategy[Workload]:
+    """Return a strategy of low-precision layers, with `elements` per packed 32-bit lane."""
+    layers = _convolutions([1, 1, 2, 3], [elements * lanes for lanes in (1, 2, 3, 8)], [*range(1, 21)])
+    inner = st.integers(1, 20).map(lambda lanes: elements * lanes)
+    return (layers | st.builds(Dense, rows, inner, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
 
 
 byte_products = products.map(lambda w: replace(w, inner=4 * w.inner, dtype="uint8"))
 byte_layers = depthwise.map(lambda w: replace(w, dtype="uint8")) | byte_products
-narrow = _narrow("bfloat16", 2) | _narrow("uint8", 4) | byte_layers
+low_precision = _low_precision("bfloat16", 2) | _low_precision("uint8", 4) | byte_layers
 
 
 def _in_tiles(workload: Workload, threads: int) -> Case:
-    """A layer that AMX multiplies, for which bytes have a choice."""
+    """Return a case that AMX multiplies; for bytes, tiles are chosen by the config."""
     values = {ALGORITHM: TILES} if workload.dtype == "uint8" else {}
     return Case(workload, AMX, threads, values)
 
 
-in_tiles = st.builds(_in_tiles, narrow.filter(lambda w: takes_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9))
+in_tiles = st.builds(
+    _in_tiles, low_precision.filter(lambda w: takes_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9)
+)
 
 
 @st.composite
 def _weight_only(draw: st.DrawFn) -> Dense:
-    """Dense layers of few rows whose weights are stored in few bits."""
+    """Return a dense layer with few rows and weight-only quantization."""
     bits, zeros = draw(st.sampled_from([4, 8])), draw(st.booleans())
     block, blocks = 32 // bits * draw(st.sampled_from([1, 3, 4, 8])), draw(st.integers(1, 6))
     scheme = WeightScheme(bits, block, zeros)
@@ -192,7 +194,7 @@ IDLE = [
     ATROUS,
     replace(ATROUS, in_channels=3, out_channels=20, padding=(13, 5, 4, 12), dilation=(7, 6)),
     replace(ATROUS, batch=2, height=9, width=17, strides=(2, 1), padding=(8, 8, 8, 8), dilation=(8, 8)),
-    # The weights come from memory, and are prefetched.
+    # Weights come from memory, and are prefetched.
     replace(ATROUS, height=5, width=5, in_channels=512, out_channels=64, padding=(4, 4, 4, 4), dilation=(4, 4)),
     Conv2d(1, 4, 4, 8, 16, (3, 3), padding=(1, 1, 1, 1), exact=True),
 ]
@@ -208,7 +210,7 @@ FROM_MEMORY = [
 cases: st.SearchStrategy[Case] = (
     st.builds(Case, workloads | grouped | st.sampled_from(IDLE), UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, winograd, UNITS | st.just(UNIT), st.integers(1, 9), st.just({ALGORITHM: WINOGRAD}))
-    | st.builds(Case, narrow, UNITS | st.just(UNIT), st.integers(1, 9))
+    | st.builds(Case, low_precision, UNITS | st.just(UNIT), st.integers(1, 9))
     | in_tiles
     | st.builds(Case, _weight_only(), UNITS | st.just(UNIT), st.integers(1, 9))
     | st.builds(Case, st.sampled_from(FROM_MEMORY), values=st.just({"prefetch": 1}))

@@ -1,4 +1,4 @@
-"""Products of two computed tensors of bytes are bit-equal to those of integers in NumPy, at both ends of the types."""
+"""Byte products of two activations equal NumPy's integer products exactly, also at the limits of the types."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from anole.targets.shared.reference import data_shape, out_shape, weight_shape
 
 from .cases import AMX, PROCESSOR, SEEDS, UNIT, UNITS, Case, byte_products, tries
 
-ENDS = {"data": [0, 1, 254, 255], "right": [-128, -127, 126, 127]}
+LIMITS = {"data": [0, 1, 254, 255], "right": [-128, -127, 126, 127]}
 
 
 @tries(40)
 @given(
     case=st.builds(Case, byte_products, UNITS | st.just(UNIT) | st.just(AMX), st.integers(1, 9)),
-    left=st.sampled_from([[0], [255], ENDS["data"], range(256)]),
-    right=st.sampled_from([[-128], [127], ENDS["right"], range(-128, 128)]),
+    left=st.sampled_from([[0], [255], LIMITS["data"], range(256)]),
+    right=st.sampled_from([[-128], [127], LIMITS["right"], range(-128, 128)]),
     seed=SEEDS,
 )
 def test_any_bytes_are_multiplied_exactly(case: Case, left: list[int], right: list[int], seed: int) -> None:

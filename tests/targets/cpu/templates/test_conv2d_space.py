@@ -1,4 +1,4 @@
-"""What a direct convolution should take, before anything is measured."""
+"""The analytical model of direct convolutions: slower configs have lower merit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = {
     "pad_at": "none",
     "prefetch": 1,
 }
-"""Two threads share it evenly; weights are read once, and a tile fills the registers."""
+"""A good config: two threads share it evenly, weights are read once, and a tile fills the registers."""
 
 
 def merit(workload: Conv2d, **changes: Any) -> float:
@@ -46,43 +46,43 @@ def merit(workload: Conv2d, **changes: Any) -> float:
         pytest.param({"tile_f": (2, 4, 128), "tile_x": (14, 1)}, id="each weight is used for one pixel"),
         pytest.param({"tile_f": (2, 8, 64), "tile_y": (2, 7, 1), "tile_x": (7, 2)}, id="each weight for two pixels"),
         pytest.param({"tile_f": (4, 4, 64), "tile_y": (1, 7, 2), "tile_x": (7, 2)}, id="each weight for four pixels"),
-        pytest.param({"prefetch": 0}, id="weights are waited for"),
+        pytest.param({"prefetch": 0}, id="weights are not prefetched"),
     ],
 )
-def test_what_takes_longer_is_of_less_merit(changes: dict[str, Any]) -> None:
+def test_slower_configs_have_lower_merit(changes: dict[str, Any]) -> None:
     assert merit(POINTWISE, **changes) < merit(POINTWISE)
 
 
-def test_pixels_that_share_a_set_of_the_cache_are_of_less_merit() -> None:
-    alike, apart = (Conv2d(1, 14, 14, channels, 1024, (1, 1)) for channels in (1024, 1040))
+def test_pixels_that_share_a_cache_set_lower_the_merit() -> None:
+    conflicting, spread = (Conv2d(1, 14, 14, channels, 1024, (1, 1)) for channels in (1024, 1040))
     wide = {"tile_x": (1, 14)}
     ratios = [
         merit(workload, tile_rc=(1, workload.in_channels), **wide) / merit(workload, tile_rc=(1, workload.in_channels))
-        for workload in (alike, apart)
+        for workload in (conflicting, spread)
     ]
     assert ratios[0] > 1.1 > ratios[1]
 
 
-def test_gaps_between_pixels_are_of_merit() -> None:
+def test_gaps_between_pixels_raise_the_merit() -> None:
     workload = Conv2d(1, 14, 14, 1024, 1024, (3, 3), padding=(1, 1, 1, 1))
     taps = {"tile_rc": (1, 1024), "tile_ry": (3, 1), "tile_rx": (3, 1), "tile_x": (1, 14)}
     assert merit(workload, **taps, pad_at="inline") < 1.1 * merit(workload, **taps, pad_at="root")
 
 
-def test_steps_that_are_skipped_take_no_time() -> None:
+def test_skipped_steps_take_no_time() -> None:
     workload = Conv2d(1, 28, 28, 1024, 1024, (3, 3), padding=(24,) * 4, dilation=(24, 24))
     taps = {"tile_rc": (1, 1024), "tile_x": (4, 7), "tile_y": (4, 7, 1), "pad_at": "inline"}
-    skipping, whole = (merit(workload, **taps, tile_ry=tile, tile_rx=tile) for tile in ((3, 1), (1, 3)))
-    assert whole < 2 * skipping
+    skipping, unskipped = (merit(workload, **taps, tile_ry=tile, tile_rx=tile) for tile in ((3, 1), (1, 3)))
+    assert unskipped < 2 * skipping
 
 
-def test_the_default_is_about_as_fast_as_the_multiply_adds_are() -> None:
+def test_the_default_is_almost_as_fast_as_its_multiply_adds() -> None:
     multiply_adds = 14 * 14 * 512 * 1024 / 16 / 2 / 2
     space = conv2d_space(UNIT, 2, POINTWISE)
     assert merit(POINTWISE, **space.best_sampled) > -1.25 * multiply_adds
 
 
-def test_the_estimate_is_that_of_each_config_alone() -> None:
+def test_the_estimate_of_a_config_does_not_depend_on_the_batch() -> None:
     space = conv2d_space(UNIT, 2, Conv2d(1, 28, 28, 64, 96, (3, 3), (2, 2), (1, 1, 1, 1)))
     assert space.merit is not None
     columns = space.columns(space.sample(20, np.random.default_rng(0)))
@@ -91,9 +91,7 @@ def test_the_estimate_is_that_of_each_config_alone() -> None:
 
 
 @pytest.mark.parametrize(("columns", "costs"), [((8, 7), False), ((4, 14), True)])
-def test_many_accumulators_wait_for_padding_conditions_in_a_loop_of_columns(
-    columns: tuple[int, int], costs: bool
-) -> None:
+def test_repeated_padding_conditions_slow_down_many_accumulators(columns: tuple[int, int], costs: bool) -> None:
     layer = Conv2d(1, 112, 112, 24, 32, (3, 3), (2, 2), (1, 1, 1, 1))
     tile = {"tile_f": (1, 1, 32), "tile_y": (4, 14, 1), "tile_x": columns, "tile_rc": (1, 24), "tile_ry": (3, 1)}
     inside = merit(layer, **tile, tile_rx=(1, 3), pad_at="inline")

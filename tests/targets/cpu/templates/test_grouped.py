@@ -1,4 +1,4 @@
-"""The CPU's grouped and depthwise convolutions: which filters share vectors, and any epilogue with them."""
+"""The CPU's grouped and depthwise convolutions: which filters share vectors, and fusion with epilogues."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_lane_belongs_to_the_group_of_its_filter(workload: Conv2d, unit: V
         (32, 1, AVX512, None),
     ],
 )
-def test_groups_share_vectors_that_they_fill_together(
+def test_groups_that_fill_vectors_together_share_them(
     filters: int, groups: int, unit: VectorUnit, bundled: tuple[int, int] | None
 ) -> None:
     workload = Conv2d(1, 8, 8, 5 * groups, filters * groups, (3, 3), groups=groups)
@@ -65,7 +65,7 @@ def test_vectors_are_as_wide_as_the_channels_allow(channels: int, unit: VectorUn
     assert channel_lanes(unit, Conv2d(1, 8, 8, channels, channels, (3, 3), groups=channels)) == lanes
 
 
-def test_only_convolutions_of_single_channels_are_depthwise() -> None:
+def test_only_convolutions_with_one_channel_per_group_are_depthwise() -> None:
     assert is_depthwise(Conv2d(1, 8, 8, 4, 8, (3, 3), groups=4))
     assert not is_depthwise(Conv2d(1, 8, 8, 4, 8, (3, 3), groups=2))
     assert not is_depthwise(Conv2d(1, 8, 8, 1, 8, (3, 3)))
@@ -80,8 +80,8 @@ EPILOGUES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 @pytest.mark.examples(2)
 @pytest.mark.parametrize("name", EPILOGUES)
-@pytest.mark.parametrize("filters", [4, 5], ids=["whole vectors", "a part of one"])
-def test_any_epilogue_joins_with_a_residual(name: str, filters: int) -> None:
+@pytest.mark.parametrize("filters", [4, 5], ids=["full vectors", "a partial vector"])
+def test_any_epilogue_is_fused_with_a_residual(name: str, filters: int) -> None:
     workload = Conv2d(2, 6, 7, 20, 4 * filters, (3, 3), padding=(1, 0, 2, 1), groups=4)
     template, config = GroupedTemplate(AVX512), grouped_space(AVX512, 2, workload).best_sampled
     symbolic, numeric = EPILOGUES[name]

@@ -1,4 +1,4 @@
-"""The CPU's open spaces: what is in them, that every config is right or fails, and that tuners search them fast."""
+"""The CPU's open spaces: their content, correctness of configs, and fast search by every tuner."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LAYERS = {
 }
 """Layers of the papers."""
 
-SMALL_TILE = 128
-"""Accumulators of a register tile that is unrolled in little time."""
+MAX_ACCUMULATORS = 128
+"""Maximum number of accumulators of a register tile that is unrolled quickly."""
 
 
 def accumulators(config: Config) -> int:
@@ -49,18 +49,18 @@ def accumulators(config: Config) -> int:
 @pytest.mark.guard
 @tries(10)
 @given(workload=workloads, seed=SEEDS)
-def test_any_open_config_is_right(workload: Workload, seed: int) -> None:
+def test_any_open_config_is_correct(workload: Workload, seed: int) -> None:
     config = drawn(OPEN.space(workload), seed)
-    assume(accumulators(config) <= SMALL_TILE)
+    assume(accumulators(config) <= MAX_ACCUMULATORS)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
 @pytest.mark.slow
 @tries(200)
 @given(workload=workloads, seed=SEEDS)
-def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -> None:
+def test_many_more_open_configs_are_correct(workload: Workload, seed: int) -> None:
     config = drawn(OPEN.space(workload), seed)
-    assume(accumulators(config) <= SMALL_TILE)
+    assume(accumulators(config) <= MAX_ACCUMULATORS)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
@@ -84,14 +84,14 @@ def test_any_of_many_more_open_configs_is_right(workload: Workload, seed: int) -
     ],
     ids=lambda value: value.label if isinstance(value, Workload) else "",
 )
-def test_tails_are_computed_and_cut_off(workload: Workload, tiles: dict[str, Any]) -> None:
+def test_tails_are_computed_and_cropped(workload: Workload, tiles: dict[str, Any]) -> None:
     config = {**OPEN.default_config(workload), **tiles}
     assert OPEN.space(workload).rejection(config) is None
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
 
 @pytest.mark.parametrize("workload", LAYERS.values(), ids=LAYERS)
-def test_the_papers_layers_have_the_nested_tilings(workload: Conv2d) -> None:
+def test_open_spaces_of_the_papers_layers_have_the_expected_size(workload: Conv2d) -> None:
     space, constrained = OPEN.space(workload), EXACT.space(workload)
     assert 10**7 < len(space) < 3 * 10**8 and len(space) > 10 * len(constrained)
     assert not space.constraints and space.merit is None
@@ -100,7 +100,7 @@ def test_the_papers_layers_have_the_nested_tilings(workload: Conv2d) -> None:
 
 @tries(50)
 @given(workload=workloads, seed=SEEDS)
-def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workload, seed: int) -> None:
+def test_an_open_space_contains_the_constrained_space_and_its_default(workload: Workload, seed: int) -> None:
     space, constrained = OPEN.space(workload), EXACT.space(workload)
     for vector in constrained.sample(4, np.random.default_rng(seed)):
         assert space.rejection(constrained.config(vector)) is None
@@ -108,7 +108,7 @@ def test_an_open_space_holds_the_constrained_one_and_its_default(workload: Workl
     assert space.rejection(OPEN.default_config(workload)) is None
 
 
-def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:
+def test_open_tasks_have_separate_keys_and_other_keys_stay() -> None:
     def key(target: CpuTarget) -> str:
         return Task(L4, target.description, target.template_version(L4)).key
 
@@ -118,15 +118,15 @@ def test_open_tasks_are_tasks_of_their_own_and_others_stay() -> None:
     assert not any("open" in name for name in CONSTRAINED.template_versions)
 
 
-def test_configs_told_apart_by_their_knobs_are_told_apart_by_their_features() -> None:
+def test_different_configs_have_different_features() -> None:
     space = OPEN.space(LAYERS["L7"])
     vectors = space.sample(300, np.random.default_rng(0))
     features = space.features(vectors)
     assert np.isfinite(features).all() and len(np.unique(features, axis=0)) == len(vectors)
     panel = drawn(space, 1)["tile_f"][2]
     lanes = space.feature_names.index("f_vector.length")
-    of_one = features[space.columns(vectors)["tile_f"][:, 2] == panel]
-    np.testing.assert_allclose(of_one[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
+    same_panel = features[space.columns(vectors)["tile_f"][:, 2] == panel]
+    np.testing.assert_allclose(same_panel[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
 
 
 @pytest.mark.examples(3)
@@ -146,16 +146,16 @@ def test_every_tuner_searches_without_enumerating(preset: str) -> None:
     assert len(chosen) >= 8 and len(np.unique(space.indices(chosen))) == len(chosen)
     assert not np.isin(space.indices(chosen), history.visited).any()
     assert candidates.log.get("forced_share", 0.0) == 0.0
-    # An enumeration would have taken two hundred million queries.
+    # An enumeration would take 200 million queries.
     assert space.valid_indices is None and candidates.log.get("queries", 0) < 10**4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", [Conv2d(1, 28, 28, 16, 24, (3, 3), padding=SAME), Dense(64, 64, 256)])
-def test_a_candidate_is_right_or_fails_with_a_reason(workload: Workload) -> None:
+def test_a_candidate_is_correct_or_fails_with_a_reason(workload: Workload) -> None:
     task = Task(workload, OPEN.description, OPEN.template_version(workload))
-    too_much = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
-    configs = [*(drawn(OPEN.space(workload), seed) for seed in range(30)), too_much]
+    oversized = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
+    configs = [*(drawn(OPEN.space(workload), seed) for seed in range(30)), oversized]
     options = MeasureOptions(Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0))
     with Measurer(task, options) as measurer:
         measured = list(measurer.measure(configs))

@@ -1,4 +1,4 @@
-"""Which programs compute a workload on the CPU, what their versions count, and which is the default."""
+"""The choice of programs for a workload on the CPU: their parts, versions, spaces and defaults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TARGET, EXACT = CpuTarget(PROCESSOR), CpuTarget({**PROCESSOR, "exact": True})
 AMX = CpuTarget({**PROCESSOR, "features": [*PROCESSOR["features"], *AMX_FEATURES]})
 AMX_OPEN = CpuTarget({**AMX.description, "space": "open"})
 LAYER = Conv2d(1, 28, 28, 32, 32, (3, 3), padding=(1, 1, 1, 1))
-WORDS = replace(LAYER, in_channels=64, dtype="uint8")
+BYTE_LAYER = replace(LAYER, in_channels=64, dtype="uint8")
 POINTWISE = Conv2d(1, 3, 5, 512, 512, (1, 1))
 DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
 
@@ -52,7 +52,7 @@ DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
         (replace(POINTWISE, out_channels=496), ""),
         (Conv2d(1, 72, 72, 64, 80, (1, 1)), ""),
         (Conv2d(1, 73, 73, 64, 80, (1, 1)), "cover"),
-        # Depthwise convolutions have pixels of their own number.
+        # Depthwise convolutions do not round up the number of pixels.
         (replace(LAYER, width=73, in_channels=64, out_channels=64, groups=64), "depthwise"),
         (Conv2d(1, 8, 8, 16, 32, (1, 1)), "sharing"),
         (Dense(196, 64, 96), ""),
@@ -69,7 +69,7 @@ DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
     ],
     ids=lambda value: value.label if isinstance(value, Workload) else value or "plain",
 )
-def test_the_version_counts_the_parts(workload: Workload, parts: str) -> None:
+def test_the_version_is_the_sum_of_its_parts(workload: Workload, parts: str) -> None:
     common = {"cover", "sharing"}
     names = {part if part in common else f"{workload.operator}.{part}" for part in parts.split()}
     assert set(parts_of(TARGET.unit, workload, exact=False, is_open=False)) == {workload.operator, *names}
@@ -82,15 +82,15 @@ def test_the_version_counts_the_parts(workload: Workload, parts: str) -> None:
 @pytest.mark.parametrize(
     ("workload", "algorithms"),
     [
-        (WORDS, {"direct", "tiles"}),
-        (replace(WORDS, dtype="bfloat16"), {""}),
-        (replace(WORDS, in_channels=128, groups=2), {""}),
+        (BYTE_LAYER, {"direct", "tiles"}),
+        (replace(BYTE_LAYER, dtype="bfloat16"), {""}),
+        (replace(BYTE_LAYER, in_channels=128, groups=2), {""}),
         (Dense(9, 64, 96, "uint8"), {"direct", "tiles"}),
         (Dense(9, 64, 96, "bfloat16"), {""}),
     ],
     ids=lambda value: value.label if isinstance(value, Workload) else "",
 )
-def test_tiles_are_a_choice_where_vectors_are_fast(workload: Conv2d | Dense, algorithms: set[str]) -> None:
+def test_tiles_are_a_choice_if_vectors_are_fast(workload: Conv2d | Dense, algorithms: set[str]) -> None:
     has_tiles = getattr(workload, "groups", 1) == 1
     assert set(AMX.space(workload).algorithms) == algorithms
     assert AMX.space(workload).rejection(AMX.default_config(workload)) is None
@@ -103,20 +103,20 @@ def test_tiles_are_a_choice_where_vectors_are_fast(workload: Conv2d | Dense, alg
 @pytest.mark.parametrize(
     ("workload", "algorithm"),
     [
-        (WORDS, "tiles"),
-        (replace(WORDS, height=1, width=1, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
-        (replace(WORDS, in_channels=8, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
-        (replace(WORDS, in_channels=8), "tiles"),
+        (BYTE_LAYER, "tiles"),
+        (replace(BYTE_LAYER, height=1, width=1, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
+        (replace(BYTE_LAYER, in_channels=8, kernel=(1, 1), padding=(0, 0, 0, 0)), "direct"),
+        (replace(BYTE_LAYER, in_channels=8), "tiles"),
         (Dense(4, 512, 512, "uint8"), "direct"),
         (Dense(5, 512, 512, "uint8"), "tiles"),
     ],
     ids=lambda value: value.label if isinstance(value, Workload) else value,
 )
-def test_the_default_is_tiles_where_they_are_filled(workload: Conv2d | Dense, algorithm: str) -> None:
+def test_the_default_uses_tiles_if_they_are_filled(workload: Conv2d | Dense, algorithm: str) -> None:
     assert AMX.default_config(workload)[ALGORITHM] == algorithm
 
 
-def test_where_there_are_tiles_only_they_multiply_bfloat16() -> None:
+def test_with_amx_only_tiles_multiply_bfloat16() -> None:
     grouped = replace(LAYER, groups=2)
     for layer, in_vectors, in_tiles in (
         (LAYER, "float32", "bfloat16"),  # Winograd's method is faster than vectors.
@@ -127,7 +127,7 @@ def test_where_there_are_tiles_only_they_multiply_bfloat16() -> None:
         assert found == [in_vectors, in_tiles]
 
 
-def test_the_versions_are_those_of_the_tasks_that_users_have_tuned() -> None:
+def test_versions_of_already_tuned_tasks_stay() -> None:
     tuned = (LAYER, POINTWISE, Dense(7, 500, 600), BatchMatmul(2, 9, 9, 9))
     assert list(map(TARGET.template_version, tuned)) == [5, 3, 3, 3]
 
@@ -145,7 +145,7 @@ def test_an_exact_target_has_no_choice() -> None:
         ({"kernel": (5, 5)}, "winograd"),
         ({"batch": 3, "padding": (0, 1, 2, 3)}, "winograd"),
         ({"padding": (2, 2, 2, 2), "dilation": (2, 2)}, "winograd"),
-        # Transforms cost most where there are few channels or tiles.
+        # Transforms dominate with few channels or tiles.
         ({"in_channels": 3}, "direct"),
         ({"height": 4, "width": 4, "in_channels": 64, "out_channels": 64}, "direct"),
         ({"in_channels": 8}, "winograd"),
@@ -162,13 +162,13 @@ def test_the_default_is_the_faster_algorithm(change: dict[str, Any], algorithm: 
 @pytest.mark.parametrize(
     ("layer", "size"), [((64, 56), 172_368), ((128, 28), 240_840), ((256, 14), 170_856), ((512, 7), 62_208)]
 )
-def test_how_large_the_spaces_of_a_residual_network_are(layer: tuple[int, int], size: int) -> None:
+def test_winograd_spaces_of_a_residual_network_have_the_expected_size(layer: tuple[int, int], size: int) -> None:
     channels, side = layer
     workload = Conv2d(1, side, side, channels, channels, (3, 3), padding=(1, 1, 1, 1))
     assert len(winograd_space(AVX512, 2, workload)) == size
 
 
-def test_a_sample_has_as_many_of_every_tile_size_as_direct_ones() -> None:
+def test_samples_are_balanced_among_tile_sizes_and_direct_convolution() -> None:
     space = TARGET.space(Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1, 1, 1, 1)))
     configs = map(space.config, space.sample(16, np.random.default_rng(0)))
     assert Counter(config.get("tile_size") for config in configs) == {None: 4, 2: 4, 4: 4, 6: 4}

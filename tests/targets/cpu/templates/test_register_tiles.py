@@ -1,4 +1,4 @@
-"""Register tiles divide what is computed, and threads share all but small layers."""
+"""Extents are rounded up to good register tiles, and threads share all layers except small ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGET = CpuTarget(describe_cpu("skylake-avx512", threads=2, model="any"))
 
 
 @given(extent=st.integers(1, 5000))
-def test_a_good_tile_divides_a_little_more_than_there_is(extent: int) -> None:
+def test_a_good_tile_divides_the_rounded_extent(extent: int) -> None:
     covered = covering(extent)
     assert extent <= covered <= extent + 5
     assert covered == extent <= 16 or any(covered % tile == 0 for tile in range(6, 17))
@@ -28,7 +28,7 @@ def test_a_good_tile_divides_a_little_more_than_there_is(extent: int) -> None:
 
 
 @pytest.mark.parametrize(("extent", "covered"), [(1, 1), (13, 13), (17, 18), (128, 128), (149, 150), (197, 198)])
-def test_only_what_cannot_be_tiled_is_covered_by_more(extent: int, covered: int) -> None:
+def test_only_extents_without_good_tiles_are_rounded_up(extent: int, covered: int) -> None:
     assert covering(extent) == covered
 
 
@@ -43,7 +43,7 @@ def test_primes_are_computed_in_tiles(workload: Workload) -> None:
 
 
 def chunks(config: Config) -> int:
-    """Return the pieces that threads share: the outermost parts of all that is split into three."""
+    """Return the number of parallel chunks: the product of the outermost parts of all three-way splits."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 
 
@@ -61,17 +61,17 @@ def chunks(config: Config) -> int:
         (Conv2d(1, 56, 56, 64, 64, (3, 3), groups=64), False),
     ],
 )
-def test_one_thread_may_do_a_small_layer_and_does_by_default(workload: Workload, is_small: bool) -> None:
+def test_one_thread_may_compute_a_small_layer_and_does_by_default(workload: Workload, is_small: bool) -> None:
     space = TARGET.space(workload)
-    drawn = [chunks(space.config(vector)) for vector in space.sample(200, np.random.default_rng(0))]
-    assert (min(drawn) == 1) == is_small and max(drawn) > 1
+    sampled = [chunks(space.config(vector)) for vector in space.sample(200, np.random.default_rng(0))]
+    assert (min(sampled) == 1) == is_small and max(sampled) > 1
     assert (chunks(TARGET.default_config(workload)) == 1) == is_small
 
 
 @pytest.mark.parametrize(
     "workload", [Conv2d(1, 56, 56, 64, 256, (1, 1)), Conv2d(1, 28, 28, 512, 128, (1, 1)), BatchMatmul(4, 196, 64, 196)]
 )
-def test_a_panel_of_one_vector_is_no_default_where_numbers_are_broadcast(workload: Workload) -> None:
+def test_default_panels_have_several_vectors_if_scalars_are_broadcast(workload: Workload) -> None:
     target = CpuTarget(describe_cpu("znver3", threads=2, model="any"))
     panel = "tile_x" if isinstance(workload, BatchMatmul) else "tile_f"
     assert target.unit == VectorUnit(8, 16) and target.default_config(workload)[panel][-1] > 8

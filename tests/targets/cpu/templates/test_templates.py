@@ -1,4 +1,4 @@
-"""The CPU's templates: any valid config of any workload gives the right result, for any vectors."""
+"""The CPU's templates: any valid config of any workload computes the correct result, with any vector unit."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def is_float_convolution(case: Case) -> bool:
 
 @tries(100)
 @given(case=cases, seed=SEEDS)
-# Two bundles, the second of which lacks a group; and one with filters that fill no vector.
+# Two bundles, the second one with a missing group; and one whose filters do not fill a vector.
 @example(case=Case(Conv2d(2, 9, 7, 15, 12, (3, 3), (2, 1), (1, 0, 2, 1), groups=3), AVX512), seed=0)
 @example(case=Case(Conv2d(1, 6, 6, 20, 20, (3, 3), groups=5), AVX512), seed=1)
-# Tiles: two of a row of pixels, of one column, and of rows that they do not fill.
+# AMX tiles: two for a row of pixels, for a single column, and for rows that do not fill them.
 @example(case=Case(LONG, AMX, values={"tile_x": (1, 21), "tile_f": (1, 3, 16), "tile_y": (3, 1, 1)}), seed=0)
 @example(case=Case(Conv2d(2, 37, 1, 8, 20, (3, 1), (1, 2), (0, 0, 2, 1), dtype="bfloat16"), AMX), seed=0)
 @example(case=Case(Dense(37, 72, 33, "uint8"), AMX, values={ALGORITHM: TILES, "tile_y": (1, 3, 13)}), seed=0)
-# Blocks that span two images, in whole rows of tiles.
+# Winograd blocks that span two images, in full rows of tiles.
 @example(case=Case(Conv2d(4, 4, 5, 3, 16, (3, 3), padding=(2, 2, 2, 2)), values={ALGORITHM: WINOGRAD}), seed=0)
-# Dilated: rows that the dilation divides, and columns that it does not.
+# Dilation that divides the rows, but not the columns.
 @example(
     case=Case(Conv2d(2, 12, 13, 3, 16, (3, 3), padding=(4, 3, 4, 3), dilation=(4, 3)), values={ALGORITHM: WINOGRAD}),
     seed=0,
 )
-def test_any_valid_config_is_right(case: Case, seed: int) -> None:
+def test_any_valid_config_is_correct(case: Case, seed: int) -> None:
     assert case.error(case.drawn(seed)) < 1e-5
 
 
@@ -61,7 +61,7 @@ def test_every_space_has_a_valid_default_and_features(case: Case, seed: int) -> 
 
 @tries(90)
 @given(case=cases.filter(is_float_convolution), seed=SEEDS)
-def test_packed_weights_are_the_filters_in_order_and_zeros(case: Case, seed: int) -> None:
+def test_packed_weights_are_the_filters_in_order_with_zero_padding(case: Case, seed: int) -> None:
     config, template, filters = case.drawn(seed), case.template, case.workload.out_channels
     weight = np.random.default_rng(seed).standard_normal(weight_shape(case.workload), dtype=np.float32)
     packed = template.pack_weight(case.workload, config, weight)
@@ -69,7 +69,7 @@ def test_packed_weights_are_the_filters_in_order_and_zeros(case: Case, seed: int
     found = np.moveaxis(packed, 0, -2).reshape(*packed.shape[1:-1], -1)
     assert not found[..., filters:].any()
     if config.get(ALGORITHM) == WINOGRAD:
-        # The last point is infinity, at which a filter has the value of its last tap.
+        # The last point is infinity, where a filter's value is its last tap.
         found, weight = found[-1, -1], weight[-1, -1]
     np.testing.assert_array_equal(found[..., :filters], weight.reshape(*found.shape[:-1], filters))
 
@@ -78,7 +78,7 @@ def depthwise(size: int, channels: int, stride: int = 1) -> Conv2d:
     return Conv2d(1, size, size, channels, channels, (3, 3), (stride, stride), SAME, groups=channels)
 
 
-def apart(channels: int) -> Conv2d:
+def strided_apart(channels: int) -> Conv2d:
     return Conv2d(1, 8, 8, channels, 16, (3, 3), padding=SAME, exact=True)
 
 
@@ -100,30 +100,30 @@ def grouped(filters: int, channels: int) -> Conv2d:
                 Dense(3, 1, 1),
                 BatchMatmul(1, 1, 1, 1),
                 BatchMatmul(2, 19, 8, 19, transpose_right=True),
-                # TVM's partition of its tiles would be wrong.
+                # TVM partitions this convolution's tiles incorrectly.
                 Conv2d(1, 10, 10, 96, 96, (7, 7), padding=(3, 3, 3, 3), groups=96),
                 *(depthwise(112, 32), depthwise(112, 96, 2), depthwise(14, 384), depthwise(7, 960)),
             ],
         ),
         *(Case(grouped(filters, channels), AVX512) for filters, channels in ((4, 4), (8, 8), (12, 12), (2, 1))),
         *(Case(Conv2d(2, 9, 11, 12, 19, (3, 3), padding=SAME), unit) for unit in (AVX512, AVX2, NEON)),
-        *(Case(BatchMatmul(2, 12, 20, 64), values={"pack_at": place}) for place in ("inline", "tile", "root")),
+        *(Case(BatchMatmul(2, 12, 20, 64), values={"pack_at": at}) for at in ("inline", "tile", "root")),
         *map(Case, IDLE),
     ],
     ids=lambda case: case.workload.label,
 )
 @pytest.mark.examples(7)
-def test_defaults_of_awkward_shapes_are_right(case: Case) -> None:
+def test_defaults_of_awkward_shapes_are_correct(case: Case) -> None:
     assert case.space.rejection(case.config) is None
     assert case.error(case.config) < 1e-5
 
 
 SHARED, VECTORS = {"T.parallel(", "T.unroll("}, {"T.parallel(", "T.vectorized(", "T.unroll("}
-CHOSEN = {"prefetch", "buffer_dim_align", "T.Shuffle(", "T.Select(", "multiply_tiles"}
-"""What only some kernels hold."""
+OPTIONAL_MARKS = {"prefetch", "buffer_dim_align", "T.Shuffle(", "T.Select(", "multiply_tiles"}
+"""Marks that only some kernels contain."""
 
 PLAIN = Conv2d(1, 12, 12, 32, 32, (3, 3))
-SHORT, SHORT_ROWS = replace(PLAIN, dtype="bfloat16"), Dense(20, 64, 48, "bfloat16")
+BF16_LAYER, BF16_DENSE = replace(PLAIN, dtype="bfloat16"), Dense(20, 64, 48, "bfloat16")
 
 
 @pytest.mark.parametrize(
@@ -138,18 +138,18 @@ SHORT, SHORT_ROWS = replace(PLAIN, dtype="bfloat16"), Dense(20, 64, 48, "bfloat1
         *((Case(each, values={"prefetch": 1}), {"prefetch"}) for each in FROM_MEMORY),
         (Case(Dense(7, 500, 600), values={"prefetch_k": 0}), {"T.parallel("}),
         (Case(Dense(7, 500, 600), values={"prefetch_k": 32}), {"prefetch"}),
-        # Points of a tile, and pixels, that are whole ways of the cache apart are stored with gaps.
+        # Points of a tile, or pixels, at multiples of a cache way apart are stored with gaps.
         (Case(PLAIN, values={"prefetch_rc": 0}), {*VECTORS, "buffer_dim_align"}),
         (Case(PLAIN, values={"prefetch_rc": 4}), {*VECTORS, "buffer_dim_align", "prefetch"}),
-        (Case(apart(512), values={"pad_at": "root"}), VECTORS),
-        (Case(apart(1024), values={"pad_at": "root"}), {*VECTORS, "buffer_dim_align"}),
-        (Case(apart(1024), values={"pad_at": "inline"}), VECTORS),
-        *((Case(each, AMX), {"T.parallel(", "multiply_tiles", "release_tiles"}) for each in (SHORT, SHORT_ROWS)),
+        (Case(strided_apart(512), values={"pad_at": "root"}), VECTORS),
+        (Case(strided_apart(1024), values={"pad_at": "root"}), {*VECTORS, "buffer_dim_align"}),
+        (Case(strided_apart(1024), values={"pad_at": "inline"}), VECTORS),
+        *((Case(each, AMX), {"T.parallel(", "multiply_tiles", "release_tiles"}) for each in (BF16_LAYER, BF16_DENSE)),
     ],
 )
-def test_kernels_hold_what_was_chosen(case: Case, held: set[str]) -> None:
+def test_kernels_contain_the_chosen_features(case: Case, held: set[str]) -> None:
     text = case.text(case.config)
-    assert {mark for mark in CHOSEN | held if mark in text} == held
+    assert {mark for mark in OPTIONAL_MARKS | held if mark in text} == held
 
 
 @pytest.mark.parametrize("side", [7, 14, 56])
@@ -159,8 +159,8 @@ def test_ordinary_convolutions_have_no_conditions(side: int) -> None:
 
 
 def test_the_reduction_is_inside_the_condition() -> None:
-    whole = {name: (3, 1) for name in ("tile_ry", "tile_rx")} | {"tile_rc": (1, 16), "pad_at": "root"}
-    case = Case(ATROUS, values=whole)
+    taps_outside = {name: (3, 1) for name in ("tile_ry", "tile_rx")} | {"tile_rc": (1, 16), "pad_at": "root"}
+    case = Case(ATROUS, values=taps_outside)
     before, _, inside = case.text(case.config).partition("if ")
     assert "conv2d_init" in before and "conv2d_update" in inside and "conv2d_update" not in before
 
@@ -172,9 +172,9 @@ def test_the_reduction_is_inside_the_condition() -> None:
         (BatchMatmul(2, 12, 20, 65), False),
         (BatchMatmul(2, 12, 20, 64, transpose_right=True), False),
     ],
-    ids=["whole vectors", "a part of one", "transposed"],
+    ids=["full vectors", "a partial vector", "transposed"],
 )
-def test_only_whole_vectors_are_read_in_place(workload: BatchMatmul, in_place: bool) -> None:
+def test_only_full_vectors_are_read_in_place(workload: BatchMatmul, in_place: bool) -> None:
     (pack_at,) = (knob for knob in Case(workload).space.knobs if knob.name == "pack_at")
     assert ("inline" in pack_at.values) == in_place
 

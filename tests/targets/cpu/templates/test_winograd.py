@@ -1,4 +1,4 @@
-"""Winograd on the CPU: it loses little precision, and its space holds what the registers and the cache do."""
+"""Winograd on the CPU: rounding errors are small, and its space respects the registers and the cache."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
 @pytest.mark.parametrize(
     ("taps", "size", "bound"), [(3, 2, 1e-6), (3, 4, 2.7e-6), (3, 6, 1.2e-5), (5, 2, 2.7e-6), (5, 4, 1e-5)]
 )
-def test_large_tiles_lose_little_of_many_channels(taps: int, size: int, bound: float) -> None:
+def test_rounding_errors_of_large_tiles_and_many_channels_are_small(taps: int, size: int, bound: float) -> None:
     workload = Conv2d(1, 12, 12, 512, 16, (taps, taps), padding=(1, 1, 1, 1))
     config = drawn(winograd_space(UNIT, 1, workload), tile_size=size)
     assert 1e-8 < error_of(WinogradTemplate(UNIT), workload, config) < bound
 
 
-def test_tiles_with_fewer_weights_are_of_merit_where_memory_is_slow() -> None:
+def test_tiles_with_fewer_weights_are_preferred_if_memory_is_slow() -> None:
     assert winograd_space(AVX2, 2, Conv2d(1, 14, 14, 256, 256, (3, 3), padding=(1,) * 4)).best_sampled["tile_size"] == 2
 
 
 RELATIVE = {"eighth", "more loads"}
-"""What only counts where it can be avoided."""
+"""Limits that apply only if they can be avoided."""
 
 
-def limits_broken(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any]) -> set[str]:
-    """What a config exceeds, counted by hand, beside what a workload may be too small for."""
+def exceeded_limits(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any]) -> set[str]:
+    """Return the limits that a config exceeds, computed independently, except those for threads and latency."""
     tiles, register = config["tile_p"]
     vectors = config["tile_f"][2] // unit.lanes
     side, points = config["tile_size"], (config["tile_size"] + workload.kernel[0] - 1) ** 2
@@ -57,31 +57,31 @@ def limits_broken(unit: VectorUnit, workload: Conv2d, config: Mapping[str, Any])
     tall, wide = -(-workload.out_height // (apart_y * side)), -(-workload.out_width // (apart_x * side))
     count = workload.batch * apart_y * apart_x * tall * wide
     held = (workload.in_channels if config["data_at"] == "parallel" else 0) + config["tile_f"][2]
-    broken = {
+    exceeded = {
         "registers": register * vectors + vectors + 1 > unit.registers,
         "half as many": -(-count // (tiles * register)) * tiles * register >= 1.5 * count,
         "cache": 4 * points * tiles * register * held > 1 << 20,
         "eighth": 8 * -(-count // (tiles * register)) * tiles * register > 9 * count,
         "more loads": register + vectors > register * vectors,
     }
-    return {reason for reason, is_broken in broken.items() if is_broken}
+    return {reason for reason, is_exceeded in exceeded.items() if is_exceeded}
 
 
 @tries(60)
 @given(workload=winograd, unit=UNITS, seed=SEEDS)
-def test_what_is_rejected_breaks_the_limit_that_is_named(workload: Conv2d, unit: VectorUnit, seed: int) -> None:
+def test_rejected_configs_exceed_the_named_limit(workload: Conv2d, unit: VectorUnit, seed: int) -> None:
     space = winograd_space(unit, 2, workload)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
-    reason, broken = space.rejection(config), limits_broken(unit, workload, config)
+    reason, exceeded = space.rejection(config), exceeded_limits(unit, workload, config)
     if reason is None:
-        assert not broken - RELATIVE
+        assert not exceeded - RELATIVE
     elif "accumulators to hide" not in reason and "parallel chunks" not in reason:
-        assert any(each in reason for each in broken)
+        assert any(each in reason for each in exceeded)
 
 
 @tries(30)
 @given(workload=winograd, unit=UNITS, threads=st.integers(1, 9))
-def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
+def test_every_tile_size_has_valid_configs(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
     space = winograd_space(unit, threads, workload)
     draw = partial(drawn, space, 0)
     for size in space.knobs[0].values:
@@ -91,8 +91,8 @@ def test_every_tile_size_leaves_a_choice(workload: Conv2d, unit: VectorUnit, thr
 
 @pytest.mark.parametrize("order", ["fy", "yf"])
 @pytest.mark.parametrize("data_at", ["root", "parallel"])
-def test_what_is_beyond_the_last_image_is_left_out(order: str, data_at: str) -> None:
-    """One program for batches of 1 to 8, of which most end within a block of tiles."""
+def test_tiles_beyond_the_last_image_are_skipped(order: str, data_at: str) -> None:
+    """Run one program for batches of 1 to 8; most of them end within a block of tiles."""
     target = get_target(describe_cpu())
     assert isinstance(target, CpuTarget)
     n, weight = (

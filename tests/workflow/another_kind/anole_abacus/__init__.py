@@ -1,1 +1,1 @@
-"""A kind of target from outside of Anole: this machine's processor, with a space of its own for convolutions."""
+"""A kind of target from another package: this machine's CPU, with its own space for convolutions."""

@@ -1,4 +1,4 @@
-"""What models.yaml may set for an abacus, and the description that follows from it."""
+"""The settings of an abacus in models.yaml, and its description."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
 
 
 def describe_abacus(rods: int) -> dict[str, Any]:
-    """Return the whole description of an abacus, which enters the keys of tasks."""
+    """Return the complete description of an abacus, which is part of the keys of tasks."""
     return {**describe_cpu(threads=rods), "kind": "abacus", "rods": rods}
 
 

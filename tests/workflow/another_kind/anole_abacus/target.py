@@ -1,4 +1,4 @@
-"""An abacus as a target: it computes as the processor does, with a rod for each thread."""
+"""An abacus as a target: the CPU, with a rod for each thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from anole.task import Conv2d, Workload
 
 
 class AbacusTarget(CpuTarget):
-    """This machine's processor, whose convolutions are never unrolled.
+    """This machine's CPU with convolutions that are never unrolled.
 
     Args:
-        description: its ``rods``, beside all that the processor's says.
+        description: its ``rods``, and the description of the CPU.
     """
 
     operators = ("conv2d",)
@@ -31,14 +31,14 @@ class AbacusTarget(CpuTarget):
         return version_of(workload, self.template_versions, "the abacus")
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Whether it is a convolution."""
+        """Whether the workload is a convolution."""
         return isinstance(workload, Conv2d)
 
     def space(self, workload: Workload) -> Space:
-        """Return the processor's knobs, without those that unroll."""
+        """Return the CPU's space without unrolling."""
         plain = super().space(workload)
         return plain.restricted({"auto_unroll_max_step": [0], "unroll_explicit": [0]})
 
     def default_config(self, workload: Workload) -> Config:
-        """Return the config of most merit."""
+        """Return the config with the highest merit."""
         return self.space(workload).best_sampled

@@ -1,4 +1,4 @@
-"""Converters for ONNX operators that TVM's importer lacks or gets wrong."""
+"""Converters for ONNX operators that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ _FAMILIES = (
     *(quantization, qlinear, recurrent, reductions, resize, spectrum),
 )
 CONVERTERS: dict[str, Converter] = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
-"""Converters by the operator's type; they precede those of TVM."""
+"""Converters by operator type; they take precedence over TVM's."""

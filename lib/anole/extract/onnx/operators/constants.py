@@ -1,4 +1,4 @@
-"""Operators whose inputs are all constant: they are evaluated."""
+"""Converters for operators with constant inputs only, which are evaluated at import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _constant(call: Call) -> relax.Expr:
 
 
 def _evaluated(call: Call) -> relax.Expr:
-    """Return the result that ONNX's own implementation computes."""
+    """Evaluate the operator with ONNX's reference implementation."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
@@ -40,4 +40,4 @@ CONVERTERS: dict[str, Converter] = {
     "Constant": _constant,
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range"), _evaluated),
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

@@ -1,4 +1,4 @@
-"""Convolutions that TVM has no kernel for: on integers, deformed, transposed with computed weights, and Col2Im."""
+"""Converters for convolutions without a TVM kernel: integer, deformable, transposed with computed weights, Col2Im."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anole.extract.onnx.operators.call import Call, Converter, dtype_of, shape_o
 
 @dataclass(frozen=True)
 class Window:
-    """A window that slides over an image, one number for each of the image's axes."""
+    """A sliding window over an image, with one value per spatial axis in each field."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -25,10 +25,10 @@ class Window:
 
     @classmethod
     def of(cls, call: Call, kernel: Sequence[int], image: Sequence[int]) -> Window:
-        """Return the window of an operator."""
+        """Read the window from an operator's attributes."""
         rank = len(image)
-        strides = _numbers(call, "strides", rank, 1)
-        dilations = _numbers(call, "dilations", rank, 1)
+        strides = _ints(call, "strides", rank, 1)
+        dilations = _ints(call, "dilations", rank, 1)
         spans = [(extent - 1) * dilation + 1 for extent, dilation in zip(kernel, dilations, strict=True)]
         mode = str(call.attributes.get("auto_pad", "NOTSET"))
         if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -40,18 +40,18 @@ class Window:
         elif mode == "VALID":
             pads = ((0,) * rank, (0,) * rank)
         elif mode in ("NOTSET", ""):
-            both = _numbers(call, "pads", 2 * rank, 0)
+            both = _ints(call, "pads", 2 * rank, 0)
             pads = both[:rank], both[rank:]
         else:
             raise call.refuse(f"auto_pad: found {mode!r}; allowed: NOTSET, VALID, SAME_UPPER, SAME_LOWER")
         return cls(tuple(kernel), strides, dilations, *pads)
 
     def taps(self) -> list[te.IterVar]:
-        """Return new axes along which a kernel sums over the window."""
+        """Return new reduction axes over the window."""
         return [te.reduce_axis((0, extent), f"r{axis}") for axis, extent in enumerate(self.kernel)]
 
     def outputs(self, image: Sequence[int], ceil: bool = False) -> tuple[int, ...]:
-        """Return how many places the window has along each axis; a last one may be incomplete with `ceil`."""
+        """Return the output size along each axis; with `ceil`, the last window may be incomplete."""
         found = []
         for axis, size in enumerate(image):
             span = (self.kernel[axis] - 1) * self.dilations[axis] + 1
@@ -63,7 +63,7 @@ class Window:
         return tuple(found)
 
     def places(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
-        """Return the place in the image, perhaps outside, of a tap of the window at a place of the output."""
+        """Return the input position of a tap of the window at an output position; may be outside of the image."""
         return [
             at[axis] * self.strides[axis] + taps[axis] * self.dilations[axis] - self.before[axis]
             for axis in range(len(self.kernel))
@@ -71,25 +71,25 @@ class Window:
 
 
 def _pads_of(totals: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the pads before and after, whose sums are given, for an ``auto_pad`` of SAME_UPPER or another one."""
+    """Split total padding into before and after; SAME_UPPER puts the larger half after, other modes before."""
     less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
     return (less, more) if mode == "SAME_UPPER" else (more, less)
 
 
-def _numbers(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
+def _ints(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
     found = tuple(int(number) for number in call.attributes.get(name, (default,) * count))
     if len(found) != count:
-        raise call.refuse(f"{name}: found {list(found)}; {count} numbers are expected")
+        raise call.refuse(f"{name}: found {list(found)}; expected {count} values")
     return found
 
 
 def is_inside(places: Sequence[Any], image: Sequence[int]) -> Any:
-    """Return the condition that a place is in an image."""
+    """Return the condition that a position is inside an image."""
     return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(places, image, strict=True)))
 
 
 def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
-    """Return the groups of a convolution of data and weights of these shapes."""
+    """Return the number of groups of a convolution, checked against the shapes of data and weights."""
     groups = call.integer("group", 1)
     if data[1] != weight[1] * groups or weight[0] % groups:
         raise call.refuse(f"found {data[1]} channels, {groups} groups and weights {list(weight)}")
@@ -97,7 +97,7 @@ def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
 
 
 def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
-    """Return the convolution of an operator with the attributes of Conv, in the data's type; both types agree."""
+    """Compute a convolution with the attributes of Conv, in the common dtype of data and weights."""
     batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
     groups = groups_of(call, shape_of(data), shape_of(weight))
@@ -120,11 +120,11 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
 
 
 def _conv_transpose(call: Call) -> relax.Expr:
-    """Leave constant weights to TVM, whose kernels are rewritten as convolutions; others gather what they get."""
+    """Convert by TVM if weights are constant, since passes rewrite it as a convolution; else by a gathering kernel."""
     _, channels, *image = call.shape(0)
     _, per_group, *kernel_shape = call.shape(1)
     rank = len(image)
-    extra = _numbers(call, "output_padding", rank, 0)
+    extra = _ints(call, "output_padding", rank, 0)
     window, result = _transposed_window(call, Window.of(call, kernel_shape, image), image, extra)
     is_constant = call.constant(1) is not None and not {"output_shape", "auto_pad"} & call.attributes.keys()
     if is_constant and rank <= 2:
@@ -136,10 +136,10 @@ def _conv_transpose(call: Call) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, o: Any, *at: Any) -> Any:
-            places, reaches = _sources(window, at, taps, image)
+            places, exists = _sources(window, at, taps, image)
             source = o // per_group * (channels // groups) + channel
             value = data(n, source, *places) * weight(source, o % per_group, *taps)
-            return te.sum(tirx.if_then_else(reaches, value, tirx.const(0, data.dtype)), [channel, *taps])
+            return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), [channel, *taps])
 
         return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
 
@@ -153,36 +153,36 @@ def _conv_transpose(call: Call) -> relax.Expr:
 def _transposed_window(
     call: Call, window: Window, image: Sequence[int], extra: Sequence[int]
 ) -> tuple[Window, tuple[int, ...]]:
-    """Return the window of a transposed convolution, with the pads that its result's size implies, and that size."""
+    """Return a transposed convolution's window, with the pads implied by the output size, and that size."""
     mode, rank = str(call.attributes.get("auto_pad", "NOTSET")), len(image)
     spans = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
-    whole = [s * (i - 1) + e + p for s, i, e, p in zip(window.strides, image, extra, spans, strict=True)]
+    full = [s * (i - 1) + e + p for s, i, e, p in zip(window.strides, image, extra, spans, strict=True)]
     before, after = window.before, window.after
     result: tuple[int, ...] | None = None
     if "output_shape" in call.attributes:
         result = tuple(int(extent) for extent in call.attributes["output_shape"])[-rank:]
     elif mode.startswith("SAME"):
-        # A kernel that is shorter than its stride leaves nothing to cut off, and the result is smaller.
-        result = tuple(min(w, size * stride) for w, size, stride in zip(whole, image, window.strides, strict=True))
+        # A kernel shorter than its stride leaves nothing to crop, and the result is smaller.
+        result = tuple(min(w, size * stride) for w, size, stride in zip(full, image, window.strides, strict=True))
     if result is not None:
-        before, after = _pads_of([w - r for w, r in zip(whole, result, strict=True)], mode)
-    result = tuple(w - b - a for w, b, a in zip(whole, before, after, strict=True))
+        before, after = _pads_of([w - r for w, r in zip(full, result, strict=True)], mode)
+    result = tuple(w - b - a for w, b, a in zip(full, before, after, strict=True))
     return replace(window, before=before, after=after), result
 
 
 def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
-    """Return the place of the window whose tap lies on a pixel, and the condition that there is one."""
+    """Return the window position whose tap covers a pixel, and the condition that it exists."""
     places, conditions = [], []
     for axis, size in enumerate(image):
         moved = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
-        place = tirx.floordiv(moved, window.strides[axis])
-        conditions.append(tirx.all(moved >= 0, tirx.floormod(moved, window.strides[axis]) == 0, place < size))
-        places.append(place)
+        index = tirx.floordiv(moved, window.strides[axis])
+        conditions.append(tirx.all(moved >= 0, tirx.floormod(moved, window.strides[axis]) == 0, index < size))
+        places.append(index)
     return places, tirx.all(*conditions)
 
 
 def _col2im(call: Call) -> relax.Expr:
-    """Return images that are sums of overlapping blocks."""
+    """Sum overlapping blocks into an image."""
     image = tuple(int(extent) for extent in call.required(1, "image_shape"))
     block = tuple(int(extent) for extent in call.required(2, "block_shape"))
     window = Window.of(call, block, image)
@@ -195,9 +195,9 @@ def _col2im(call: Call) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
-            places, reaches = _sources(window, at, taps, counts)
+            places, exists = _sources(window, at, taps, counts)
             value = data(n, c * prod(block) + flat(taps, block), flat(places, counts))
-            return te.sum(tirx.if_then_else(reaches, value, tirx.const(0, data.dtype)), taps)
+            return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), taps)
 
         return te.compute((batch, columns // prod(block), *image), one, "image")
 
@@ -205,7 +205,7 @@ def _col2im(call: Call) -> relax.Expr:
 
 
 def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
-    """Return the position of an element in memory."""
+    """Return the row-major offset of an element."""
     found: Any = 0
     for index, extent in zip(at, extents, strict=True):
         found = found * extent + index
@@ -213,11 +213,11 @@ def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
 
 
 def _deform_conv(call: Call) -> relax.Expr:
-    """Sample the taps of each place at their offsets, and multiply them by the weights."""
+    """Sample the taps of each output position at their offsets, and multiply by the weights."""
     batch, channels, *image = call.shape(0)
     outputs, depth, *kernel_shape = call.shape(1)
     if len(image) != 2:
-        raise call.refuse(f"found {len(image)} axes of the image; only 2 are supported")
+        raise call.refuse(f"found {len(image)} spatial axes; only 2 are supported")
     groups, shifts = (int(call.attributes.get(name, 1)) for name in ("group", "offset_group"))
     window = Window.of(call, kernel_shape, image)
     (height, width), taps = window.outputs(image), prod(kernel_shape)
@@ -244,8 +244,8 @@ def _deform_conv(call: Call) -> relax.Expr:
 
 
 def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) -> Any:
-    """Return the value between four pixels, each given by its integer places; those outside of the image are zero."""
-    low = [tirx.floor(place) for place in at]
+    """Interpolate bilinearly between four pixels; pixels outside of the image are zero."""
+    low = [tirx.floor(position) for position in at]
     total: Any = tirx.const(0, dtype)
     for corner in np.ndindex(2, 2):
         weight: Any = tirx.const(1, dtype)
@@ -264,4 +264,4 @@ CONVERTERS: dict[str, Converter] = {
     "ConvTranspose": _conv_transpose,
     "DeformConv": _deform_conv,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

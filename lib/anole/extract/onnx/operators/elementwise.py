@@ -1,4 +1,4 @@
-"""Operators that treat each element alike: extremes, powers, remainders, reinterpreted bits."""
+"""Converters for elementwise operators: minimum and maximum, powers, remainders, casts and bit casts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _THROUGH = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
     **dict.fromkeys(("uint32", "int64"), "int64"),
 }
-"""The type to which a processor converts floats on the way to another one, whose lowest bits are kept."""
+"""By integer dtype, the dtype that floats are converted to first; the lowest bits of the result are kept."""
 
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
-    """Return the converter of an operator on any number of tensors, which it combines two by two."""
+    """Make a converter for a variadic operator, which reduces its inputs with a binary operator."""
 
     def convert(call: Call) -> relax.Expr:
         values = [value for value in call.inputs if value is not None]
@@ -45,10 +45,10 @@ def _is_inf(call: Call) -> relax.Expr:
 
 
 def _cosh(call: Call) -> relax.Expr:
-    """Return the hyperbolic cosine; LLVM has no intrinsic for it."""
+    """Compute the hyperbolic cosine by exponentials, since LLVM has no intrinsic for it."""
     data = call.input(0)
     half = const(0.5, dtype_of(data))
-    # The exponential itself would be infinite before its half is.
+    # exp(|x|) would overflow before exp(|x|) / 2 does.
     root = call.emit(relax.op.exp(relax.op.multiply(relax.op.abs(data), half)))
     halved = call.emit(relax.op.multiply(root, half))
     small = relax.op.divide(relax.op.divide(half, root), root)
@@ -56,7 +56,7 @@ def _cosh(call: Call) -> relax.Expr:
 
 
 def _sinh(call: Call) -> relax.Expr:
-    """Return the hyperbolic sine; near 0 by its series, where the difference of exponentials loses digits."""
+    """Compute the hyperbolic sine; near 0 by its series, where the difference of exponentials cancels."""
     data = call.input(0)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -73,7 +73,7 @@ def _sinh(call: Call) -> relax.Expr:
 
 
 def _power(call: Call) -> relax.Expr:
-    """Return a power of the base's type; an exponent may be of any other type."""
+    """Compute a power in the base's dtype; the exponent may have another dtype."""
     base, exponent = call.input(0), call.input(1)
     dtype, other = dtype_of(base), dtype_of(exponent)
     if dtype == other and dtype.startswith("float"):
@@ -81,14 +81,14 @@ def _power(call: Call) -> relax.Expr:
     if dtype.startswith("float"):
         return call.emit(relax.op.power(base, call.cast(exponent, dtype)))
     if other.startswith("float"):
-        # A float32 has no room for large results of type int64.
+        # float32 cannot represent large int64 results.
         wide = relax.op.power(call.cast(base, "float64"), call.cast(exponent, "float64"))
         return call.cast(call.emit(wide), dtype)
     return _integer_power(call, base, call.cast(exponent, "int64"))
 
 
 def _integer_power(call: Call, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """Return an exact power of integers, by squaring."""
+    """Compute an exact integer power by repeated squaring."""
     dtype = dtype_of(base)
     result = one = const(1, dtype)
     square = base
@@ -106,7 +106,7 @@ def _bit_shift(call: Call) -> relax.Expr:
 
 
 def _mod(call: Call) -> relax.Expr:
-    """Return the remainder; of floats with the divisor's sign (``fmod`` = 0) or the dividend's (``fmod`` = 1)."""
+    """Compute the remainder; for floats, it has the divisor's sign (``fmod`` = 0) or the dividend's (``fmod`` = 1)."""
     a, b = call.input(0), call.input(1)
     dtype = dtype_of(a)
     if not dtype.startswith("float"):
@@ -137,14 +137,14 @@ def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
 
 
 def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
-    """Return an element of a tensor that is broadcast."""
+    """Return an element of a broadcast tensor."""
     shape = _shape_of(tensor)
     own = at[len(at) - len(shape) :] if shape else ()
     return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, own, strict=True)))
 
 
 def _cast(call: Call) -> relax.Expr:
-    """Truncate floats to integers as C compilers do; TVM's choices for what does not fit take minutes to compile."""
+    """Truncate floats to integers as C compilers do; TVM's code for values out of range takes minutes to compile."""
     data, to = call.input(0), call.dtype("to", "")
     is_float = isinstance(data.ty, relax.TensorType) and dtype_of(data).startswith("float")
     if not is_float or call.constant(0) is not None or to not in _THROUGH:
@@ -153,14 +153,14 @@ def _cast(call: Call) -> relax.Expr:
 
 
 def _bit_cast(call: Call) -> relax.Expr:
-    """Return the same bits as another type of the same size."""
+    """Reinterpret the bits as another dtype of the same size."""
     data = call.input(0)
     dtype = dtype_of(data)
     to = call.dtype("to", dtype)
     if dtype == to:
         return data
     if np.dtype(dtype).itemsize != np.dtype(to).itemsize:
-        raise call.refuse(f"found {dtype} and {to}; only types of the same size are supported")
+        raise call.refuse(f"found {dtype} and {to}; only dtypes of the same size are supported")
     if dtype == "bool":
         return call.cast(call.cast(data, "uint8"), to)
     if to == "bool":
@@ -180,7 +180,7 @@ def _eye_like(call: Call) -> relax.Expr:
 
 
 def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Return the data, since nothing is dropped in inference, and a mask that is true everywhere."""
+    """Return the data unchanged, as in inference, with an all-true mask."""
     trains = call.constant(2)
     if call.has(2) and (trains is None or trains.any()):
         raise call.refuse("training_mode must be constant and false")
@@ -189,12 +189,12 @@ def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _has_element(call: Call) -> relax.Expr:
-    """Whether an optional value is given; a tensor always is."""
+    """Return a constant: whether the optional input is present."""
     return const(call.has(0), "bool")
 
 
 def _celu(call: Call) -> relax.Expr:
-    """Scale an Elu; the function in ONNX's definition makes a vector of a scalar."""
+    """Scale an Elu; ONNX's function definition would turn a scalar into a vector."""
     alpha = const(call.attributes.get("alpha", 1.0), dtype_of(call.input(0)))
     scaled = call.emit(relax.op.divide(call.input(0), alpha))
     found = call.by_tvm(operator="Elu", inputs=(scaled,), attributes={})
@@ -202,7 +202,7 @@ def _celu(call: Call) -> relax.Expr:
 
 
 def _prelu(call: Call) -> relax.Expr:
-    """Scale negative numbers; TVM's operator needs data with at least one axis."""
+    """Convert by TVM, whose operator needs data with at least one axis."""
     if call.shape(0):
         return call.by_tvm()
     data = call.emit(relax.op.reshape(call.input(0), [1]))
@@ -210,7 +210,7 @@ def _prelu(call: Call) -> relax.Expr:
 
 
 def _thresholded_relu(call: Call) -> relax.Expr:
-    """Choose instead of multiplying by a condition, as TVM does, which makes NaN of -inf."""
+    """Select by the condition; TVM's converter multiplies by it, which turns -inf into NaN."""
     data, dtype = call.input(0), dtype_of(call.input(0))
     is_above = relax.op.greater(data, const(call.attributes.get("alpha", 1.0), dtype))
     return call.emit(relax.op.where(is_above, data, const(0, dtype)))
@@ -236,4 +236,4 @@ CONVERTERS: dict[str, Converter] = {
     "Sum": _chain(relax.op.add),
     "ThresholdedRelu": _thresholded_relu,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

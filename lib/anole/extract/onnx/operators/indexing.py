@@ -1,4 +1,4 @@
-"""Operators that move elements to computed places: scatters, one-hot codes, reversed and padded tensors."""
+"""Converters for indexing operators: scatter, one-hot, reverse, pad, TopK and Compress."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from anole.extract.onnx.operators.convolution import is_inside
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
-def _positive(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
-    """Return indices of type int64 in which a negative one counts from the end."""
+def _wrapped(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
+    """Convert indices to int64 and wrap negative ones around."""
     wide = call.cast(indices, "int64")
     is_negative = relax.op.less(wide, const(0, "int64"))
     return call.emit(relax.op.where(is_negative, relax.op.add(wide, const(extent, "int64")), wide))
@@ -27,16 +27,16 @@ def _scatter_elements(call: Call) -> relax.Expr:
     data, indices, updates = (call.input(index) for index in range(3))
     shape = shape_of(data)
     axis, reduction = call.axis(len(shape), 0), _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
-    return _scattered(call, data, _positive(call, indices, shape[axis]), updates, axis, reduction)
+    return _scattered(call, data, _wrapped(call, indices, shape[axis]), updates, axis, reduction)
 
 
 def _scattered(
-    call: Call, data: relax.Expr, places: relax.Expr, updates: relax.Expr, axis: int, reduction: str
+    call: Call, data: relax.Expr, positions: relax.Expr, updates: relax.Expr, axis: int, reduction: str
 ) -> relax.Expr:
-    """Return data with updates at the places along an axis."""
-    extents = shape_of(places)
+    """Write updates into data at indices along an axis."""
+    extents = shape_of(positions)
     columns = [
-        places if each == axis else const(np.broadcast_to(_counted(each, extents), extents), "int64")
+        positions if each == axis else const(np.broadcast_to(_counted(each, extents), extents), "int64")
         for each in range(len(extents))
     ]
     at = [relax.op.expand_dims(column, len(extents)) for column in columns]
@@ -45,12 +45,12 @@ def _scattered(
 
 
 def _counted(axis: int, extents: Sequence[int]) -> NDArray[np.int64]:
-    """Return the places along an axis, in a shape that broadcasts to a tensor."""
+    """Return the indices along an axis, in a shape that broadcasts to a tensor."""
     return np.arange(extents[axis]).reshape(along(axis, len(extents)))
 
 
 def _max_unpool(call: Call) -> relax.Expr:
-    """Return zeros with the data at the places that MaxPool found."""
+    """Scatter data into zeros at the indices that MaxPool returned."""
     data = call.input(0)
     batch, channels, *image = shape_of(data)
     rank = len(image)
@@ -59,39 +59,39 @@ def _max_unpool(call: Call) -> relax.Expr:
     sides = zip(image, window, strides, pads[:rank], pads[rank:], strict=True)
     result = (batch, channels, *((size - 1) * s + k - a - b for size, k, s, a, b in sides))
     if call.has(2) and tuple(call.required(2, "output_shape")) != result:
-        # ONNX counts the places in an image of the smaller size, and ONNX Runtime in the larger one.
-        raise call.refuse(f"output_shape: only {list(result)} is supported, which its other attributes imply")
+        # ONNX defines the indices for the smaller image, ONNX Runtime for the larger one.
+        raise call.refuse(f"output_shape: only {list(result)} is supported, as implied by the other attributes")
     count = prod(shape_of(data))
-    places = relax.op.reshape(call.cast(call.input(1), "int64"), [count, 1])
+    positions = relax.op.reshape(call.cast(call.input(1), "int64"), [count, 1])
     values = relax.op.reshape(data, [count])
     zeros = const(np.zeros(prod(result)), dtype_of(data))
-    return call.emit(relax.op.reshape(relax.op.scatter_nd(zeros, places, values, "update"), list(result)))
+    return call.emit(relax.op.reshape(relax.op.scatter_nd(zeros, positions, values, "update"), list(result)))
 
 
 def _tensor_scatter(call: Call) -> relax.Expr:
-    """Return a cache with an update written at an index of its own for each batch."""
+    """Write an update into a cache, at a start index for each batch element."""
     cache, update = call.input(0), call.input(1)
     shape, written = shape_of(cache), shape_of(update)
     axis = call.axis(len(shape), -2)
     mode = str(call.attributes.get("mode", "linear"))
     if mode not in ("linear", "circular") or axis == 0:
-        raise call.refuse(f"found mode {mode!r} and axis {axis}; allowed: linear, circular; not the first axis")
-    places: relax.Expr = const(np.broadcast_to(_counted(axis, written), written), "int64")
+        raise call.refuse(f"found mode {mode!r} and axis {axis}; allowed: linear, circular; any axis but the first")
+    positions: relax.Expr = const(np.broadcast_to(_counted(axis, written), written), "int64")
     if call.has(2):
         start = relax.op.reshape(call.cast(call.input(2), "int64"), [shape[0], *[1] * (len(shape) - 1)])
-        places = call.emit(relax.op.add(places, start))
+        positions = call.emit(relax.op.add(positions, start))
     if mode == "circular":
-        places = call.emit(relax.op.floor_mod(places, const(shape[axis], "int64")))
-    return _scattered(call, cache, places, update, axis, "update")
+        positions = call.emit(relax.op.floor_mod(positions, const(shape[axis], "int64")))
+    return _scattered(call, cache, positions, update, axis, "update")
 
 
 def _one_hot(call: Call) -> relax.Expr:
     depth = int(call.required(1, "depth").item())
-    indices = _positive(call, call.input(0), depth)
+    indices = _wrapped(call, call.input(0), depth)
     rank = len(shape_of(indices)) + 1
     axis = call.axis(rank, -1)
-    places = const(_counted(axis, [depth] * rank), "int64")
-    is_hot = call.emit(relax.op.equal(relax.op.expand_dims(indices, axis), places))
+    positions = const(_counted(axis, [depth] * rank), "int64")
+    is_hot = call.emit(relax.op.equal(relax.op.expand_dims(indices, axis), positions))
     off, on = (call.emit(relax.op.reshape(call.taken(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
     return call.emit(relax.op.where(is_hot, on, off))
 
@@ -106,8 +106,8 @@ def _reverse_sequence(call: Call) -> relax.Expr:
     def compute(data: te.Tensor, lengths: te.Tensor) -> te.Tensor:
         def one(*at: Any) -> Any:
             length = lengths[at[batch]].astype("int32")
-            place = tirx.Select(at[time] < length, length - 1 - at[time], at[time])
-            return data(*replaced(at, time, place))
+            index = tirx.Select(at[time] < length, length - 1 - at[time], at[time])
+            return data(*replaced(at, time, index))
 
         return te.compute(shape, one, "reversed")
 
@@ -115,7 +115,7 @@ def _reverse_sequence(call: Call) -> relax.Expr:
 
 
 def _pad(call: Call) -> relax.Expr:
-    """Leave to TVM what adds elements, and removes those of negative pads first, as ONNX Runtime does."""
+    """Crop by negative pads first, as ONNX Runtime does; pad by TVM, or by `_padded_with` if the value is computed."""
     shape = call.shape(0)
     if call.opset < 11:
         return call.by_tvm()
@@ -134,7 +134,7 @@ def _pad(call: Call) -> relax.Expr:
 
 
 def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
-    """Return how many elements are added before and after those of each axis."""
+    """Return the padding before and after each axis."""
     given, axes = call.required(1, "pads"), list(range(rank))
     if call.has(3):
         axes = [call.normal_axis(int(axis), rank) for axis in call.required(3, "axes")]
@@ -145,7 +145,7 @@ def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
 
 
 def _padded_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
-    """Return the data with elements of a value, which may be computed, added or removed at the sides."""
+    """Pad or crop with a fill value that may be computed."""
     shape = call.shape(0)
     fill = call.input(2) if call.has(2) else const(0, dtype_of(call.input(0)))
     fill = call.emit(relax.op.reshape(fill, []))
@@ -155,8 +155,8 @@ def _padded_with(call: Call, before: Sequence[int], after: Sequence[int]) -> rel
 
     def compute(data: te.Tensor, fill: te.Tensor) -> te.Tensor:
         def one(*at: Any) -> Any:
-            places = [index - b for index, b in zip(at, before, strict=True)]
-            return tirx.if_then_else(is_inside(places, shape), data(*places), fill())
+            positions = [index - b for index, b in zip(at, before, strict=True)]
+            return tirx.if_then_else(is_inside(positions, shape), data(*positions), fill())
 
         return te.compute(extents, one, "padded")
 
@@ -174,19 +174,19 @@ def _space_to_depth(call: Call) -> relax.Expr:
 
 
 def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Leave signed numbers to TVM, and let it sort unsigned ones as signed numbers in the same order."""
-    # The order is undefined if it need not be sorted.
+    """Convert by TVM, with unsigned integers mapped to int64 in the same order."""
+    # Unsorted results may have any order.
     given = {name: value for name, value in call.attributes.items() if name != "sorted"}
     dtype = dtype_of(call.input(0))
     if not dtype.startswith("u"):
         return call.by_tvm(attributes=given)
     data = _flipped(call, call.input(0), "int64") if dtype == "uint64" else call.cast(call.input(0), "int64")
-    values, places = call.fields(call.emit(call.by_tvm(inputs=(data, *call.inputs[1:]), attributes=given)), 2)
-    return [_flipped(call, values, dtype) if dtype == "uint64" else call.cast(values, dtype), places]
+    values, positions = call.fields(call.emit(call.by_tvm(inputs=(data, *call.inputs[1:]), attributes=given)), 2)
+    return [_flipped(call, values, dtype) if dtype == "uint64" else call.cast(values, dtype), positions]
 
 
 def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
-    """Return the bits of numbers as another type, the first bit flipped, which keeps the order."""
+    """Reinterpret 64-bit integers with the sign bit flipped, which maps unsigned to signed order and back."""
     own = dtype_of(data)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -201,14 +201,14 @@ def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
 
 
 def _compress(call: Call) -> relax.Expr:
-    """Return the elements that a constant condition selects."""
+    """Gather the elements that a constant condition selects."""
     data = call.input(0)
-    places = np.flatnonzero(call.required(1, "condition"))
-    if not places.size:
-        raise call.refuse("its condition selects nothing; each extent must be at least 1")
+    positions = np.flatnonzero(call.required(1, "condition"))
+    if not positions.size:
+        raise call.refuse("condition selects no element; each extent must be at least 1")
     if "axis" not in call.attributes:
-        return call.taken(relax.op.reshape(data, [prod(call.shape(0))]), places, 0)
-    return call.taken(data, places, call.axis(len(call.shape(0)), 0))
+        return call.taken(relax.op.reshape(data, [prod(call.shape(0))]), positions, 0)
+    return call.taken(data, positions, call.axis(len(call.shape(0)), 0))
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -223,4 +223,4 @@ CONVERTERS: dict[str, Converter] = {
     "TensorScatter": _tensor_scatter,
     "TopK": _top_k,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

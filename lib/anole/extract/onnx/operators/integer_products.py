@@ -1,8 +1,8 @@
-"""Products of small whole numbers in float32, whose sums are exact, so that they have the templates of other products.
+"""Integer products with exact float32 sums, which share the templates of float products.
 
-Such a product has float32 operands and a result of type int32. This keeps passes from merging scales into its weights,
-and tells that it must be computed as it is, see `anole.task.Conv2d.exact`. Targets that multiply bytes compute it so,
-see `anole.extract.passes.low_precision`; for others, `anole.extract.passes.exact_sums` keeps its sums exact.
+Such a product has float32 operands and an int32 result. This keeps passes from merging scales into its weights, and
+marks the product as exact, see `anole.task.Conv2d.exact`. Targets with 8-bit products use them, see
+`anole.extract.passes.low_precision`; for others, `anole.extract.passes.exact_sums` keeps the sums exact.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _Values = NDArray[Any]
 
 @dataclass(frozen=True)
 class Factor:
-    """An operand of 8 bits less its zero points.
+    """An 8-bit operand minus its zero points.
 
     Attributes:
-        numbers: the whole numbers, in float32.
-        ranges: the least and greatest of them, for the least and for the greatest zero point.
-        values: the numbers where they are constant.
+        numbers: the integers, in float32.
+        ranges: their minimum and maximum, for the smallest and for the largest zero point.
+        values: the integers if they are constant.
     """
 
     numbers: relax.Expr
@@ -38,12 +38,12 @@ class Factor:
 
 
 def constant_factor(values: _Values) -> Factor:
-    """Return constant numbers less their zero points."""
+    """Return constant integers, already centered, as an operand."""
     return Factor(const(values, "float32"), ((int(values.min()), int(values.max())),), values)
 
 
 def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
-    """Return numbers of 8 bits less constant zero points, which broadcast to them."""
+    """Subtract constant zero points, which broadcast to the data, from 8-bit integers."""
     if isinstance(data, ir.GenericConst):
         return constant_factor(data.value.numpy().astype(np.int32) - zero.astype(np.int32))
     info, numbers = np.iinfo(dtype_of(data)), as_integral_float(call, data)
@@ -54,9 +54,9 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Return an input less its zero points.
+    """Subtract the zero points, another input, from an input.
 
-    The zero points, another input, are one number, or one for each index along an axis.
+    There is a single zero point, or one for each index along an axis.
     """
     data, (values, zeros) = call.input(index), (call.constant(each) for each in (index, zero_index))
     has_zero = call.has(zero_index)
@@ -79,7 +79,7 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
 
 
 def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
-    """Return whole numbers in float32; what was rounded in that type and then converted is taken as it was rounded."""
+    """Return integers in float32; if they were cast from rounded float32 values, return those values."""
     made = bound_call(call.builder, value, "relax.astype")
     if made is not None and dtype_of(made.args[0]) == "float32" and _is_rounded(call, made.args[0]):
         return made.args[0]
@@ -87,7 +87,7 @@ def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
 
 
 def _is_rounded(call: Call, value: relax.Expr) -> bool:
-    """Whether an expression is whole in any case, and clipped at most to whole numbers."""
+    """Whether a float expression is always an integer: rounded or cast, then at most added or clipped to integers."""
     made: Any = bound(call.builder, value)
     operator = operator_of(made)
     if operator == "relax.add":
@@ -99,7 +99,7 @@ def _is_rounded(call: Call, value: relax.Expr) -> bool:
 
 
 def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]:
-    """Return the shape in which an input's zero points broadcast to it."""
+    """Return the shape that broadcasts an input's zero points to it."""
     own, shape = call.shape(zero_index), call.shape(index)
     if own in ((), (1,)):
         return []
@@ -111,7 +111,7 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
 
 
 def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
-    """Return the convolution of an operator with the attributes of Conv, of type int32."""
+    """Compute an int32 convolution with the attributes of Conv."""
     values, groups = weight.values, groups_of(call, shape_of(data.numbers), shape_of(weight.numbers))
     rank = len(shape_of(data.numbers)) - 2
     parts = None
@@ -135,9 +135,9 @@ def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
 
 
 _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
-"""By the number of the image's axes."""
+"""Convolutions by the number of spatial axes."""
 
 
 def integer_matmul(call: Call, left: Factor, right: Factor) -> relax.Expr:
-    """Return the matrix product of two operands, of type int32."""
+    """Compute an int32 matrix product."""
     return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))

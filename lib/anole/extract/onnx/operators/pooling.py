@@ -1,4 +1,4 @@
-"""Pooling by norms, pooling that returns where its maxima are, and regions of interest."""
+"""Converters for pooling: norms, maxima with indices, ``SAME`` padding, and regions of interest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.extract.onnx.operators.convolution import Window, flat, is_inside
 
 
 def _pool(call: Call) -> relax.Expr:
-    """Leave pooling to TVM with explicit pads, since it takes too few for ``SAME_LOWER``."""
+    """Convert by TVM with explicit pads, since it pads too little for ``SAME_LOWER``."""
     if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
         return call.by_tvm()
     window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
@@ -22,7 +22,7 @@ def _pool(call: Call) -> relax.Expr:
 
 
 def _lp_pool(call: Call) -> relax.Expr:
-    """Return the norm of each window; what lies outside of the image is zero."""
+    """Compute the p-norm of each window; pixels outside of the image are zero."""
     batch, channels, *image = call.shape(0)
     window = Window.of(call, call.attributes["kernel_shape"], image)
     extents = (batch, channels, *window.outputs(image, call.flag("ceil_mode")))
@@ -62,12 +62,12 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
     dtype = dtype_of(call.input(0))
 
     def larger(one: Any, other: Any) -> tuple[Any, Any]:
-        # The first of equal elements counts.
+        # Ties go to the first element.
         is_first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] <= other[0]))
         return tirx.Select(is_first, one[0], other[0]), tirx.Select(is_first, one[1], other[1])
 
-    def none(place: str, value: str) -> tuple[Any, Any]:
-        return tirx.const(np.iinfo(place).max, place), tirx.min_value(value)
+    def none(index: str, value: str) -> tuple[Any, Any]:
+        return tirx.const(np.iinfo(index).max, index), tirx.min_value(value)
 
     best = te.comm_reducer(larger, none, "largest")
 
@@ -90,7 +90,7 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _roi_align(call: Call) -> relax.Expr:
-    """Leave averages to TVM; a maximum is taken of the four weighted corners of each sample, as ONNX defines it."""
+    """Convert averages by TVM; a maximum is over the four weighted corners of each sample, as ONNX defines it."""
     if str(call.attributes.get("mode", "avg")) == "avg":
         return call.by_tvm()
     samples = call.integer("sampling_ratio", 0)
@@ -105,14 +105,14 @@ def _roi_align(call: Call) -> relax.Expr:
     def compute(data: te.Tensor, regions: te.Tensor, batches: te.Tensor) -> te.Tensor:
         taps = [te.reduce_axis((0, samples), name) for name in ("ry", "rx")]
 
-        def place(region: Any, axis: int, at: Any, tap: Any, bins: int) -> Any:
+        def coordinate(region: Any, axis: int, at: Any, tap: Any, bins: int) -> Any:
             start, end = (regions(region, side - axis) * scale - (0.5 if is_half else 0.0) for side in (1, 3))
             length = end - start if is_half else tirx.max(end - start, tirx.const(1, dtype))
             part = length / tirx.const(bins, dtype)
             return start + at.astype(dtype) * part + (tap.astype(dtype) + 0.5) * part / tirx.const(samples, dtype)
 
         def one(region: Any, channel: Any, y: Any, x: Any) -> Any:
-            at = [place(region, 0, y, taps[0], rows), place(region, 1, x, taps[1], columns)]
+            at = [coordinate(region, 0, y, taps[0], rows), coordinate(region, 1, x, taps[1], columns)]
             value = _largest_corner(lambda i, j: data(batches(region), channel, i, j), at, (height, width), dtype)
             return te.max(value, taps)
 
@@ -122,7 +122,7 @@ def _roi_align(call: Call) -> relax.Expr:
 
 
 def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: str) -> Any:
-    """Return the largest of four pixels, each with its weight; 0 more than one pixel outside of the image."""
+    """Return the largest of four weighted pixels, or 0 if the point is more than one pixel outside of the image."""
     inside = tirx.all(*(tirx.all(p >= -1.0, p <= float(size)) for p, size in zip(at, image, strict=True)))
     sides = []
     for p, size in zip(at, image, strict=True):
@@ -140,4 +140,4 @@ CONVERTERS: dict[str, Converter] = {
     "MaxPool": _max_pool,
     "RoiAlign": _roi_align,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

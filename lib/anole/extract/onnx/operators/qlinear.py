@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators on 8 bits: their data is dequantized, computed as in float32, and quantized again."""
+"""Converters for ONNX Runtime's 8-bit operators: dequantize, compute in float32, and quantize again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from anole.extract.onnx.operators.call import Call, Converter, const, shape_of
 from anole.extract.onnx.operators.quantization import dequantize, gemm, quantize
 
 _Compute = Callable[..., relax.Expr]
-"""From the call and the dequantized operands to the result."""
+"""A function from the call and its dequantized operands to the result."""
 
 
-def _read(call: Call, index: int) -> relax.Expr:
-    """Return the operand at an index, whose scale and zero point follow it, in float32."""
+def _dequantized(call: Call, index: int) -> relax.Expr:
+    """Dequantize the operand at an index, which its scale and zero point follow."""
     return call.emit(dequantize(replace(call, inputs=_three(call, index), attributes={})))
 
 
-def _written(call: Call, result: relax.Expr, index: int) -> relax.Expr:
-    """Return a result in 8 bits, whose scale and zero point are the inputs from an index on."""
+def _quantized(call: Call, result: relax.Expr, index: int) -> relax.Expr:
+    """Quantize a result with the scale and zero point at an index."""
     scale, zero = _three(call, index)[:2]
     return quantize(replace(call, inputs=(call.emit(result), scale, zero), attributes={}))
 
@@ -32,17 +32,17 @@ def _three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
 
 
 def _binary(call: Call, compute: _Compute) -> relax.Expr:
-    """Compute an operator of two operands, such as QLinearAdd."""
-    return _written(call, compute(_read(call, 0), _read(call, 3)), 6)
+    """Convert a binary operator, such as QLinearAdd."""
+    return _quantized(call, compute(_dequantized(call, 0), _dequantized(call, 3)), 6)
 
 
 def _unary(call: Call, compute: _Compute) -> relax.Expr:
-    """Compute an operator of one operand, such as QLinearSigmoid."""
-    return _written(call, compute(call, _read(call, 0)), 3)
+    """Convert a unary operator, such as QLinearSigmoid."""
+    return _quantized(call, compute(call, _dequantized(call, 0)), 3)
 
 
 def _in_float(operator: str) -> _Compute:
-    """Return what computes ONNX's operator of a name on the operand of a call, with its attributes."""
+    """Make a function that applies the ONNX operator of the given type, with the call's attributes, in float32."""
 
     def compute(call: Call, data: relax.Expr) -> relax.Expr:
         from anole.extract.onnx.operators import CONVERTERS
@@ -70,24 +70,24 @@ def _softmax(call: Call) -> relax.Expr:
 
 
 def _concat(call: Call) -> relax.Expr:
-    parts = [_read(call, index) for index in range(2, len(call.inputs), 3)]
+    parts = [_dequantized(call, index) for index in range(2, len(call.inputs), 3)]
     joined = relax.op.concat(parts, call.axis(len(shape_of(parts[0])), 1))
     return quantize(replace(call, inputs=(call.emit(joined), *call.inputs[:2]), attributes={}))
 
 
 def _gemm(call: Call) -> relax.Expr:
-    """Multiply, and leave the result in float32 if no scale for it is given."""
-    inputs: list[relax.Expr | None] = [_read(call, 0), call.emit(dequantize(_along_columns(call)))]
+    """Multiply; the result stays float32 unless an output scale is given."""
+    inputs: list[relax.Expr | None] = [_dequantized(call, 0), call.emit(dequantize(_along_columns(call)))]
     if call.has(6):
         alpha = const(call.attributes.get("alpha", 1.0), "float32")
         scale = call.emit(relax.op.multiply(call.emit(relax.op.multiply(call.input(1), call.input(4))), alpha))
         inputs.append(call.emit(relax.op.multiply(call.cast(call.input(6), "float32"), scale)))
     result = gemm(replace(call, operator="Gemm", inputs=tuple(inputs)))
-    return _written(call, result, 7) if call.has(7) else result
+    return _quantized(call, result, 7) if call.has(7) else result
 
 
 def _along_columns(call: Call) -> Call:
-    """Return the dequantization of the right operand, which may have a scale for each column of the result."""
+    """Return the dequantization call of the right operand, which may have a scale per output column."""
     return replace(call, inputs=_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
 
 
@@ -102,4 +102,4 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearSigmoid": partial(_unary, compute=_in_float("Sigmoid")),
     "QLinearSoftmax": _softmax,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

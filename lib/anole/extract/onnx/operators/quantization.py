@@ -1,6 +1,6 @@
-"""Quantized operators, computed exactly: products of integers, and scales in floating-point numbers.
+"""Converters for quantized operators: exact integer products, followed by floating-point scales.
 
-Products whose weight alone is quantized are computed in floating-point numbers, with the weight stored as it is.
+Products with quantized weights only are computed in floating point; the weights stay stored as integers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from anole.targets.shared.weight_only import StoredWeights
 _INTEGERS = ("uint8", "int8", "uint16", "int16")
 
 _DEQUANTIZING = ("relax.astype", "relax.subtract")
-"""What makes the whole numbers that `DequantizeLinear` scales, and none of those of products."""
+"""Operators that produce the integers that `DequantizeLinear` scales, but never an integer product."""
 
 
 def quantize(call: Call) -> relax.Expr:
@@ -49,7 +49,7 @@ def quantize(call: Call) -> relax.Expr:
 
 
 def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Return what was dequantized, and since then only moved or chosen from, quantized as it was; or None."""
+    """Requantize data that was dequantized by the same scale and only moved or selected since; else return None."""
     moves: list[Any] = []
     while operator_of(made := bound(call.builder, data)) in CHOOSING:
         moves.append(made)
@@ -58,7 +58,7 @@ def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | N
     if before is None:
         return None
     numbers, own_zero, own_scale = before
-    values = _constant_behind(call, scale), np.zeros(1) if zero is None else _constant_behind(call, zero)
+    values = _folded_constant(call, scale), np.zeros(1) if zero is None else _folded_constant(call, zero)
     same = all(
         mine is not None and mine.size == other.size == 1 and mine.item() == other.item()
         for mine, other in zip(values, (own_scale, own_zero), strict=True)
@@ -72,13 +72,13 @@ def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | N
 
 
 def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
-    """Return a scaled product of whole numbers over a scale, with one factor for both; None for all other data.
+    """Divide a scaled integer product by a scale, with one factor for both; return None for all other data.
 
     This is how `QLinearConv` and `QLinearMatMul` define it.
     """
     active = bound_call(call.builder, data, "relax.nn.relu")
     found = _scaled_by(call, data if active is None else active.args[0])
-    divisor = _constant_behind(call, scale)
+    divisor = _folded_constant(call, scale)
     if found is None or divisor is None or divisor.size != 1 or dtype_of(found[0]) != "int32":
         return None
     if operator_of(bound(call.builder, found[0])) in _DEQUANTIZING:
@@ -91,7 +91,7 @@ def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.
 def _saturated(
     call: Call, data: relax.Expr, scale: relax.Expr | None, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
-    """Return numbers divided by a scale, if any, rounded to the nearest even number, shifted and clipped."""
+    """Quantize: divide by a scale, if any, round half to even, add the zero point, and clamp."""
     if dtype not in _INTEGERS:
         raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
     divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
@@ -103,8 +103,8 @@ def _saturated(
 
 
 def _zero(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Return a zero point in a type, as a literal of the kernel if it is one constant; None if it is 0."""
-    value = None if zero is None else _constant_behind(call, zero)
+    """Cast a zero point, as a literal of the kernel if it is a single constant; return None if it is 0."""
+    value = None if zero is None else _folded_constant(call, zero)
     if zero is None or (value is not None and not value.any()):
         return None
     return const(value.item(), dtype) if value is not None and value.size == 1 else call.cast(zero, dtype)
@@ -125,35 +125,35 @@ def dequantize(call: Call) -> relax.Expr:
 
 
 def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
-    """Return a scale or zero point for all data; it is one number, or one for each index or block along an axis."""
+    """Broadcast a scale or zero point to the data; there is one in all, or one per index or block along an axis."""
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
-        # TVM multiplies by the reciprocal of a constant without axes, whose last bit may decide how data is rounded.
+        # TVM would multiply by the reciprocal of a scalar constant; its rounding error may change the quantized value.
         return call.emit(relax.op.reshape(parameter, [1] * len(shape)))
     axis = call.normal_axis(call.integer("axis", 1), len(shape))
     if own == shape[axis : axis + 1]:
         return call.emit(relax.op.reshape(parameter, along(axis, len(shape), own[0])))
     size = call.integer("block_size", 0)
     if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
-        places = np.arange(shape[axis]) // size
-        return call.taken(parameter, places, axis)
+        blocks = np.arange(shape[axis]) // size
+        return call.taken(parameter, blocks, axis)
     raise call.refuse(f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
 
 
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
-    """Return data quantized to uint8, so that 0 is exact, with their scale and zero point."""
-    # The levels are a parameter of the kernel, since TVM would multiply by the reciprocal of a constant.
+    """Quantize data to uint8 with an exact 0; return it with its scale and zero point."""
+    # The number of levels is a kernel parameter, since TVM would multiply by the reciprocal of a constant.
     found = call.kernel(_parameters, relax.op.min(data), relax.op.max(data), const(255, "float32"))
     scale, divisor, point = call.fields(found, 3)
     return [_saturated(call, data, divisor, point, "uint8"), scale, point]
 
 
-def _parameters(least: te.Tensor, most: te.Tensor, levels: te.Tensor) -> list[te.Tensor]:
-    """Return the scale of data between two numbers, what the data is divided by, and its zero point."""
+def _parameters(minimum: te.Tensor, maximum: te.Tensor, levels: te.Tensor) -> list[te.Tensor]:
+    """Return the scale for data with the given minimum and maximum, the divisor, and the zero point."""
     zero, one = tirx.const(0, "float32"), tirx.const(1, "float32")
-    low, high = tirx.min(least(), zero), tirx.max(most(), zero)
+    low, high = tirx.min(minimum(), zero), tirx.max(maximum(), zero)
     scale = te.compute((), lambda: (high - low) / levels(), "scale")
-    # Data that are all 0 would divide by 0.
+    # If all data is 0, the scale is 0.
     divisor = te.compute((), lambda: tirx.Select(scale() == zero, one, scale()), "divisor")
     point = te.compute((), lambda: tirx.min(tirx.nearbyint(-low / divisor()), levels()).astype("uint8"), "point")
     return [scale, divisor, point]
@@ -172,7 +172,7 @@ def _qlinear_matmul(call: Call) -> relax.Expr:
 
 
 def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
-    """Return an operator's product, of type int32, with the result's scale and zero point.
+    """Quantize an operator's int32 product with the result's scale and zero point.
 
     The right operand may have several scales along an axis of the product.
     """
@@ -191,16 +191,16 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
     scaled = emit(relax.op.multiply(call.cast(product, "float32"), factor))
     zero = call.input(7)
     if shape_of(zero) not in ((), (1,)):
-        raise call.refuse("only one zero point of the result is supported")
+        raise call.refuse("only a single zero point of the result is supported")
     return _saturated(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 
 @dataclass(frozen=True)
 class _Dequantized:
-    """An operand that was dequantized by constants: its whole numbers, as `DequantizeLinear` got them, and their scale.
+    """An operand that was dequantized by constants: the integer input of `DequantizeLinear`, and its scale.
 
     Attributes:
-        scale: one number, or one for each index along an axis.
+        scale: a scalar, or one value for each index along an axis.
     """
 
     numbers: Factor
@@ -208,19 +208,19 @@ class _Dequantized:
 
 
 def _dequantized(call: Call, index: int) -> _Dequantized | None:
-    """Return an input of 8 bits before it was dequantized; None for all others."""
+    """Return an 8-bit input before it was dequantized, or None for all others."""
     before = _bytes_before(call, call.input(index))
     return None if before is None else _Dequantized(factor_of(call, *before[:2]), before[2])
 
 
 def _bytes_before(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
-    """Return the bytes that were dequantized by constants, with their zero point and scale; None for all others."""
+    """Return the 8-bit data, zero point and scale of data that was dequantized by constants, or None for all others."""
     before = _scaled_by(call, data)
     if before is None:
         return None
     (found, scale), zero = before, np.zeros((), np.int32)
     if (centered := bound_call(call.builder, found, "relax.subtract")) is not None:
-        if (point := _constant_behind(call, centered.args[1])) is None:
+        if (point := _folded_constant(call, centered.args[1])) is None:
             return None
         found, zero = centered.args[0], point
     if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
@@ -229,32 +229,32 @@ def _bytes_before(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any
 
 
 def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
-    """Return what was converted and multiplied by a constant, and that constant; None for all other data."""
+    """Return the operands x and c of ``astype(x) * c`` with a constant c, or None for all other data."""
     product: Any = bound_call(call.builder, data, "relax.multiply")
     wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
-    scale = None if wide is None else _constant_behind(call, product.args[1])
+    scale = None if wide is None else _folded_constant(call, product.args[1])
     return None if scale is None else (wide.args[0], scale)
 
 
-def _constant_behind(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
-    """Return the value of an expression that reshapes or converts a constant; None for all others."""
+def _folded_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
+    """Return the value of a reshaped, cast or gathered constant, or None for all others."""
     if (value := bound_value(call.builder, expr)) is not None:
         return value
     made: Any = bound(call.builder, expr)
     if operator_of(made) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
     if operator_of(made) == "relax.take":
-        values, places = (bound_value(call.builder, operand) for operand in made.args)
-        return None if values is None or places is None else np.take(values, places, made.attrs.axis)
-    inner = _constant_behind(call, made.args[0])
+        values, indices = (bound_value(call.builder, operand) for operand in made.args)
+        return None if values is None or indices is None else np.take(values, indices, made.attrs.axis)
+    inner = _folded_constant(call, made.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
 
 def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor, Factor, NDArray[Any]] | None:
-    """Return data and weight of a product before they were dequantized, and the scale of the product.
+    """Return the data and weight of a product before dequantization, and the scale of the product.
 
-    The data has one scale; the weight, which is constant unless it may be computed, may have one for each index along
-    an axis, whose shape the result's scale has.
+    The data has a single scale; the weight, constant unless `may_be_computed`, may have one per index along an axis,
+    which then is the shape of the product's scale.
     """
     data, weight = _dequantized(call, 0), _dequantized(call, 1)
     if data is None or weight is None or data.scale.size != 1:
@@ -268,7 +268,7 @@ def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor,
 
 
 def _conv(call: Call) -> relax.Expr:
-    """Convolve whole numbers where both operands were dequantized, and scales the result."""
+    """Convolve integers and scale the result, if both operands were dequantized; else convert by TVM."""
     found = _both(call, 0)
     if found is None:
         return call.by_tvm()
@@ -278,7 +278,7 @@ def _conv(call: Call) -> relax.Expr:
 
 
 def gemm(call: Call) -> relax.Expr:
-    """Multiply whole numbers where both operands were dequantized, and scales the result."""
+    """Multiply integers and scale the result, if both operands were dequantized."""
     found = _both(call, 0 if call.flag("transB") else -1)
     is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
     if not is_plain:
@@ -300,7 +300,7 @@ def _matmul(call: Call) -> relax.Expr:
 
 
 def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
-    """Return a product of float32 whose weight stays as it was before it was dequantized, or else TVM's product."""
+    """Multiply in float32 with the stored low-precision weight, if it was dequantized; else convert by TVM."""
     weight, types = _dequantized(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
     centered = None if weight is None else weight.numbers.values
     if weight is None or centered is None or centered.ndim != 2 or types != {"float32"}:
@@ -308,7 +308,7 @@ def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
     scales = np.broadcast_to(weight.scale, centered.shape)
     if is_transposed:
         centered, scales = centered.T, scales.T
-    # Blocks end where scales change.
+    # The largest block size whose blocks each have constant scales.
     block = int(np.gcd.reduce([len(scales), *(1 + np.flatnonzero((scales[1:] != scales[:-1]).any(1)))]))
     stored = StoredWeights(centered.astype(np.int16), scales[::block].astype(np.float32))
     if (scheme := stored.scheme) is None:
@@ -318,17 +318,17 @@ def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
 
 
 def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
-    """Return a product of whole numbers in float32, with its scale and with the operator's bias, if it has one.
+    """Scale an integer product in float32, and add the operator's bias, if any.
 
-    A bias in units of the scale is added before.
+    An integer bias in units of the scale is added before scaling.
     """
     bias = None
     if call.has(2):
         bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
         found = _scaled_by(call, call.input(2))
         if found is not None and dtype_of(found[0]) == "int32" and np.allclose(found[1], scale.reshape(-1), 1e-6, 0):
-            whole = found[0] if bias_shape is None else call.emit(relax.op.reshape(found[0], bias_shape))
-            product, bias = call.emit(relax.op.add(product, whole)), None
+            integer_bias = found[0] if bias_shape is None else call.emit(relax.op.reshape(found[0], bias_shape))
+            product, bias = call.emit(relax.op.add(product, integer_bias)), None
     result = call.emit(relax.op.multiply(call.cast(product, "float32"), const(scale, "float32")))
     return result if bias is None else relax.op.add(result, bias)
 
@@ -345,4 +345,4 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": quantize,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

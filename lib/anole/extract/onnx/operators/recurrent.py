@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN of ONNX, and DynamicQuantizeLSTM of ONNX Runtime."""
+"""Converters for recurrent operators: ONNX's LSTM, GRU and RNN, and ONNX Runtime's DynamicQuantizeLSTM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "gru": ("sigmoid", "tanh"),
     "rnn": ("tanh",),
 }
-"""The activation functions of each cell, where the file names none."""
+"""The default activation functions of each cell."""
 
 _PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
     "affine": {"alpha": None, "beta": None},
@@ -33,41 +33,41 @@ _PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
     "scaledtanh": {"alpha": None, "beta": None},
     "thresholdedrelu": {"alpha": None},
 }
-"""The parameters of activation functions, and their default values where ONNX and ONNX Runtime have the same."""
+"""The parameters of activation functions, with defaults where ONNX and ONNX Runtime agree."""
 
 _DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
     "forward": (False,),
     "reverse": (True,),
     "bidirectional": (False, True),
 }
-"""For each direction that a file may name, whether each of its parts goes backward."""
+"""By the attribute ``direction``, whether each direction runs backward."""
 
 
-def _plain(call: Call) -> list[relax.Expr]:
+def _float_layer(call: Call) -> list[relax.Expr]:
     cell: Any = call.operator.lower()
     return _layer(call, cell, call.input(0), call.input(1), call.input(2))
 
 
 def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
-    """Compute with integers in float32, whose sums are exact below 2**24, as ONNX Runtime does with 32 bits.
+    """Compute with integers in float32, whose sums are exact below 2**24; ONNX Runtime uses int32.
 
-    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the data are quantized as a whole, and the
-    state, for the whole batch, in each step.
+    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the input is quantized once, and the state
+    in each step, for the whole batch.
     """
     data, scale, zero = dynamic_quantize(call, call.input(0))
     centered = call.emit(relax.op.subtract(as_integral_float(call, data), as_integral_float(call, zero)))
-    weight, recurrent = (_whole(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
+    weight, recurrent = (_centered_values(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
     parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
     w, r = (
         _centered(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
-        for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _narrowest(recurrent)))
+        for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _storage_dtype(recurrent)))
     )
     return _layer(call, "lstm", centered, w, r, scales)
 
 
-def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
-    """Return constant integer weights, of shape (directions, inputs, columns), less their zero points, or None."""
+def _centered_values(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
+    """Return constant integer weights minus zero points, shape (directions, inputs, columns), or None if computed."""
     weight, points = call.constant(index), call.constant(zeros)
     if weight is None or (points is None and call.has(zeros)):
         return None
@@ -75,8 +75,8 @@ def _whole(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
     return found if points is None else found - points.astype(np.int32).reshape(len(found), 1, -1)
 
 
-def _narrowest(weight: NDArray[np.int32] | None) -> str:
-    """Return the type in which recurrent weights are kept: each step loads all of them."""
+def _storage_dtype(weight: NDArray[np.int32] | None) -> str:
+    """Return the smallest dtype for recurrent weights, since each step loads all of them."""
     if weight is None:
         return "float32"
     info = np.iinfo(np.int8)
@@ -84,7 +84,7 @@ def _narrowest(weight: NDArray[np.int32] | None) -> str:
 
 
 def _centered(call: Call, index: int, zeros: int) -> relax.Expr:
-    """Return integer weights, of shape (directions, inputs, columns), less their zero points; columns come first."""
+    """Subtract zero points from integer weights of shape (directions, inputs, columns), and put columns first."""
     weight = call.cast(call.input(index), "float32")
     if call.has(zeros):
         zero = relax.op.expand_dims(call.cast(_by_direction(call, zeros), "float32"), 1)
@@ -93,22 +93,22 @@ def _centered(call: Call, index: int, zeros: int) -> relax.Expr:
 
 
 def _by_direction(call: Call, index: int) -> relax.Expr:
-    """Return scales or zero points with the directions as first axis, and one or all columns as second axis."""
+    """Reshape scales or zero points to (directions, 1 or columns)."""
     return call.emit(relax.op.reshape(call.input(index), [call.shape(1)[0], -1]))
 
 
 def _layer(
     call: Call, cell: Cell, data: relax.Expr, weight: relax.Expr, recurrent: relax.Expr, scales: Scales | None = None
 ) -> list[relax.Expr]:
-    """Return the outputs of a recurrent operator.
+    """Convert a recurrent operator.
 
     Args:
-        call: the operator, whose inputs from the third one on, and whose attributes, are those of ONNX.
-        cell: what it computes.
-        data: its input X.
+        call: the operator; its attributes, and its inputs from the third on, follow ONNX.
+        cell: the kind of cell.
+        data: the input X.
         weight: W, shape (directions, gates * hidden, inputs).
         recurrent: R, shape (directions, gates * hidden, hidden).
-        scales: those of data and weights, if they are quantized.
+        scales: the scales of data and weights, if they are quantized.
     """
     if dtype_of(data) != "float32":
         raise call.refuse(f"found data of type {dtype_of(data)}; allowed: float32, float16")
@@ -124,8 +124,8 @@ def _layer(
         weight_dtype=dtype_of(recurrent),
     )
     lengths = _lengths(call, recurrence)
-    places = {"bias": 3, "initial_h": 5, **({"initial_c": 6, "peepholes": 7} if cell == "lstm" else {})}
-    optional = {name: call.input(index) for name, index in places.items() if call.has(index)}
+    input_indices = {"bias": 3, "initial_h": 5, **({"initial_c": 6, "peepholes": 7} if cell == "lstm" else {})}
+    optional = {name: call.input(index) for name, index in input_indices.items() if call.has(index)}
     if batch_first:
         optional |= {name: _swapped(call, value) for name, value in optional.items() if name.startswith("initial")}
     recurrence = replace(recurrence, lengths=lengths is not None, peepholes="peepholes" in optional)
@@ -137,12 +137,12 @@ def _layer(
 
 
 def _swapped(call: Call, state: relax.Expr) -> relax.Expr:
-    """Return a state with batch and directions exchanged."""
+    """Swap the batch and direction axes of a state."""
     return call.emit(relax.op.permute_dims(state, [1, 0, 2]))
 
 
 def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
-    """Return the recurrence that an operator's attributes describe, without the shape of its data."""
+    """Build a recurrence from an operator's attributes, without the shape of its data."""
     direction = str(call.attributes.get("direction", "forward")).lower()
     if direction not in _DIRECTIONS:
         raise call.refuse(f"direction: found {direction!r}; allowed: {', '.join(_DIRECTIONS)}")
@@ -166,7 +166,7 @@ def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
 
 
 def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activation, ...], ...]:
-    """Return the activation functions of each direction; those that have parameters take the next ones given."""
+    """Return the activation functions of each direction; parameters are consumed in order."""
     n_functions = len(_FUNCTIONS[cell])
     names = [str(name).lower() for name in call.attributes.get("activations", _FUNCTIONS[cell] * n_directions)]
     if unknown := [name for name in names if name not in ACTIVATIONS]:
@@ -179,18 +179,18 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
 
 
 def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
-    """Return the parameters of the next activation function, and take them from those given."""
+    """Pop the parameters of the next activation function from the given lists."""
     found = {}
     for name, default in _PARAMETERS.get(function, {}).items():
         number = given[name].pop(0) if given[name] else default
         if number is None:
-            raise call.refuse(f"activation_{name}: found no number for {function}, which needs one")
+            raise call.refuse(f"activation_{name}: missing for {function}, which has no default")
         found[name] = float(number)
     return found
 
 
 def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
-    """Return the lengths of the sequences, which the kernel limits, or None if all are whole."""
+    """Return the sequence lengths, which the kernel clamps, or None if all sequences have full length."""
     if not call.has(4):
         return None
     known = call.constant(4)
@@ -203,6 +203,6 @@ def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
 
 CONVERTERS: dict[str, Converter] = {
     "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _plain),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _float_layer),
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

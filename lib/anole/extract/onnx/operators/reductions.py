@@ -1,4 +1,4 @@
-"""Operators along axes: reductions of booleans, norms, running products, determinants, counts of n-grams."""
+"""Converters for reductions: minimum and maximum, normalization, cumulative products, determinants, n-gram counts."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
-_LARGEST_DETERMINANT = 4
+_MAX_DETERMINANT = 4
 
 
 def _extreme(largest: bool) -> Converter:
-    """Return the converter of a maximum or minimum; TVM takes the lowest finite number for that of -inf alone."""
+    """Make a converter for a maximum or minimum; TVM's reduction of only infinities yields the largest finite value."""
 
     def convert(call: Call) -> relax.Expr:
         dtype = dtype_of(call.input(0))
         if dtype == "bool":
-            # Booleans are compared as numbers.
+            # Compare booleans as integers.
             numbers = call.cast(call.input(0), "uint8")
             return call.cast(call.by_tvm(inputs=(numbers, *call.inputs[1:])), "bool")
         rank, axes = len(call.shape(0)), _axes(call)
-        # A maximum over channels or places of an image stays an operator, whose layout can be changed.
+        # A maximum over the channels or pixels of an image stays an operator, to allow layout changes.
         if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
             return call.by_tvm()
-        return _infinite_extreme(call, axes, largest)
+        return _exact_extreme(call, axes, largest)
 
     return convert
 
 
 def _axes(call: Call) -> list[int]:
-    """Return the axes of a reduction; none if it takes everything, or nothing."""
+    """Return the axes of a reduction; empty if it reduces all axes, or none."""
     given = call.attributes.get("axes", ())
     if call.has(1):
         given = call.required(1, "axes").tolist()
     return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in given)
 
 
-def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
+def _exact_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
     shape, keeps = call.shape(0), call.flag("keepdims", True)
     combine = tirx.max if largest else tirx.min
     nothing = float("-inf") if largest else float("inf")
@@ -48,7 +48,7 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
     kept = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
     rest = kept if keeps else [extent for axis, extent in enumerate(shape) if axis not in axes]
     if 0 in shape:
-        # A kernel without steps would write nothing.
+        # A kernel with an empty reduction would write nothing.
         return const(np.full(rest, nothing), dtype_of(call.input(0)))
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -64,7 +64,7 @@ def _infinite_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
-    """Return vectors of norm 1; a vector of zeros stays."""
+    """Scale vectors to norm 1; zero vectors stay zero."""
     data, axis, p = call.input(0), call.axis(len(call.shape(0)), -1), call.integer("p", 2)
     if p not in (1, 2):
         raise call.refuse(f"p: found {p}; allowed: 1, 2")
@@ -76,7 +76,7 @@ def _lp_normalization(call: Call) -> relax.Expr:
 
 
 def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Leave to TVM what does not ask for the mean and the inverse deviation."""
+    """Convert by TVM, unless the mean and inverse standard deviation are outputs, too."""
     if call.n_outputs == 1:
         return call.by_tvm()
     emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
@@ -90,13 +90,13 @@ def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
 
 
 def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
-    """Return the root of the mean square plus the attribute ``epsilon``."""
+    """Compute the square root of the mean square plus ``epsilon``."""
     mean = relax.op.mean(relax.op.multiply(data, data), axes, keepdims=True)
     return relax.op.sqrt(relax.op.add(mean, const(call.attributes.get("epsilon", 1e-5), dtype_of(data))))
 
 
 def _mean_variance_normalization(call: Call) -> relax.Expr:
-    """Square what is centered; the difference of mean squares, as in ONNX's definition, cancels."""
+    """Compute the variance from centered data; ONNX's difference of mean squares suffers from cancellation."""
     axes, dtype = list(map(int, call.attributes.get("axes", (0, 2, 3)))), dtype_of(call.input(0))
     wide = call.widened(call.input(0))
     centered = call.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
@@ -106,7 +106,7 @@ def _mean_variance_normalization(call: Call) -> relax.Expr:
 
 
 def _rms_normalization(call: Call) -> relax.Expr:
-    """Leave the last axis to TVM, which mistakes the shapes of several."""
+    """Convert by TVM over the last axis only, since it gets the shapes of several axes wrong."""
     rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
     axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
@@ -116,8 +116,8 @@ def _rms_normalization(call: Call) -> relax.Expr:
     return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
 
-def _running(operator: Callable[..., relax.Expr]) -> Converter:
-    """Return the converter of running sums or products."""
+def _cumulative(operator: Callable[..., relax.Expr]) -> Converter:
+    """Make a converter for cumulative sums or products."""
 
     def convert(call: Call) -> relax.Expr:
         data, is_reversed = call.input(0), call.flag("reverse")
@@ -131,8 +131,8 @@ def _running(operator: Callable[..., relax.Expr]) -> Converter:
 
 def _determinant(call: Call) -> relax.Expr:
     *batch, rows, columns = call.shape(0)
-    if rows != columns or rows > _LARGEST_DETERMINANT:
-        raise call.refuse(f"found {rows} x {columns}; at most {_LARGEST_DETERMINANT} x {_LARGEST_DETERMINANT}")
+    if rows != columns or rows > _MAX_DETERMINANT:
+        raise call.refuse(f"found {rows} x {columns}; expected square matrices of at most {_MAX_DETERMINANT} rows")
 
     def compute(data: te.Tensor) -> te.Tensor:
         def minor(at: tuple[Any, ...], row: int, kept: tuple[int, ...]) -> Any:
@@ -150,7 +150,7 @@ def _determinant(call: Call) -> relax.Expr:
 
 
 def _count_ngrams(call: Call) -> relax.Expr:
-    """Return how often each n-gram of a list occurs in sequences of integers, weighted."""
+    """Count each n-gram of a list in sequences of integers, and weight the counts."""
     if "pool_int64s" not in call.attributes:
         raise call.refuse("only n-grams of integers are supported")
     data = call.cast(call.input(0), "int64")
@@ -171,9 +171,9 @@ def _count_ngrams(call: Call) -> relax.Expr:
             owners.extend(columns[position : position + len(grams)])
         position += len(grams)
     if not counts:
-        raise call.refuse("it counts no n-gram")
+        raise call.refuse("its attributes select no n-gram to count")
     found = counts[0] if len(counts) == 1 else relax.op.concat(counts, 1)
-    # Each n-gram has a column; columns without one are 0.
+    # Each n-gram has an output column; other columns are 0.
     width = int(columns.max()) + 1
     chosen = np.zeros((len(owners), width))
     chosen[np.arange(len(owners)), owners] = 1
@@ -182,7 +182,7 @@ def _count_ngrams(call: Call) -> relax.Expr:
 
 
 def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.Expr:
-    """Return how often each n-gram occurs in each row, with up to ``max_skip_count`` elements between its own."""
+    """Count each n-gram in each row, with up to ``max_skip_count`` elements between its own."""
     count, length = grams.shape
     skips = 1 if length == 1 else int(call.attributes["max_skip_count"]) + 1
 
@@ -190,9 +190,9 @@ def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.E
         start, skip = te.reduce_axis((0, size), "start"), te.reduce_axis((0, skips), "skip")
 
         def one(row: Any, gram: Any) -> Any:
-            places = [start + index * (skip + 1) for index in range(length)]
-            same = [data(row, place) == grams(gram, index) for index, place in enumerate(places)]
-            is_found = tirx.if_then_else(places[-1] < size, tirx.all(*same), tirx.const(False, "bool"))
+            columns = [start + index * (skip + 1) for index in range(length)]
+            same = [data(row, column) == grams(gram, index) for index, column in enumerate(columns)]
+            is_found = tirx.if_then_else(columns[-1] < size, tirx.all(*same), tirx.const(False, "bool"))
             return te.sum(is_found.astype("float32"), [start, skip])
 
         return te.compute((data.shape[0], count), one, "occurrences")
@@ -213,7 +213,7 @@ def _weighted(call: Call, counts: relax.Expr, columns: Any, width: int) -> relax
 
 
 CONVERTERS: dict[str, Converter] = {
-    "CumProd": _running(relax.op.cumprod),
+    "CumProd": _cumulative(relax.op.cumprod),
     "Det": _determinant,
     "LayerNormalization": _layer_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,
@@ -223,4 +223,4 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceMin": _extreme(largest=False),
     "TfIdfVectorizer": _count_ngrams,
 }
-"""Converters by the operator's type."""
+"""Converters by operator type."""

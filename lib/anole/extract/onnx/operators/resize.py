@@ -1,4 +1,4 @@
-"""Resize in all its modes: along each axis, every output is a weighted sum of a few inputs."""
+"""Converters for Resize and Upsample: along each axis, every output is a weighted sum of a few inputs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tvm import relax, te
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
 
 _MAX_UNROLLED = 8
-_POSITIONS = (
+_COORD_MODES = (
     *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
 )
 _ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
-    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
 
-# TVM's kernels are right for these, nearest ones for whole factors, and treat both sides at once.
+# TVM's kernels are correct for these, with integer factors if nearest, and resize both axes at once.
 _BY_TVM = {
     "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
     "linear": tuple(
-        (position, rounding)
-        for position in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
+        (coord_mode, rounding)
+        for coord_mode in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
         for rounding in _ROUNDINGS
     ),
 }
@@ -37,7 +37,7 @@ _BY_TVM = {
 
 @dataclass(frozen=True)
 class _Side:
-    """How one axis is resized; `roi` is the part of it that is taken, in shares of its length."""
+    """The resizing of one axis; `roi` is the cropped part, as fractions of its length."""
 
     inputs: int
     outputs: int
@@ -58,7 +58,7 @@ def _resize(call: Call) -> relax.Expr:
     dtype = dtype_of(result)
     if mode != "nearest":
         if not dtype.startswith("float"):
-            raise call.refuse(f"mode {mode} of {dtype}; only floating-point numbers can be interpolated")
+            raise call.refuse(f"mode {mode} of {dtype}; only floating-point data can be interpolated")
         result = call.widened(result)
     for axis, side in enumerate(sides):
         if not side.stays:
@@ -67,12 +67,12 @@ def _resize(call: Call) -> relax.Expr:
 
 
 def _unless_empty(operand: relax.Expr | None) -> relax.Expr | None:
-    """Return None for an input without elements; before opset 13, exporters left inputs out so."""
+    """Return None for an input without elements, by which exporters omitted inputs before opset 13."""
     return None if operand is None or 0 in shape_of(operand) else operand
 
 
 def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
-    pair = (_position(call), call.attributes.get("nearest_mode", "round_prefer_floor"))
+    pair = (_coord_mode(call), call.attributes.get("nearest_mode", "round_prefer_floor"))
     return (
         len(sides) == 4
         and call.opset >= 11
@@ -104,11 +104,11 @@ def _sides(call: Call) -> list[_Side]:
             factors = dict.fromkeys(axes, factor)
             extents = {axis: int(factor * shape[axis] + 0.5) for axis in axes}
     else:
-        raise call.refuse(f"one of scales and sizes must be constant and have {len(axes)} numbers")
+        raise call.refuse(f"one of scales and sizes must be constant and have {len(axes)} values")
     parts = {axis: (0.0, 1.0) for axis in axes}
-    if _position(call) == "tf_crop_and_resize":
+    if _coord_mode(call) == "tf_crop_and_resize":
         if roi is None or roi.size != 2 * len(axes):
-            raise call.refuse(f"roi must be constant and have {2 * len(axes)} numbers")
+            raise call.refuse(f"roi must be constant and have {2 * len(axes)} values")
         parts = {axis: (float(roi[i]), float(roi[i + len(axes)])) for i, axis in enumerate(axes)}
     return [
         _Side(extent, extents.get(axis, extent), factors.get(axis, 1.0), parts.get(axis, (0.0, 1.0)))
@@ -117,7 +117,7 @@ def _sides(call: Call) -> list[_Side]:
 
 
 def _values(call: Call) -> tuple[NDArray[Any] | None, ...]:
-    """Return the constant scales, sizes and region; None for each that is left out."""
+    """Return the constant scales, sizes and region, or None for each that is omitted."""
     if call.operator == "Upsample" and "scales" in call.attributes:
         return np.asarray(call.attributes["scales"]), None, None
     if _is_old(call):
@@ -130,26 +130,26 @@ def _is_old(call: Call) -> bool:
     return call.operator == "Upsample" or call.opset < 11
 
 
-def _position(call: Call) -> str:
+def _coord_mode(call: Call) -> str:
     default = "asymmetric" if _is_old(call) else "half_pixel"
-    return call.choice("coordinate_transformation_mode", _POSITIONS, default)
+    return call.choice("coordinate_transformation_mode", _COORD_MODES, default)
 
 
 def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
-    # ONNX Runtime's precision decides which of two equally near inputs is taken.
+    # Ties between two nearest inputs are broken by rounding errors, so use ONNX Runtime's precision.
     precision = np.float32 if mode == "nearest" else np.float64
-    places = _places(_position(call), side, precision)
+    coords = _coordinates(_coord_mode(call), side, precision)
     outside = np.zeros(side.outputs, bool)
-    if _position(call) == "tf_crop_and_resize":
-        outside = (places < 0) | (places > side.inputs - 1)
+    if _coord_mode(call) == "tf_crop_and_resize":
+        outside = (coords < 0) | (coords > side.inputs - 1)
     if mode == "nearest":
         rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _is_old(call) else "round_prefer_floor")
-        taken = np.clip(_rounded(places, rounding), 0, side.inputs - 1)
+        taken = np.clip(_rounded(coords, rounding), 0, side.inputs - 1)
         if not outside.any():
             return call.taken(data, taken, axis)
         indices, weights = taken[:, None], np.ones((side.outputs, 1))
     else:
-        indices, weights = _taps(call, mode, places, side)
+        indices, weights = _taps(call, mode, coords, side)
     weights = np.where(outside[:, None], 0, weights)
     added = outside * float(call.attributes.get("extrapolation_value", 0.0))
     return _weighted(call, data, axis, indices, weights, added)
@@ -158,14 +158,14 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
 def _weighted(
     call: Call, data: relax.Expr, axis: int, indices: NDArray[Any], weights: NDArray[Any], added: NDArray[Any]
 ) -> relax.Expr:
-    """Return weighted sums of elements along an axis; `indices` and `weights` have the shape (outputs, taps)."""
+    """Compute weighted sums of elements along an axis; `indices` and `weights` have shape (outputs, taps)."""
     dtype = dtype_of(data)
     outputs, taps = indices.shape
     extents = replaced(shape_of(data), axis, outputs)
 
-    def compute(data: te.Tensor, places: te.Tensor, factors: te.Tensor, added: te.Tensor) -> te.Tensor:
+    def compute(data: te.Tensor, sources: te.Tensor, factors: te.Tensor, added: te.Tensor) -> te.Tensor:
         def term(at: tuple[Any, ...], tap: Any) -> Any:
-            return factors[at[axis], tap] * data(*replaced(at, axis, places[at[axis], tap]))
+            return factors[at[axis], tap] * data(*replaced(at, axis, sources[at[axis], tap]))
 
         if taps > _MAX_UNROLLED:
             tap = te.reduce_axis((0, taps), "tap")
@@ -176,42 +176,42 @@ def _weighted(
     return call.kernel(compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
 
 
-def _places(position: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
-    """Return the position in the input of each output."""
+def _coordinates(coord_mode: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
+    """Return the input coordinate of each output."""
     at = np.arange(side.outputs, dtype=precision)
     scale, one_half = precision(side.scale), precision(0.5)
     length = side.scale * side.inputs
     last, last_out = precision(side.inputs - 1), precision(length - 1)
-    places: NDArray[Any]
-    if position == "align_corners":
-        places = at * 0 if length == 1 else at * last / last_out
-    elif position == "asymmetric":
-        places = at / scale
-    elif position == "tf_half_pixel_for_nn":
-        places = (at + one_half) / scale
-    elif position == "tf_crop_and_resize":
+    coords: NDArray[Any]
+    if coord_mode == "align_corners":
+        coords = at * 0 if length == 1 else at * last / last_out
+    elif coord_mode == "asymmetric":
+        coords = at / scale
+    elif coord_mode == "tf_half_pixel_for_nn":
+        coords = (at + one_half) / scale
+    elif coord_mode == "tf_crop_and_resize":
         part = precision(side.roi[1] - side.roi[0]) * last
-        places = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
-    elif position == "pytorch_half_pixel" and side.outputs == 1:
-        places = at * 0
+        coords = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
+    elif coord_mode == "pytorch_half_pixel" and side.outputs == 1:
+        coords = at * 0
     else:
-        kept = precision(side.outputs) / (scale * precision(side.inputs)) if position == "half_pixel_symmetric" else 1
-        places = precision(side.inputs / 2) * precision(1 - kept) + (at + one_half) / scale - one_half
-    return places
+        kept = precision(side.outputs) / (scale * precision(side.inputs)) if coord_mode == "half_pixel_symmetric" else 1
+        coords = precision(side.inputs / 2) * precision(1 - kept) + (at + one_half) / scale - one_half
+    return coords
 
 
-def _rounded(places: NDArray[Any], rounding: str) -> NDArray[np.int64]:
-    return _ROUNDINGS[rounding](places).astype(np.int64)
+def _rounded(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
+    return _ROUNDINGS[rounding](coords).astype(np.int64)
 
 
-def _taps(call: Call, mode: str, places: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the inputs that each output takes and their weights, both of shape (outputs, taps)."""
+def _taps(call: Call, mode: str, coords: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the input indices and weights of each output, both of shape (outputs, taps)."""
     scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
     reach = 1 if mode == "linear" else 2
     first = int(np.floor(-reach / scale)) + 1
     offsets = np.arange(first, 2 - first)
-    left = np.ceil(places) - 1
-    distance = scale * (offsets - (places - left)[:, None])
+    left = np.ceil(coords) - 1
+    distance = scale * (offsets - (coords - left)[:, None])
     weights = _weights(mode, distance, float(call.attributes.get("cubic_coeff_a", -0.75)))
     indices = left[:, None].astype(np.int64) + offsets
     if call.attributes.get("exclude_outside", 0):
@@ -231,4 +231,4 @@ def _weights(mode: str, distance: NDArray[np.float64], a: float) -> NDArray[np.f
 
 
 CONVERTERS: dict[str, Converter] = {"Resize": _resize, "Upsample": _resize}
-"""Converters by the operator's type."""
+"""Converters by operator type."""

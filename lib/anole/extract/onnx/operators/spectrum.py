@@ -1,4 +1,4 @@
-"""DFT and STFT as products with constant matrices of cosines and sines, which are tuned like any dense layer."""
+"""Converters for DFT and STFT: products with constant cosine and sine matrices, tuned like dense layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import relax
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
 _MAX_ELEMENTS = 2**26
-"""The largest number of elements of a matrix of cosines and sines; it is 256 MiB."""
+"""The maximum number of elements of a cosine and sine matrix; 256 MiB."""
 
 
 def _dft(call: Call) -> relax.Expr:
@@ -40,14 +40,14 @@ def _dft(call: Call) -> relax.Expr:
 def _matrix(
     given: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Return the transform of signals of real and imaginary parts, shape (given, parts, frequencies, parts out).
+    """Return the transform matrix, shape (given, parts, frequencies, parts out); parts are real and imaginary.
 
     Args:
-        given: how many samples there are; those beyond the length are left out, and missing ones are zero.
+        given: the number of samples, cropped or zero-padded to the length.
         length: the length of the transform.
         parts: 1 for real signals, otherwise 2.
-        is_inverse: whether it maps frequencies to a signal.
-        is_onesided: whether only half of the frequencies are given (inverse) or asked for.
+        is_inverse: whether to map frequencies to a signal.
+        is_onesided: whether only half of the frequencies are given (inverse) or returned.
         window: factors of the samples.
     """
     frequencies = length // 2 + 1 if is_onesided and not is_inverse else length
@@ -57,7 +57,7 @@ def _matrix(
     if is_inverse:
         phase, weight = -phase, weight / length
         if is_onesided:
-            # The frequencies that are left out are the conjugates of those given.
+            # The omitted frequencies are conjugates of the given ones.
             half = length // 2
             twice = (samples > 0) & (samples < (length + 1) // 2)
             weight = np.where(samples > half, 0, weight * np.where(twice, 2, 1))
@@ -68,7 +68,7 @@ def _matrix(
 
 
 def _multiplied(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
-    """Return the transform along an axis of signals whose last axis holds their parts."""
+    """Apply a transform matrix along an axis of signals whose last axis holds real and imaginary parts."""
     given, parts, frequencies, parts_out = matrix.shape
     if matrix.size > _MAX_ELEMENTS:
         raise call.refuse(f"a transform of {given} samples to {frequencies} frequencies is too long")
@@ -103,8 +103,8 @@ def _stft(call: Call) -> relax.Expr:
     if not (1 <= length <= shape[1] and step >= 1):
         raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
-    places = step * np.arange(frames)[:, None] + np.arange(length)
-    framed = call.taken(data, places.ravel(), 1)
+    samples = step * np.arange(frames)[:, None] + np.arange(length)
+    framed = call.taken(data, samples.ravel(), 1)
     framed = call.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")
@@ -115,4 +115,4 @@ def _stft(call: Call) -> relax.Expr:
 
 
 CONVERTERS: dict[str, Converter] = {"DFT": _dft, "STFT": _stft}
-"""Converters by the operator's type."""
+"""Converters by operator type."""

@@ -1,4 +1,4 @@
-"""A plugin of Datasette: keys of 64 digits are links that show eight of them, and numbers have few digits."""
+"""A Datasette plugin that abbreviates keys of 64 digits, links them, and formats numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 @hookimpl  # type: ignore[untyped-decorator]
 def render_cell(value: Any, column: str, table: str | None, database: str, datasette: Any) -> Markup | str | None:
-    """Return what a cell shows, or None for what it shows anyway; a reference shows the label of its row, too."""
+    """Render a cell; return None for Datasette's default. A foreign key also shows the label of its row."""
     if isinstance(value, float):
         return _time(value) if column.endswith("_s") else f"{value:.6g}"
     key, label = (value["value"], value["label"]) if isinstance(value, dict) else (value, None)
@@ -38,7 +38,7 @@ def render_cell(value: Any, column: str, table: str | None, database: str, datas
 
 
 def _time(value_s: float) -> str:
-    """Return a time in the unit that suits it, with a space that is not broken."""
+    """Format a time with a suitable unit, after a no-break space."""
     size_s, unit = next(
         (each for each in _SECONDS if abs(value_s) >= each[0]), _SECONDS[-1] if value_s else _SECONDS[0]
     )

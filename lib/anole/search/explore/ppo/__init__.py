@@ -1,4 +1,4 @@
-"""PPO, the explorer of RELEASE and Chameleon, and MAPPO, the explorer of DCOC; the rewards are surrogate scores."""
+"""Reinforcement learning on surrogate scores: PPO, the explorer of RELEASE and Chameleon, and MAPPO, DCOC's."""
 
 from anole.search.explore.ppo.agents import MAPPO, PPO
 

@@ -1,4 +1,4 @@
-"""The settings of PPO, one agent that moves all knobs, and of MAPPO, several agents that each move their own."""
+"""The settings of PPO, with one agent for all knobs, and of MAPPO, with several agents that each move their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PPO(Episodes):
 
     Attributes:
         shared_layer: whether policy and value share their first layer, as in both papers.
-        n_hidden: units of each of the two hidden layers; the public code's 20 sometimes learn only half of a space.
+        n_hidden: units per hidden layer (two layers); with 20, as in the public code, PPO may learn only half a space.
     """
 
     name: ClassVar[str] = "ppo"
@@ -47,31 +47,30 @@ class PPO(Episodes):
 
 @dataclass(frozen=True)
 class MAPPO(Episodes):
-    """Agents that each move their own knobs with their own policies, and a critic of the whole config.
+    """Agents that each move their own knobs with their own policies, and a critic of the entire config.
 
     "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
-    Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; otherwise there is one agent.
+    Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; by default there is one agent.
 
-    DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults are those of that paper's
+    DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults come from that paper's
     code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalization, gain 0.01 of the policies' last
     layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
     ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each part of
     an agent's action has its own probability ratio, an agent's entropy is the mean of its parts' (``act.py``,
-    ``r_mappo.py``), and advantages are standardised over a whole rollout. Left out are clipped value losses, Huber's
-    loss (quadratic up to 10 deviations there), the bound of 10 on gradients, which Adam's scaling makes idle, and layer
-    norms, which DCOC's networks do not have.
+    ``r_mappo.py``), and advantages are standardized over an entire rollout. Left out are clipped value losses, Huber's
+    loss (quadratic up to 10 deviations there), the bound of 10 on gradients, which has no effect with Adam's scaling,
+    and layer norms, which DCOC's networks do not have.
 
-    Walks are Chameleon's: how far they look ahead, `discount` and `gae_lambda`, for with MAPPO's 0.99 and 0.95 most
-    agents have not learned to follow a ridge after three searches; and when they end, for DCOC's 500 steps are the most
-    (table 3).
+    Walks are Chameleon's: `discount` and `gae_lambda`, because with MAPPO's 0.99 and 0.95 most agents have not learned
+    to follow a ridge after three searches; and the end of an episode, because DCOC's 500 steps are a maximum (table 3).
 
     Attributes:
-        observes: what an agent sees of a config: ``all`` knobs (algorithm 1, line 6), or its ``own``.
-        critic: what the critic judges: a ``state``, as MAPPO's, or a state and ``actions`` (equation 1): to each agent,
-            those of the agents before it. docs/methods/dcoc.md says why not its own.
-        n_hidden: units of every hidden layer: one of each policy, three of the critic.
-        ratio: what has a probability ratio of its own, which is clipped: each ``knob``, as in the authors' code, whose
-            actions have parts, or the joint action of an ``agent``, whose entropy then is the sum over its knobs.
+        observes: an agent's observation: ``all`` knobs (algorithm 1, line 6), or its ``own``.
+        critic: the critic's input: a ``state``, as in MAPPO, or a state and ``actions`` (equation 1): for each agent,
+            the actions of the agents before it. docs/methods/dcoc.md says why not its own.
+        n_hidden: units per hidden layer: one layer in each policy, three in the critic.
+        ratio: the unit whose probability ratio is clipped: each ``knob``, as in the authors' code, whose actions have
+            parts, or the joint action of an ``agent``, whose entropy is then the sum over its knobs.
     """
 
     name: ClassVar[str] = "mappo"

@@ -1,4 +1,4 @@
-"""The settings that PPO and MAPPO share: how episodes walk, and how policies are trained."""
+"""The settings that PPO and MAPPO share: of the episodes, and of the training of the policies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Episodes:
-    """Parallel episodes, walked by policies that are trained at the same time.
+    """Parallel episodes, with policies that are trained during the search.
 
     Attributes:
         horizon: steps between two updates, PPO's T.
-        at_once: how many episodes walk side by side; null walks all. The papers walk them one by one, with an update
+        at_once: number of parallel episodes; null runs all in parallel. The papers run them one by one, with an update
             after each: 1, with a `horizon` of `n_steps`.
-        begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or half
-            of them at the ``best`` measured configs and half at random.
+        begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or the ``best``
+            measured configs for half of them, and random ones for the others.
         converged_share: an episode ends when at least this share of its knobs stays in one step, as in
             the papers' code; null lets every episode take all steps.
-        min_steps: steps that end no episode, however many knobs stay; RELEASE's code has 129.
+        min_steps: number of first steps that never end an episode; RELEASE's code has 129.
         normalized_values: whether the critic learns returns in units of their own mean and deviation, as in MAPPO.
         n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
             papers' S_Theta.
-        version: what the same settings propose; runs of version 1 trained on moves that no policy had chosen.
+        version: incremented when the same settings propose different configs; version 1 also trained on moves that no
+            policy had chosen.
     """
 
     added: ClassVar[frozenset[str]] = frozenset({"at_once"})

@@ -1,4 +1,4 @@
-"""The search of PPO and MAPPO: episodes that learn from the surrogate's scores how to reach good configs."""
+"""The search of PPO and MAPPO: episodes whose rewards are the surrogate's scores of the visited configs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from anole.space.space import Space, Vectors
 if TYPE_CHECKING:
     from anole.search.explore.ppo.update import Learner
 
-_CHUNK = 1024
-"""Number of configs scored at once, so that their features stay within the processor's cache."""
+_BATCH_SIZE = 1024
+"""Number of configs scored at once, which keeps their features in the processor's cache."""
 
 
 @dataclass
 class _Walk:
-    """Episodes that walked side by side.
+    """A group of parallel episodes.
 
     Attributes:
         ends: their last configs, shape (n_episodes, n_knobs).
-        lengths: how many steps each took, shape (n_episodes,).
-        n_steps: steps of the longest.
-        updates: the figures of each update.
+        lengths: steps of each episode, shape (n_episodes,).
+        n_steps: steps of the longest episode.
+        updates: the statistics of each update.
     """
 
     ends: Vectors
@@ -43,7 +43,7 @@ class _Walk:
 
 
 class PPOExplorer:
-    """Walks episodes from the configured start and proposes the best configs that they visited."""
+    """An explorer that runs episodes from the configured start and proposes the best configs that they visited."""
 
     def __init__(self, settings: Episodes, space: Space) -> None:
         self.settings, self.space = settings, space
@@ -52,7 +52,7 @@ class PPOExplorer:
         self._last: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return candidates; before the surrogate's first fit they are drawn uniformly."""
+        """Return candidates; before the surrogate's first fit they are sampled uniformly."""
         if not surrogate.fitted:
             return draw(history, self.settings.n_candidates or self.settings.n_episodes, rng)
         with _one_thread():
@@ -74,13 +74,13 @@ class PPOExplorer:
             for group in np.array_split(vectors, -(-len(vectors) // (settings.at_once or len(vectors))))
         ]
         self._last = np.concatenate([each.ends for each in walked])
-        figures = [figures for each in walked for figures in each.updates]
+        updates = [update for each in walked for update in each.updates]
         found = frontier.candidates(
             steps=sum(each.n_steps for each in walked),
             converged_at=converged_at(bests),
             episode_steps=float(np.concatenate([each.lengths for each in walked]).mean()),
-            updates=len(figures),
-            **{name: float(np.mean([each[name] for each in figures])) for name in (figures[0] if figures else ())},
+            updates=len(updates),
+            **{name: float(np.mean([each[name] for each in updates])) for name in (updates[0] if updates else ())},
         )
         return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
 
@@ -93,7 +93,7 @@ class PPOExplorer:
         bests: list[float],
         rng: np.random.Generator,
     ) -> _Walk:
-        """Walk episodes side by side until all have ended, learns meanwhile, and adds the best score of each step."""
+        """Run parallel episodes until all have ended, train on them, and append the best score of each step."""
         settings, live = self.settings, np.ones(len(vectors), dtype=bool)
         walk = _Walk(vectors, np.zeros(len(vectors), dtype=np.int64))
         while live.any() and walk.n_steps < settings.n_steps and not self._is_known(frontier):
@@ -126,7 +126,7 @@ class PPOExplorer:
         return self.space.sample(n, rng)
 
     def _is_known(self, frontier: Frontier) -> bool:
-        """Whether every config has been scored, so that there is nothing left to find."""
+        """Whether every valid config has been scored."""
         valid = self.space.valid_indices
         return valid is not None and len(frontier) == len(valid)
 
@@ -135,8 +135,8 @@ def _rewards(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
     """Return the scores of the configs that live episodes reached, shape (n_steps, n_episodes); others are 0."""
     rewards = np.zeros(rollout.live.shape)
     reached = rollout.vectors[1:][rollout.live]
-    rows = range(0, len(reached), _CHUNK)
-    rewards[rollout.live] = np.concatenate([frontier.score(reached[row : row + _CHUNK])[0] for row in rows])
+    rows = range(0, len(reached), _BATCH_SIZE)
+    rewards[rollout.live] = np.concatenate([frontier.score(reached[row : row + _BATCH_SIZE])[0] for row in rows])
     return rewards
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 _MIN_VARIANCE = 1e-6
-"""Keeps the units finite. The public code has 1e-2, but its returns are not scaled by 1 - discount."""
+"""Keeps the normalized returns finite. The public code has 1e-2, but its returns are not scaled by 1 - discount."""
 
 
 class ActorCritic(nn.Module):
     """A policy and a value network, which can share their first layer.
 
     Chameleon, section 3.2: "the first layer of these networks that takes the current configuration as input is
-    shared to foster information sharing". Depth and tanh are those of the public code.
+    shared to foster information sharing". Depth and tanh are as in the public code.
     """
 
     def __init__(self, n_knobs: int, n_hidden: int, shared_layer: bool, generator: torch.Generator) -> None:
@@ -39,19 +39,19 @@ class ActorCritic(nn.Module):
         return _by_action(self.policy_rest(self.policy_first(states)))
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Return the values, shape (n, 1), of states of shape (n, n_knobs), whatever the moves that leave them."""
+        """Return the values, shape (n, 1), of states of shape (n, n_knobs); the moves from them are ignored."""
         values: Tensor = self.value_rest(self.value_first(states))
         return values
 
 
 class AgentsAndCritic(nn.Module):
-    """A policy for each agent, and a critic that sees all knobs and, if wanted, what earlier agents do.
+    """A policy for each agent, and a critic that sees all knobs and, optionally, the actions of earlier agents.
 
     DCOC, section 4.1: policies with one hidden layer and ReLU, a critic with three hidden layers and tanh.
 
-    A critic of actions judges a state once for each agent, by the moves of the knobs before the agent's first one.
-    Knobs draw their moves in this order, so that none of these depends on what the agent does, and a baseline that
-    sees them does not bias its policy's gradient. The agent's number tells the critic whom it judges for.
+    A critic of actions evaluates a state once for each agent, given the moves of the knobs before the agent's first
+    one. Moves are sampled in the order of the knobs, so these moves do not depend on the agent's action, and a baseline
+    that sees them does not bias its policy's gradient. A one-hot input identifies the agent to the critic.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class AgentsAndCritic(nn.Module):
         return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in own], dim=2)[:, :, self._positions]
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
-        """Return the values, shape (n, n_agents) or (n, 1), of states that are left by moves of -1, 0 or 1.
+        """Return the values, shape (n, n_agents) or (n, 1), of states and of the moves from them, -1, 0 or 1.
 
         Both have shape (n, n_knobs).
         """
@@ -95,23 +95,23 @@ class AgentsAndCritic(nn.Module):
             values: Tensor = self.critic(states)
             return values
         shape = (len(self.agents), *states.shape)
-        who = torch.eye(len(self.agents))[:, None].expand(-1, len(states), -1)
-        seen = torch.cat([states.expand(shape), moves * self._earlier[:, None], who], dim=2)
-        judged: Tensor = self.critic(seen)
-        return judged.squeeze(-1).T
+        agent_ids = torch.eye(len(self.agents))[:, None].expand(-1, len(states), -1)
+        seen = torch.cat([states.expand(shape), moves * self._earlier[:, None], agent_ids], dim=2)
+        by_agent: Tensor = self.critic(seen)
+        return by_agent.squeeze(-1).T
 
 
 Networks = ActorCritic | AgentsAndCritic
-"""Policies, whose `agents` are the positions of the knobs that each moves, and the critics that judge them: one for
-all, or one for each. Configs are their states. Where they act by knob, each knob's step is an action of its own."""
+"""Policies and their critics, either one for all or one for each; states are configs. `agents` are the indices of the
+knobs that each agent moves. With `acts_by_knob`, each knob's step is a separate action."""
 
 _UNIFORM = 0.01
 """Gain of a policy's last layer; makes a new policy close to uniform in every state."""
 
 
 def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> nn.Linear:
-    """Return a linear layer with initial weights from a generator."""
-    # A new Linear draws from torch's global generator, whose state must not change.
+    """Return a linear layer with orthogonal initial weights."""
+    # A new Linear samples from torch's global generator, whose state must not change.
     with torch.random.fork_rng(devices=[]):
         linear = nn.Linear(n_in, n_out)
     nn.init.orthogonal_(linear.weight, gain, generator=generator)
@@ -120,12 +120,12 @@ def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> n
 
 
 def _by_action(logits: Tensor) -> Tensor:
-    """Return logits of shape (n, 3 * n_knobs) as (3, n, n_knobs): softmax over a short last axis is slow."""
+    """Reshape logits from (n, 3 * n_knobs) to (3, n, n_knobs), since softmax over a short last axis is slow."""
     return logits.view(len(logits), 3, -1).transpose(0, 1)
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Return the log-probabilities of actions, shape (n_actions, ...); where one is not allowed, it is very low."""
+    """Return the log-probabilities of actions, shape (n_actions, ...); masked actions have a very low one."""
     # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)
 
@@ -134,8 +134,8 @@ class Scale:
     """MAPPO's value normalization: a critic predicts returns with mean 0 and deviation 1.
 
     Yu et al., "The Surprising Effectiveness of PPO in Cooperative, Multi-Agent Games" (2022), section 5.1. All updates
-    so far weigh the same, as in the authors' ``ValueNorm``, whose running means forget by 1e-5 an update. Where it is
-    fixed, as in PPO, returns keep their own units.
+    have the same weight, almost as in the authors' ``ValueNorm``, whose running means decay by 1e-5 per update. If
+    `fixed`, as in PPO, returns are not scaled.
     """
 
     def __init__(self, *, fixed: bool) -> None:
@@ -151,7 +151,7 @@ class Scale:
         self._mean_square += (float(returns.square().mean()) - self._mean_square) / self._n_updates
 
     def normalized(self, returns: Tensor) -> Tensor:
-        """Return what the critic shall predict for returns."""
+        """Return the critic's targets for returns."""
         return (returns - self._mean) / self._deviation
 
     def restored(self, predicted: Tensor) -> Tensor:

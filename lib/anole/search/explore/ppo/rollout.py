@@ -1,4 +1,4 @@
-"""Rollouts: parallel episodes that walk a space; a step moves each knob one down, one up or not at all."""
+"""Rollouts: parallel episodes in a space, where a step moves each knob one down, one up or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.search.explore.ppo.action_mask import ActionMask
 from anole.space.space import Vectors
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-"""From states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
+"""Maps states, shape (n, n_knobs), to the logits of decrement, stay and increment, shape (3, n, n_knobs)."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Rollout:
 
     Attributes:
         vectors: index vectors before each step and after the last, shape (n_steps + 1, n_episodes, n_knobs).
-        live: which episodes took part in a step, shape (n_steps, n_episodes); the others stand still.
-        ended: which episodes ended with a step, shape (n_steps, n_episodes).
-        allowed: the steps between which each knob's was drawn, shape (n_steps, 3, n_episodes, n_knobs).
+        live: mask of the episodes that took part in a step, shape (n_steps, n_episodes); the others stand still.
+        ended: mask of the episodes that ended with a step, shape (n_steps, n_episodes).
+        allowed: the action mask of each knob, shape (n_steps, 3, n_episodes, n_knobs).
     """
 
     vectors: NDArray[np.int64]
@@ -49,19 +49,19 @@ def roll_out(
 ) -> Rollout:
     """Continue episodes from index vectors until all have ended, or for `n_steps` steps.
 
-    An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule is that of
+    An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule comes from
     the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
         mask: the steps that the space allows.
-        policy: chooses between them.
+        policy: gives the probabilities of the steps.
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
-        live: which episodes still walk, shape (n_episodes,).
-        n_steps: steps at most.
+        live: mask of the episodes that have not ended, shape (n_episodes,).
+        n_steps: max number of steps.
         converged_share: the share of knobs with more than one value that must have converged to end an episode; None
             ends none.
-        rng: draws the steps.
-        n_endless: number of the first steps, which end no episode.
+        rng: samples the steps.
+        n_endless: number of first steps that never end an episode.
     """
     movable = mask.space.cardinalities > 1
     path = [vectors]
@@ -69,8 +69,8 @@ def roll_out(
     ends: list[NDArray[np.bool_]] = []
     masks: list[NDArray[np.bool_]] = []
     while live.any() and len(lives) < n_steps:
-        drawn, allowed = move(mask, vectors, policy(mask.space.normalized(vectors)), rng)
-        moved = np.where(live[:, None], drawn, vectors)
+        sampled, allowed = move(mask, vectors, policy(mask.space.normalized(vectors)), rng)
+        moved = np.where(live[:, None], sampled, vectors)
         ended = np.zeros_like(live)
         if converged_share is not None and movable.any() and len(lives) >= n_endless:
             staying = (moved == vectors)[:, movable].mean(axis=1)
@@ -92,25 +92,25 @@ def roll_out(
 def move(
     mask: ActionMask, vectors: Vectors, logits: NDArray[np.float32], rng: np.random.Generator
 ) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Draw a joint move for each episode: the knobs' steps one after the other, each between those that are allowed.
+    """Sample a joint move for each episode: one allowed step per knob, one knob after the other.
 
-    Returns the index vectors after the move, shape (n_episodes, n_knobs), and the steps between which each knob's was
-    drawn, shape (3, n_episodes, n_knobs) as the logits.
+    Return the index vectors after the move, shape (n_episodes, n_knobs), and the action mask of each knob, shape
+    (3, n_episodes, n_knobs) as the logits.
     """
     moved = vectors.copy()
     allowed = np.empty(logits.shape, dtype=bool)
-    shares = rng.random(vectors.shape)
+    uniform = rng.random(vectors.shape)
     for knob in range(vectors.shape[1]):
         allowed[:, :, knob] = mask.allowed(moved, knob)
-        moved[:, knob] += _drawn(allowed[:, :, knob], logits[:, :, knob], shares[:, knob])
+        moved[:, knob] += _steps(allowed[:, :, knob], logits[:, :, knob], uniform[:, knob])
     return moved, allowed
 
 
-def _drawn(allowed: NDArray[np.bool_], logits: NDArray[np.float32], shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return steps of -1, 0 or 1, which shares of the total weight, from 0 to 1, select among the allowed ones."""
+def _steps(allowed: NDArray[np.bool_], logits: NDArray[np.float32], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Sample allowed steps of -1, 0 or 1 by inverse transform of uniform random values, shape (n,)."""
     masked = np.where(allowed, logits, -np.inf)
     down, stay, up = np.exp(masked - masked.max(axis=0))
-    thresholds = shares * (down + stay + up)
+    thresholds = uniform * (down + stay + up)
     return np.asarray((thresholds >= down + stay).astype(np.int64) - (thresholds < down))
 
 
@@ -133,7 +133,7 @@ def advantages(
     Args:
         rewards: r_t, of the state that step t reached, shape (n_steps, n_episodes).
         values: V(s_t), of the state before each step and of the last one, shape (n_steps + 1, n_episodes, n_critics).
-        ended: which episodes ended with step t, shape (n_steps, n_episodes).
+        ended: mask of the episodes that ended with step t, shape (n_steps, n_episodes).
         discount: the papers' gamma.
         gae_lambda: the papers' lambda.
     """

@@ -20,16 +20,16 @@ from anole.space.space import Space
 
 @dataclass(frozen=True)
 class Minibatch:
-    """n steps of episodes, as tensors.
+    """A minibatch of n steps of episodes, as tensors.
 
     Attributes:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
         log_probs: the log-probability of each action when it was taken, shape (n, n_actions), see `judge`.
-        values: the critics' values of the states when they were left, shape (n, n_critics).
-        returns: the estimated returns, shape (n, n_critics), to which the values are fitted.
-        weights: the advantages of the actions with mean 0 and deviation 1, shape (n, n_critics).
+        values: the critics' values of the states before the update, shape (n, n_critics).
+        returns: the estimated returns, shape (n, n_critics), the targets of the values.
+        weights: the standardized advantages of the actions, shape (n, n_critics).
     """
 
     states: Tensor
@@ -46,7 +46,7 @@ class Minibatch:
         return (self.actions - 1).float()
 
     def rows(self, rows: Tensor) -> Minibatch:
-        """Return some of the steps."""
+        """Select steps by their indices."""
         return Minibatch(**{name: tensor[rows] for name, tensor in vars(self).items()})
 
 
@@ -71,16 +71,16 @@ class Learner:
 
     @torch.inference_mode()
     def values(self, states: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the critics' mean values, shape (n,), of states of shape (n, n_knobs) at which a search stays."""
+        """Return the critics' mean values, shape (n,), of states of shape (n, n_knobs) if all knobs stay."""
         return np.asarray(self._values(states, np.zeros_like(states)).mean(axis=-1))
 
     @torch.no_grad()
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Minibatch:
-        """Return the steps of a rollout, with the rewards of what they reached, shape (n_steps, n_episodes)."""
+        """Return the training batch of a rollout, given the rewards of the reached states, (n_steps, n_episodes)."""
         settings, live = self.settings, rollout.live
         states = self.space.normalized(rollout.vectors)
         values = self._values(states, self._moves(rollout))
-        # Scaled, so that the value of a config at which a search rests is the config's score.
+        # Scaled to make the value of a config where a search rests equal to the config's score.
         scaled = (1 - settings.discount) * rewards
         estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
         values = values[:-1][live]
@@ -97,7 +97,7 @@ class Learner:
         return replace(batch, log_probs=log_probs)
 
     def _values(self, states: NDArray[np.float32], moves: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the values, shape (..., n_critics), of states and of the moves that leave them, (..., n_knobs)."""
+        """Return the values, shape (..., n_critics), of states and of the moves from them, (..., n_knobs)."""
         n_knobs = states.shape[-1]
         flat = (torch.from_numpy(each.reshape(-1, n_knobs)) for each in (states, moves))
         predicted = self.networks.values(*flat)
@@ -105,10 +105,9 @@ class Learner:
         return values.reshape(*states.shape[:-1], predicted.shape[-1])
 
     def _moves(self, rollout: Rollout) -> NDArray[np.float32]:
-        """Return the moves that left each state, shape (n_steps + 1, n_episodes, n_knobs).
+        """Return the moves from each state, shape (n_steps + 1, n_episodes, n_knobs).
 
-        The last state is not left yet, so that its moves are what the policy does on average. One whose episode has
-        ended stays.
+        The moves from the last state are still unknown: the policy's mean moves are used. An ended episode stays.
         """
         last = rollout.vectors[-1]
         logits = torch.from_numpy(self.policy(self.space.normalized(last)))
@@ -119,8 +118,8 @@ class Learner:
     def learn(self, batch: Minibatch) -> dict[str, float]:
         """Run the epochs of one update and return their mean statistics."""
         self._scale.update(batch.returns)
-        figures = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
-        means = {name: float(torch.stack([figure[name] for figure in figures]).mean()) for name in figures[0]}
+        steps = [self._step(batch.rows(rows)) for rows in self._minibatches(len(batch.states))]
+        means = {name: float(torch.stack([step[name] for step in steps]).mean()) for name in steps[0]}
         return means | {"explained_variance": explained_variance(batch.values, batch.returns)}
 
     def _minibatches(self, n: int) -> Iterator[Tensor]:
@@ -133,22 +132,22 @@ class Learner:
         """Take one gradient step and return its statistics."""
         settings = self.settings
         targets = self._scale.normalized(batch.returns)
-        figures = losses(self.networks, replace(batch, returns=targets), settings.clip)
+        terms = losses(self.networks, replace(batch, returns=targets), settings.clip)
         loss = (
-            figures["policy_loss"]
-            + settings.value_coefficient * figures["value_loss"]
-            - settings.entropy_coefficient * figures["entropy"]
+            terms["policy_loss"]
+            + settings.value_coefficient * terms["value_loss"]
+            - settings.entropy_coefficient * terms["entropy"]
         )
         torch.autograd.backward(loss)
         self._optimizer.step()
-        return {name: figure.detach() for name, figure in figures.items()}
+        return {name: term.detach() for name, term in terms.items()}
 
 
 def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     """Return the log-probability of every action, (n, n_actions), and the entropy of all policies, (n,).
 
-    An agent's action is joint, with the sum of its knobs' entropies; or each knob's step is an action, those of the
-    first agent first, and an agent has their mean entropy.
+    By default an agent's action is joint, and its entropy is the sum over its knobs. With `acts_by_knob` each knob's
+    step is an action, sorted by agent, and an agent's entropy is the mean over its knobs.
     """
     log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
     done, entropies = log_probs.gather(0, batch.actions[None])[0], -(log_probs.exp() * log_probs).sum(dim=0)
@@ -158,8 +157,8 @@ def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     return torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1), entropies.sum(dim=-1)
 
 
-def _of_each_action(networks: Networks, weights: Tensor) -> Tensor:
-    """Return the advantages of actions, shape (n, n_actions or 1), given those by each critic, (n, n_critics)."""
+def _by_action(networks: Networks, weights: Tensor) -> Tensor:
+    """Expand advantages from one per critic, shape (n, n_critics), to one per action, (n, n_actions or 1)."""
     if not networks.acts_by_knob or weights.shape[-1] == 1:
         return weights
     sizes = torch.tensor([len(knobs) for knobs in networks.agents])
@@ -169,16 +168,15 @@ def _of_each_action(networks: Networks, weights: Tensor) -> Tensor:
 def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tensor]:
     """Return the terms of the objective (PPO, equations 7 and 9) and diagnostic statistics.
 
-    Every action's ratio is clipped separately, as in MAPPO, and weighs the advantage by its agent's critic, or by the
-    one that all share; with one agent and one joint action this is PPO. Agents share no weights, so that the sum of
-    their objectives trains each of them as the optimizer of its own would, whatever their number. `clip` is the paper's
-    epsilon.
+    Every action's ratio is clipped separately, as in MAPPO, and multiplied by the advantage from its agent's critic, or
+    from the shared one; with one agent and one joint action this is PPO. Agents share no weights, so the sum of their
+    objectives trains each agent as if it had its own optimizer. `clip` is the paper's epsilon.
     """
     log_probs, entropies = judge(networks, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    weights = _of_each_action(networks, batch.weights)
+    weights = _by_action(networks, batch.weights)
     gains = torch.minimum(ratio * weights, clipped * weights).sum(dim=-1)
     return {
         "policy_loss": -gains.mean(),
@@ -190,20 +188,20 @@ def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tenso
 
 
 def standardized(advantages: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return advantages, each critic's with mean 0 and deviation 1, shape (n, n_critics)."""
+    """Standardize advantages of shape (n, n_critics) to mean 0 and deviation 1 per critic."""
     return np.asarray((advantages - advantages.mean(axis=0)) / (advantages.std(axis=0) + 1e-8))
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """Return the share of the returns' variance that the values explain: 1 is all, 0 no better than a constant."""
+    """Return the share of the returns' variance explained by the values: 1 is all, 0 no better than a constant."""
     variance = returns.var(correction=0)
     return float(1 - (returns - values).var(correction=0) / variance) if variance > 0 else 0.0
 
 
 class Adam:
-    """Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
+    """The Adam optimizer: Kingma and Ba, "Adam: A Method for Stochastic Optimization" (ICLR 2015), algorithm 1.
 
-    The learning rate is the paper's alpha; epsilon is that of the public PPO codes.
+    The learning rate is the paper's alpha; epsilon is as in the public PPO codes.
     """
 
     beta1, beta2, epsilon = 0.9, 0.999, 1e-5
@@ -215,7 +213,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take one step along the gradients and clears them."""
+        """Take one step along the gradients and clear them."""
         self._n_steps += 1
         first_bias, second_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
         for parameter, first, second in self._moments:

@@ -1,1 +1,1 @@
-"""The schedule of all untuned functions on the CPU."""
+"""The default schedule of untuned functions on the CPU."""

@@ -1,4 +1,4 @@
-"""Loop nests for the CPU: of a spatial block with the reductions that feed it, and of a reduction along rows."""
+"""Schedules of single loop nests on the CPU: a spatial block with the reductions that feed it, or a row reduction."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from anole.targets.cpu.default.memory_access import Axis, Block, describe_block
 from anole.targets.cpu.device.lowering import PARTITION
 
 SERIAL_WORK = 1 << 14
-"""Number of steps below which waking other threads costs more than they save."""
+"""Number of iterations below which waking other threads costs more than it saves."""
 
 ACCUMULATORS = 4
-"""Independent vectors in flight, which hide the latency of an addition."""
+"""Independent vectors in flight, to hide the latency of an addition."""
 
-_CHUNKS = 64
-"""The most chunks into which one long reduction is cut, to be shared by the threads."""
+_MAX_CHUNKS = 64
+"""Maximum number of chunks into which one long reduction is split to be shared by threads."""
 
 LoopRV = Any
 SBlockRV = Any
@@ -29,12 +29,11 @@ SBlockRV = Any
 
 @dataclass(frozen=True)
 class Machine:
-    """The processor as the default schedule sees it.
+    """The properties of a processor that the default schedule uses.
 
     Attributes:
-        threads: number of threads.
         vector_bytes: width of a vector register.
-        varies: whether a function is scheduled for sizes that vary, so that only single vectors are sure to fit.
+        varies: whether a function has dynamic sizes, for which only a single vector is sure to fit.
     """
 
     threads: int
@@ -42,15 +41,15 @@ class Machine:
     varies: bool = False
 
     def lanes(self, *blocks: Block) -> int:
-        """Return how many of the blocks' widest elements fit a register."""
+        """Return the number of the blocks' widest elements that fit a register."""
         return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
 
 
 def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[SBlockRV], machine: Machine) -> None:
-    """Vectorize a spatial block, a nest of its own, along its most contiguous axis, and run outer loops in parallel.
+    """Vectorize a spatial block along its most contiguous axis, and run outer loops in parallel.
 
-    `feeding` are reductions whose results only this block reads, element by element; they are computed just above the
-    vector, with their accumulators in registers.
+    `feeding` are reductions whose results only this block reads, element by element; they are computed just outside
+    the vector loop, with their accumulators in registers.
     """
     block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
     lanes = machine.lanes(block, *fed)
@@ -59,31 +58,31 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     if not feeding and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
     collapsed = len(axes) < len(block.axes)
-    position = max(range(len(axes)), key=lambda i: _worth(axes[i], lanes))
+    position = max(range(len(axes)), key=lambda i: _vector_benefit(axes[i], lanes))
     if axes[position].store not in (0, 1) and not feeding:
-        # LLVM interleaves the few channels of an image better than a scattering vector would.
+        # LLVM interleaves the few channels of an image faster than scattered vector stores would.
         if work >= SERIAL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
     width = even_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
     crossing = None if feeding else _crossing(axes, position, lanes)
     outer, above, vector = _tile(schedule, loops, position, width, crossing)
-    tail = axes[position].extent % width != 0
+    has_tail = axes[position].extent % width != 0
     if work >= SERIAL_WORK:
-        lone = prod(_extent(schedule, loop) for loop in outer) == 1
-        if lone or not tail:
+        is_single = prod(_extent(schedule, loop) for loop in outer) == 1
+        if is_single or not has_tail:
             *_, above = run_in_parallel(schedule, [*outer, above], machine)
         else:
             run_in_parallel(schedule, outer, machine)
     for feeder in feeding:
         accumulate(schedule, feeder, above, width)
     schedule.vectorize(vector)
-    if tail or collapsed:
+    if has_tail or collapsed:
         schedule.annotate(above, PARTITION, 1)
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
-    """Reduce along a contiguous axis: first to a vector of partial results for each row, then over its lanes."""
+    """Schedule a reduction along a contiguous axis: first to a vector of partial results per row, then over lanes."""
     _join_axes(schedule, rv)
     block = described_block(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
@@ -93,7 +92,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     rows = [loop for loop, axis in zip(loops, axes, strict=True) if not axis.reduction]
     n_rows, extent = prod(axis.extent for axis in axes if not axis.reduction), axes[position].extent
     threads = machine.threads
-    chunks = next((n for n in range(_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
+    chunks = next((n for n in range(_MAX_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
     if n_rows < threads and block.work >= SERIAL_WORK and chunks > 1:
         piece, _ = schedule.split(loops[position], [chunks, None])
         schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
@@ -108,7 +107,7 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     partial = schedule.rfactor(vector, len(rows))
     parallel = block.work >= SERIAL_WORK and n_rows > 1
     if machine.varies or extent % width or not rows:
-        # compute_at would lose the predicate of the last, partial step, so the partial block has loops of its own.
+        # compute_at would lose the predicate of the last, partial step, so the partial block gets separate loops.
         _vectorize_partial(schedule, partial, len(rows), parallel, machine)
     else:
         *_, row = run_in_parallel(schedule, rows, machine) if parallel else rows
@@ -125,7 +124,7 @@ def row_axis(axes: Sequence[Axis]) -> int | None:
 
 
 def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: Machine) -> list[LoopRV]:
-    """Fuse as few of the outermost loops as the threads can share evenly; returns the parallel loop and the others."""
+    """Fuse outermost loops until threads can share them evenly; return the parallel loop and the remaining loops."""
     sizes = [prod(_extent(schedule, loop) for loop in loops[:n]) for n in range(1, len(loops) + 1)]
     threads = machine.threads
     even = (n >= 16 * threads or (n >= threads and n % threads == 0) for n in sizes)
@@ -136,7 +135,7 @@ def run_in_parallel(schedule: s_tir.Schedule, loops: Sequence[LoopRV], machine: 
 
 
 def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) -> tuple[list[LoopRV], list[Axis]]:
-    """Fuse neighbouring loops that walk memory like a single loop."""
+    """Fuse adjacent loops that access memory like a single loop."""
     for position in reversed(range(1, len(axes))):
         outer, inner = axes[position - 1], axes[position]
         if outer.wraps(inner):
@@ -147,7 +146,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
 
 
 def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
-    """Give a block that reduces all of a tensor one axis, since a block made by rfactor keeps the axes of before."""
+    """Join the axes of a block that reduces an entire tensor, since a block made by rfactor keeps all axes."""
     axes = described_block(schedule, rv).axes
     if len(axes) == 1 or not all(axis.reduction for axis in axes):
         return
@@ -163,9 +162,9 @@ def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
 
 
 def even_width(extent: int, widest: int, lanes: int) -> int:
-    """Return the vector width with which an extent needs the fewest steps.
+    """Return the vector width that minimizes the steps over an extent.
 
-    The remainder of an extent that the width does not divide is processed element by element, at twice the cost.
+    A remainder, where the width does not divide the extent, is processed element by element, at twice the cost.
     """
     if extent <= lanes:
         return extent
@@ -180,9 +179,9 @@ def even_width(extent: int, widest: int, lanes: int) -> int:
 def _tile(
     schedule: s_tir.Schedule, loops: Sequence[LoopRV], position: int, width: int, crossing: tuple[int, int] | None
 ) -> tuple[list[LoopRV], LoopRV, LoopRV]:
-    """Split the vector off the loop at a position and move it innermost, across a tile of another loop if asked.
+    """Split the vector off the loop at a position and move it innermost, inside a tile of the crossing loop, if any.
 
-    It returns the outer loops, the loop above the vector, and the vector.
+    Return the outer loops, the loop that was split, and the vector loop.
     """
     outer = [loop for i, loop in enumerate(loops) if i != position]
     above, vector = schedule.split(loops[position], [None, width])
@@ -197,7 +196,7 @@ def _tile(
 
 
 def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -> None:
-    """Compute a reduction inside a loop, with vectors of accumulators."""
+    """Compute a reduction inside a loop, with vector accumulators."""
     schedule.compute_at(rv, at)
     inside = loops_inside(schedule, rv, at)
     lanes = inside.pop(0) if width > 1 else None
@@ -209,7 +208,7 @@ def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -
 
 
 def loops_inside(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV) -> list[LoopRV]:
-    """Return the loops around a block that are inside a loop."""
+    """Return a block's loops that are inside a given loop."""
     loops = schedule.get_loops(rv)
     depth = next(i for i, loop in enumerate(loops, 1) if schedule.get(loop).same_as(schedule.get(at)))
     return list(loops[depth:])
@@ -226,7 +225,7 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
 
 
 def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
-    """Return the axes of a spatial block, each extended by the strides of the feeding reductions' loads."""
+    """Return the axes of a spatial block, extended by the strides of the feeding reductions' loads."""
     joined = list(block.axes)
     for each in fed:
         spatial = [axis for axis in each.axes if not axis.reduction]
@@ -237,13 +236,13 @@ def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
     return joined
 
 
-def _worth(axis: Axis, lanes: int) -> tuple[float, bool]:
+def _vector_benefit(axis: Axis, lanes: int) -> tuple[float, bool]:
     contiguous = sum(stride in (0, 1) for stride in axis.strides) / len(axis.strides)
     return min(axis.extent, lanes) * contiguous, axis.store == 1
 
 
 def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int] | None:
-    """Return the axis along which loads are contiguous instead, as in a transposition, and its tile size."""
+    """Return another axis along which loads are contiguous, as in a transposition, and its tile size."""
     if axes[position].contiguous_loads:
         return None
     for i, axis in enumerate(axes):

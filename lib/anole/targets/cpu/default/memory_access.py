@@ -1,4 +1,4 @@
-"""Analyses how a block of a TensorIR function walks memory: the stride of every access along each axis."""
+"""Memory access analysis of a TensorIR block: the stride of every access along each axis."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _EXPENSIVE = frozenset("erf exp exp2 exp10 log log1p log2 log10 pow reinterpret 
 
 @dataclass(frozen=True)
 class Axis:
-    """One loop over a block.
+    """One loop around a block.
 
     Attributes:
         reduction: whether iterations accumulate into the same elements.
-        store: distance in elements between the stores of consecutive iterations; None if it is not constant.
-        loads: the same for every load, in order of appearance, without a reduction's own result.
+        store: stride of the store, in elements; None if it is not constant.
+        loads: stride of each load, in order of appearance, except a reduction's own result.
     """
 
     extent: int
@@ -38,11 +38,11 @@ class Axis:
 
     @property
     def contiguous_loads(self) -> bool:
-        """Whether every load is contiguous along the axis or does not move at all."""
+        """Whether every load is contiguous or constant along the axis."""
         return all(stride in (0, 1) for stride in self.loads)
 
     def wraps(self, inner: Axis) -> bool:
-        """Whether this axis and the one inside it walk memory as one longer axis would."""
+        """Whether this axis and the next inner one access memory like a single longer axis."""
         if self.reduction != inner.reduction:
             return False
         pairs = zip(self.strides, inner.strides, strict=True)
@@ -50,7 +50,7 @@ class Axis:
         return regular or self.extent == 1 or inner.extent == 1
 
     def merged(self, inner: Axis) -> Axis:
-        """Return the longer axis that replaces this one and the one inside it."""
+        """Merge this axis with the next inner one."""
         return replace(inner, extent=self.extent * inner.extent) if inner.extent > 1 else self
 
 
@@ -62,7 +62,7 @@ class Block:
         axes: one for each loop, outermost first.
         lane_bytes: size of the widest accessed element.
         branches: whether the value depends on a condition, such as padding.
-        expensive: whether computing the value takes a transcendental function.
+        expensive: whether the value contains a transcendental function.
     """
 
     axes: tuple[Axis, ...]
@@ -86,7 +86,7 @@ class Block:
         return prod(axis.extent for axis in self.axes if not axis.reduction)
 
     def leading(self, size: int) -> int:
-        """How many of the outermost axes have this size together; 0 if no number of them has."""
+        """Return the number of outermost axes whose extents multiply to `size`; 0 if there is none."""
         sizes = accumulate((axis.extent for axis in self.axes), mul)
         return next((count for count, each in enumerate(sizes, 1) if each == size), 0)
 
@@ -125,7 +125,7 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
 
 
 def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
-    """Whether a block reads a buffer only at its own position, so that both can share their loops."""
+    """Whether a block reads a buffer only at its own indices, which lets producer and consumer share loops."""
     own = [iter_var.var for iter_var in consumer.iter_vars]
     loads = [load for load in collect(consumer.body, ir.TensorLoad) if load.source.same_as(buffer)]
     return bool(loads) and all(are_same(load.indices, own) for load in loads)
@@ -150,7 +150,7 @@ class _Strides:
         for index, extent in zip(indices[1:], buffer.ty.shape[1:], strict=True):
             flat = flat * extent + index
         flat = self._analyzer.simplify(flat)
-        # One by one: a place that is looked up along one axis may move evenly along all others.
+        # One by one: an index may be a table lookup along one axis and still be linear along all others.
         return [self._along(flat, variable) for variable in self._vars]
 
     def _along(self, flat: ir.Expr, variable: tirx.Var) -> int | None:

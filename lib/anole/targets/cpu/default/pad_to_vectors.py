@@ -1,4 +1,4 @@
-"""Pads the rows between the blocks of a function, so that whole vectors fill them whatever their length."""
+"""Padding of a function's intermediate rows to a multiple of the vector length."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
 
 
 def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.PrimFunc:
-    """Return an equivalent function whose intermediate rows, and what is reduced, are whole vectors.
+    """Return an equivalent function whose intermediate and reduced rows are padded to full vectors.
 
-    Rows are first copied to a padded intermediate result. What the padding holds is computed with the rest and never
-    counts: a reduction replaces it by its own initial value, and the last block does not read it. The function consists
-    of single-store blocks, each a nest of its own; the last one writes the result.
+    Rows are first copied to a padded intermediate buffer. Padding is computed like other elements but never affects
+    the result: reductions replace it by their initial value, and the last block does not read it. The function must
+    consist of single-store blocks, each in a separate loop nest; the last one writes the result.
 
     Raises:
-        ValueError: no row is reduced, or rows differ in length or are walked in another way than element by element.
+        ValueError: no rows are reduced, or rows differ in length or are not accessed element by element.
     """
     schedule = s_tir.Schedule(func)
     *earlier, _ = blocks_of(schedule)
@@ -45,7 +45,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.
 
 @dataclass(frozen=True)
 class _Rows:
-    """The number of a function's rows at some sizes of its symbols, their length, and their length when padded."""
+    """A function's rows: their count at the given sizes of its symbols, their length, and their padded length."""
 
     count: int
     extent: Any
@@ -54,11 +54,11 @@ class _Rows:
 
     @classmethod
     def of(cls, blocks: Sequence[s_tir.SBlock], lanes: int, sizes: Mapping[str, int]) -> _Rows:
-        """Return the rows that the reductions among the blocks have in common."""
+        """Return the rows that all reductions among the blocks share."""
         reductions = [block for block in blocks if block.init is not None]
         shapes = [_extents(block, sizes) for block in reductions]
         if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
-            raise ValueError("no rows, or different ones, are reduced")
+            raise ValueError("the reductions have no rows, or different rows")
         extent = reductions[0].iter_vars[-1].dom.extent
         return cls(prod(shapes[0][:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes), sizes)
 
@@ -68,7 +68,7 @@ class _Rows:
         return is_same_extent(block.iter_vars[-1].dom.extent, self.extent) and prod(outer) == self.count
 
     def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
-        """Return those of the buffers of which a block reads rows."""
+        """Return the given buffers whose rows a block reads."""
         own = block.iter_vars[-1].var
         found: list[Any] = []
         for load in collect(block.body.value, ir.TensorLoad):
@@ -87,24 +87,24 @@ class _Rows:
 
 
 def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
-    """Return the function with the results of all walking blocks but the last one, and of copies, padded."""
+    """Pad the results of copies and of all blocks that visit entire rows, except the last block."""
     schedule = s_tir.Schedule(func)
     *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
-    longer: dict[Any, Any] = {}
+    padded_buffers: dict[Any, Any] = {}
     for block in earlier:
         if block.init is None and (block.name_hint in copies or rows.walks(block)):
-            longer[block.body.buffer] = _lengthened(block.body.buffer, rows.padded)
+            padded_buffers[block.body.buffer] = _padded_buffer(block.body.buffer, rows.padded)
     nests = [
-        *(_nest(block, longer, rows, guarded=block.name_hint in copies) for block in earlier),
-        _nest(last, longer, None, guarded=False),
+        *(_nest(block, padded_buffers, rows, guarded=block.name_hint in copies) for block in earlier),
+        _nest(last, padded_buffers, None, guarded=False),
     ]
-    return with_nests(func, nests, [longer.get(buffer, buffer) for buffer in func.body.block.alloc_buffers])
+    return with_nests(func, nests, [padded_buffers.get(buffer, buffer) for buffer in func.body.block.alloc_buffers])
 
 
-def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
-    """Return a loop nest for a block on the longer buffers; with rows, one that also visits their padding."""
+def _nest(block: s_tir.SBlock, padded_buffers: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
+    """Return a block's loop nest on the padded buffers; if rows are given, it visits their padding, too."""
     visits_padding = rows is not None and (guarded or rows.walks(block))
-    block = with_values(block, longer)
+    block = with_values(block, padded_buffers)
     iter_vars, store = list(block.iter_vars), block.body
     value = store.value
     if rows is not None and visits_padding:
@@ -114,26 +114,26 @@ def _nest(block: s_tir.SBlock, longer: Mapping[Any, Any], rows: _Rows | None, gu
         if guarded:
             value = tirx.if_then_else(inside, value, tirx.const(0, value.ty.dtype))
         elif block.init is not None:
-            value = _counted(value, inside, block.init.value)
+            value = _without_padding(value, inside, block.init.value)
     body = tirx.BufferStore(store.buffer, value, store.indices)
     return nest_around(s_tir.SBlock(iter_vars, block.reads, block.writes, block.name_hint, body, init=block.init))
 
 
-def _counted(value: Any, inside: Any, initial: Any) -> Any:
-    """Return a reduction's step that counts only elements inside."""
+def _without_padding(value: Any, inside: Any, initial: Any) -> Any:
+    """Return a reduction step that replaces padding by the initial value."""
     if not isinstance(value, _OPERATIONS):
         raise ValueError(f"{type(value).__name__} is no operation of a reduction over padded rows")
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
 
 
-def _lengthened(buffer: Any, extent: Any) -> Any:
+def _padded_buffer(buffer: Any, extent: Any) -> Any:
     *outer, _ = buffer.ty.shape
     return tirx.decl_buffer([*outer, extent], buffer.ty.dtype, buffer.name, scope=_ROW)
 
 
 def _extents(block: s_tir.SBlock, sizes: Mapping[str, int]) -> list[int]:
-    """Return the extents of a block at some sizes of its symbols."""
+    """Return the extents of a block at the given sizes of its symbols."""
     found = typical_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
     if found is None:
-        raise ValueError("a loop has an extent that is not known")
+        raise ValueError("the extent of a loop is unknown")
     return list(found)

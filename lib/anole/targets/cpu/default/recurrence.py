@@ -1,4 +1,4 @@
-"""Divides the kernel of a recurrent layer for a processor's registers, caches and threads."""
+"""The default tiling of a recurrent layer's kernel for a processor's registers, caches and threads."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import Tiling
 
-_SHARED_PRODUCTS = 1 << 15
-"""Products in a step from which on threads save more by sharing it than they spend on waiting for each other."""
+_MIN_SHARED_PRODUCTS = 1 << 15
+"""Minimum number of products in a step for which sharing it among threads saves more than the barrier costs."""
 
-_ROWS_OF_A_STRAND = 8
-"""Rows from which on a thread computes with weights for longer than it takes to load them."""
+_MIN_ROWS_OF_A_STRAND = 8
+"""Minimum number of rows per thread for which computing takes longer than loading the weights."""
 
 
 def recurrence_tilings(recurrence: Recurrence, threads: int, unit: VectorUnit) -> tuple[Tiling, Tiling | None]:
-    """Return how the kernel of a recurrent layer is divided, and how it is for a batch of 1 if the batch varies."""
+    """Return the tiling of a recurrent layer's kernel and, if the batch is dynamic, the tiling for a batch of 1."""
     found = recurrence_tiling(recurrence, threads, unit)
     if recurrence.batch_symbol is None:
         return found, None
@@ -24,15 +24,15 @@ def recurrence_tilings(recurrence: Recurrence, threads: int, unit: VectorUnit) -
 
 
 def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) -> Tiling:
-    """Return how the kernel of a recurrent layer is divided.
+    """Return the tiling of a recurrent layer's kernel.
 
-    Half of the registers hold sums, of several rows if there are any, since these share each load of a weight. Threads
-    have directions of their own, or rows if there are many; otherwise they share large steps.
+    Half of the registers hold sums, of several rows if possible, because rows share each load of a weight. Each thread
+    runs separate directions, or rows if there are many; otherwise threads share large steps.
     """
     sums = max(1, unit.registers * unit.lanes // (2 * LANES * recurrence.gates))
 
     def cost(rows: int) -> int:
-        """Return the time of loads and products: to load a weight takes about as long as to multiply it once."""
+        """Return the time of loads and products: a load of a weight takes about as long as a product."""
         return -(-recurrence.batch // rows) * (1 + rows)
 
     rows = min(range(1, sums + 1), key=cost)
@@ -40,24 +40,24 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
     strands = next((n for n in range(1, threads + 1) if n * recurrence.directions % threads == 0), 1)
     products = recurrence.directions * recurrence.batch * recurrence.gates * recurrence.hidden**2
     if strands > 1:
-        has_rows = tiles % strands == 0 and recurrence.batch // strands >= _ROWS_OF_A_STRAND
+        has_rows = tiles % strands == 0 and recurrence.batch // strands >= _MIN_ROWS_OF_A_STRAND
         if recurrence.quantized or not has_rows:
             strands = 1
-            if products >= _SHARED_PRODUCTS:
-                # If the batch varies, each thread has the same share of a single tile, too.
+            if products >= _MIN_SHARED_PRODUCTS:
+                # If the batch is dynamic, threads must share even a single tile evenly.
                 of_rows = recurrence.directions * (1 if recurrence.batch_symbol else tiles)
                 blocks = _even_blocks(recurrence.blocks, sums // rows, of_rows, threads)
                 shares = of_rows * (recurrence.blocks // blocks)
                 return Tiling(rows, blocks, parts=threads if shares % threads == 0 else shares)
-    return Tiling(rows, _largest(recurrence.blocks, sums // rows), strands)
+    return Tiling(rows, _largest_divisor(recurrence.blocks, sums // rows), strands)
 
 
-def _even_blocks(blocks: int, most: int, of_rows: int, threads: int) -> int:
-    """Return the most blocks of a tile with which all threads have the same share of a step, or one block."""
-    even = [n for n in range(1, most + 1) if blocks % n == 0 and blocks // n * of_rows % threads == 0]
+def _even_blocks(blocks: int, limit: int, of_rows: int, threads: int) -> int:
+    """Return the maximum number of blocks per tile that gives all threads equal shares of a step, or 1."""
+    even = [n for n in range(1, limit + 1) if blocks % n == 0 and blocks // n * of_rows % threads == 0]
     return max(even, default=1)
 
 
-def _largest(extent: int, most: int) -> int:
-    """Return the largest divisor of an extent up to a number."""
-    return max(each for each in range(1, most + 1) if extent % each == 0)
+def _largest_divisor(extent: int, limit: int) -> int:
+    """Return the largest divisor of an extent up to a limit."""
+    return max(each for each in range(1, limit + 1) if extent % each == 0)

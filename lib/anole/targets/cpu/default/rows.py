@@ -1,7 +1,7 @@
-"""Schedules functions that pass over each row several times, such as softmax, row by row.
+"""The schedule of functions that make several passes over each row, such as softmax.
 
-A row then stays in the cache from one block to the next, intermediate results are as short as a row, and the threads
-synchronize once instead of once per block.
+All blocks run row by row. A row then stays in the cache from one block to the next, intermediate results are only one
+row long, and threads synchronize once instead of once per block.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.device.lowering import PARTITION
 
 _LANES_LEFT = 4
-"""Number of partial results that are added up one by one."""
+"""Number of partial results that are added one by one."""
 
-_ROWS_OF_A_THREAD = 4
+_MIN_ROWS_OF_A_THREAD = 4
 
 LoopRV = Any
 SBlockRV = Any
 
 
 def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine: Machine) -> None:
-    """Compute all blocks of a function, of which the last writes the result, in one parallel loop over its rows.
+    """Compute all blocks of a function in one parallel loop over its rows; the last block writes the result.
 
     Raises:
-        ValueError: the blocks do not share their rows, vectors do not divide what is reduced, or rows are too few.
+        ValueError: the blocks do not share their rows, vectors do not divide a row, or there are too few rows.
     """
     described = [described_block(schedule, rv) for rv in blocks]
     *earlier, last = described
     reductions = [block for block in earlier if block.reduces]
     if len(earlier) < 2 or not reductions or last.reduces:
-        raise ValueError("no rows are passed over several times")
+        raise ValueError("there are no rows with several passes")
     n_rows = reductions[0].results
     rows, is_large = last.leading(n_rows), sum(block.work for block in described) >= SERIAL_WORK
     if not 0 < rows < len(last.axes):
-        raise ValueError("the result has other rows than the reductions")
-    if is_large and n_rows < _ROWS_OF_A_THREAD * machine.threads:
+        raise ValueError("the result and the reductions have different rows")
+    if is_large and n_rows < _MIN_ROWS_OF_A_THREAD * machine.threads:
         raise ValueError("there are too few rows for the threads to share")
     lanes = machine.lanes(*described)
     for rv, block in zip(blocks, described, strict=True):
@@ -62,13 +62,13 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
         _compute_in_row(schedule, rv, row, n_rows, lanes)
 
 
-def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int, most: int) -> None:
-    """Make a reduction one of at most so many vectors of partial results, of a few lanes, and of these one by one."""
+def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lanes: int, max_vectors: int) -> None:
+    """Split a reduction into up to `max_vectors` vectors of partial results, then few lanes, then single values."""
     *spatial, loop = schedule.get_loops(rv)
     if not block.axes[-1].reduction or any(axis.reduction for axis in block.axes[:-1]):
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
-    in_flight = next(n * lanes for n in range(most, 0, -1) if n == 1 or extent % (n * lanes) == 0)
+    in_flight = next(n * lanes for n in range(max_vectors, 0, -1) if n == 1 or extent % (n * lanes) == 0)
     for width in (in_flight, lanes, _LANES_LEFT):
         if width >= int(schedule.get(loop).extent):
             continue
@@ -82,7 +82,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
 def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows: int, lanes: int) -> None:
     block = described_block(schedule, rv)
     if not block.reduces and not block.leading(n_rows):
-        # All rows share it, such as a mask.
+        # All rows share this block, such as a mask.
         _vectorize(schedule, schedule.get_loops(rv)[-1:], lanes)
         return
     if block.reduces:
@@ -91,7 +91,7 @@ def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows:
         schedule.compute_at(rv, row)
         _vectorize(schedule, loops_inside(schedule, rv, row), lanes)
     if prod(int(schedule.get(loop).extent) for loop in schedule.get_loops(rv)) != block.work:
-        raise ValueError("a row needs other rows too")
+        raise ValueError("a row depends on other rows")
 
 
 def _vectorize(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""Schedules untuned functions: large ones run in parallel, and contiguous ones are vectorized."""
+"""The default schedule of untuned functions: parallel if large, vectorized where contiguous."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Decided:
-    """A function, and one with numbers for sizes that vary, which decides each step; the same one if none does.
+class _FunctionPair:
+    """A function with dynamic sizes and its static variant, on which schedule decisions are made.
 
-    The numbers, by the names of the symbols, are primes: no vector or thread divides them by chance.
+    Both are the same function if all sizes are static. `sizes` maps symbols to the variant's sizes, which are primes:
+    no vector width or thread count divides them by chance.
     """
 
     func: tirx.PrimFunc
     deciding: tirx.PrimFunc
     sizes: Mapping[str, int]
 
-    def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _Decided:
-        """Return both after a step that is decided by one, and carried out on the other as well."""
+    def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _FunctionPair:
+        """Apply a step to the static variant, and replay its trace on the dynamic function."""
         schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
         step(schedule)
         made = schedule.mod["main"]
@@ -54,8 +55,8 @@ class _Decided:
         schedule.trace.apply_to_schedule(other, remove_postproc=False)
         return replace(self, func=other.mod["main"], deciding=made)
 
-    def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _Decided:
-        """Return both changed."""
+    def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _FunctionPair:
+        """Apply a rewrite to both."""
         func = change(self.func)
         return replace(self, func=func, deciding=func if self.func is self.deciding else change(self.deciding))
 
@@ -63,25 +64,25 @@ class _Decided:
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """Return an equivalent function, parallel and vectorized where that pays.
 
-    It never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
-    tried, and finally the function stays as it was.
+    This never fails: if a strategy cannot schedule a function, or TVM cannot lower the result, a simpler strategy is
+    tried; the last resort is the unscheduled function.
     """
     sizes = prime_sizes(func)
     deciding = at_sizes(func, sizes)
-    return _scheduled(_Decided(func, deciding, sizes), replace(machine, varies=deciding is not func))
+    return _scheduled(_FunctionPair(func, deciding, sizes), replace(machine, varies=deciding is not func))
 
 
-def _scheduled(decided: _Decided, machine: Machine) -> tirx.PrimFunc:
+def _scheduled(pair: _FunctionPair, machine: Machine) -> tirx.PrimFunc:
     for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            found = strategy(decided.changed(separate_results), machine).func
+            found = strategy(pair.changed(separate_results), machine).func
             _lower(found)
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
             _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
         return found
-    return decided.func
+    return pair.func
 
 
 def _lower(func: tirx.PrimFunc) -> None:
@@ -92,24 +93,24 @@ def _lower(func: tirx.PrimFunc) -> None:
         lower(tirx.transform.BindTarget(target.with_host(target))(module))
 
 
-def _schedule_rows(decided: _Decided, machine: Machine) -> _Decided:
+def _schedule_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
     def step(schedule: s_tir.Schedule) -> None:
         _inline_cheap(schedule)
         schedule_rows(schedule, blocks_of(schedule), machine)
 
-    return decided.scheduled(step)
+    return pair.scheduled(step)
 
 
-def _schedule_padded_rows(decided: _Decided, machine: Machine) -> _Decided:
-    decided = decided.scheduled(_inline_cheap)
-    schedule = s_tir.Schedule(decided.deciding)
+def _schedule_padded_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
+    pair = pair.scheduled(_inline_cheap)
+    schedule = s_tir.Schedule(pair.deciding)
     lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
-    padded = decided.changed(lambda func: pad_rows(func, lanes, decided.sizes))
+    padded = pair.changed(lambda func: pad_rows(func, lanes, pair.sizes))
     return padded.scheduled(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
 
 
-def _schedule_blocks(decided: _Decided, machine: Machine) -> _Decided:
-    return decided.scheduled(lambda schedule: _schedule_each(schedule, machine))
+def _schedule_blocks(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
+    return pair.scheduled(lambda schedule: _schedule_each(schedule, machine))
 
 
 def _schedule_each(schedule: s_tir.Schedule, machine: Machine) -> None:
@@ -133,12 +134,12 @@ def _schedule_each(schedule: s_tir.Schedule, machine: Machine) -> None:
             schedule_spatial(schedule, schedule.cache_write(rv, 0, "global"), [rv], machine)
 
 
-def _schedule_outer_loops(decided: _Decided, machine: Machine) -> _Decided:
+def _schedule_outer_loops(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
     def step(schedule: s_tir.Schedule) -> None:
         for rv in blocks_of(schedule):
             _schedule_spatial_loops(schedule, rv, machine)
 
-    return decided.scheduled(step)
+    return pair.scheduled(step)
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:
@@ -153,7 +154,7 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
 
 
 def _inline_cheap(schedule: s_tir.Schedule) -> None:
-    """Inline every spatial block that others read, unless its values are both expensive and used repeatedly."""
+    """Inline every spatial block that has consumers, unless its values are both expensive and used repeatedly."""
     for rv in blocks_of(schedule):
         block = describe_block(schedule.get(rv))
         consumers = schedule.get_consumers(rv)
@@ -165,7 +166,7 @@ def _inline_cheap(schedule: s_tir.Schedule) -> None:
             try:
                 schedule.compute_inline(rv)
             except s_tir.ScheduleError:
-                _log.debug("%s stays a block of its own", _name(schedule, rv))
+                _log.debug("%s cannot be inlined", _name(schedule, rv))
 
 
 def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Separates reductions with several results, such as a sum and a sum of squares, into one block for each.
+"""Splitting of reductions with several results, such as a sum and a sum of squares, into one block for each.
 
-Analysis and schedules know blocks of a single store. Reading the data twice costs less than going without vectors.
+Analysis and schedules support only blocks with a single store. Reading the data twice costs less than scalar code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_val
 
 
 def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return an equivalent function in which results that do not depend on each other have blocks of their own."""
+    """Return an equivalent function in which independent results are computed by separate blocks."""
     if func.body.block.name_hint != "root":
         return func
     schedule = s_tir.Schedule(func)
@@ -29,7 +29,7 @@ def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
-    """Return a block for each result of a block; none if it has one result, or its results need each other."""
+    """Return a block for each result of a block; none if it has one result, or its results are interdependent."""
     if not isinstance(block.body, tirx.SeqStmt) or not isinstance(block.init, tirx.SeqStmt):
         return []
     bound: dict[Any, Any] = {}
@@ -52,7 +52,7 @@ def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
 
 
 def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any, Any]) -> s_tir.SBlock:
-    """Return the block of one result, on iteration variables of its own."""
+    """Return the block of one result, with new iteration variables."""
     made = s_tir.SBlock(
         block.iter_vars,
         block.reads,

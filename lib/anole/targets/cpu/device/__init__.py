@@ -1,1 +1,1 @@
-"""Builds and runs candidates on the CPU, and measures its peak and bandwidth."""
+"""Building and running candidates on the CPU; its peak and bandwidth."""

@@ -1,6 +1,6 @@
-"""Rounds float32 to bfloat16 by LLVM, which has an instruction for it where the processor has one.
+"""Rounding of float32 to bfloat16 by LLVM, which uses the processor's instruction if there is one.
 
-TVM rounds in integers, for which it writes what is rounded down twice; the variables within are then defined twice.
+TVM rounds with integer operations that contain the operand twice, which defines variables within it twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ir.register_op_attr(_NAME, "TVectorizable", True)
 
 
 def name_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace conversions to bfloat16 by an operator, before TVM lowers them."""
+    """Replace casts to bfloat16 by an operator, before TVM lowers them."""
     return with_each(func, tirx.Cast, _named)
 
 
@@ -35,7 +35,7 @@ def _named(cast: tirx.Cast) -> Any:
 
 
 def lower_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace the operator, whose vectors are complete now, by LLVM's conversion, or by what defines it elsewhere."""
+    """Replace the operator, now vectorized, by LLVM's conversion, or by integer operations without the instruction."""
     target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
     has_instruction = target is not None and all(
         target_has_features(each, target) for each in ("avx512bf16", "avx512vl")
@@ -75,7 +75,7 @@ _DEFINITION = """
 
 
 def _code(name: str, lanes: int, body: str) -> str:
-    """Return LLVM's code of a conversion of so many numbers; one is no vector."""
+    """Return the LLVM function that converts `lanes` values; a single one is a scalar, not a vector."""
     types = {"BFLOAT": "bfloat", "FLOAT": "float", "SHORT": "i16", "INT": "i32", "BIT": "i1"}
     for word, each in types.items():
         body = body.replace(word, f"<{lanes} x {each}>" if lanes > 1 else each)

@@ -1,4 +1,4 @@
-"""Builds candidates for the CPU as shared libraries."""
+"""The builder of CPU candidates as shared libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Return TVM's target: the described processor, with those features that not every one of its name has."""
+    """Return TVM's target of a described processor; features that vary within its model are attributes."""
     mcpu = str(description["mcpu"])
     settings = {"kind": "llvm", "mcpu": mcpu, "num-cores": description["threads"]}
     attributes = llvm_attributes(mcpu, description.get("features", ()))
@@ -29,16 +29,16 @@ def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 
 def runtime_objects(description: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Return the objects to link with every library for a described processor, which are written into the folder."""
+    """Compile, into a folder, the objects to link with every library for a described processor; return their paths."""
     tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_words else []
     return [compile_runtime(int(description["threads"]), folder), *tiles]
 
 
 def candidate_context() -> tvm.transform.PassContext:
-    """Return TVM's settings for compiling candidates: the same loops as in whole networks, in less time.
+    """Return TVM's settings for compiling candidates: the same loops as in networks, in less time.
 
-    Arguments are not checked, because the runner passes correct ones; LLVM would spend a quarter of its time on these
-    checks. Statements without effect are not removed, because LLVM does that too.
+    Arguments are not checked, because the runner passes correct ones and LLVM would spend a quarter of its time on the
+    checks. Statements without effect are not removed, because LLVM does that, too.
     """
     return tvm.transform.PassContext(config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"])
 

@@ -1,6 +1,6 @@
-"""Lowers words of narrow numbers: reads of words where they lie in memory, and dot products by the processor's own.
+"""Lowering of packed 32-bit lanes: loads straight from memory, and the processor's dot product instructions.
 
-The instruction sets differ only in which dot product of how many lanes they have.
+The instruction sets differ only in the types and vector widths of their dot products.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
 
 @dataclass(frozen=True)
 class _Dot:
-    """A processor's dot product of vectors of words with a sum to add to.
+    """A processor's dot product of vectors of packed lanes, added to a sum.
 
     Attributes:
-        features: sets of features any of which the processor must have, in LLVM's words.
-        code: LLVM code that defines its function, for TensorIR has no vectors of some types.
+        features: alternative sets of required features, by LLVM's names.
+        code: LLVM code that defines its function, since TensorIR does not support vectors of some types.
     """
 
     features: tuple[frozenset[str], ...]
@@ -37,13 +37,13 @@ def _helper(dtype: str, lanes: int) -> str:
 
 
 def _code(dtype: str, lanes: int, declared: str, operands: str, steps: str) -> str:
-    """Return the code of a function of a sum and two words, which the steps know as operands %a and %b."""
-    sums, words = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
+    """Return the code of a function of a sum and two vectors of packed lanes, %a and %b in the steps."""
+    sums, packed = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
     return f"""
 declare {declared}
-define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %right) {{
-  %a = bitcast {words} %left to {operands}
-  %b = bitcast {words} %right to {operands}
+define {sums} @{_helper(dtype, lanes)}({sums} %sum, {packed} %left, {packed} %right) {{
+  %a = bitcast {packed} %left to {operands}
+  %b = bitcast {packed} %right to {operands}
 {steps}
   ret {sums} %result
 }}
@@ -51,7 +51,7 @@ define {sums} @{_helper(dtype, lanes)}({sums} %sum, {words} %left, {words} %righ
 
 
 def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
-    """Return the dot product that one instruction computes; each text of features is a set of them."""
+    """Return the dot product of one instruction; each string is an alternative set of features."""
     sums = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
     steps = f"  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)"
     code = _code(dtype, lanes, f"{sums} @{name}({sums}, {operands}, {operands})", operands, steps)
@@ -59,38 +59,42 @@ def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features:
 
 
 def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
-    """Return the exact dot product of bytes as two of pairs of 16 bits; the one of bytes would clip sums of pairs."""
-    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    """Return an exact 8-bit dot product from two 16-bit ones; the 8-bit instruction (pmaddubsw) saturates."""
+    packed, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
   %a.even = and {halves} %a, splat (i16 255)
   %a.odd = lshr {halves} %a, splat (i16 8)
   %b.high = shl {halves} %b, splat (i16 8)
   %b.even = ashr {halves} %b.high, splat (i16 8)
   %b.odd = ashr {halves} %b, splat (i16 8)
-  %even = call {words} @{name}({halves} %a.even, {halves} %b.even)
-  %odd = call {words} @{name}({halves} %a.odd, {halves} %b.odd)
-  %both = add {words} %even, %odd
-  %result = add {words} %sum, %both"""
-    return _Dot((frozenset({feature}),), _code("uint8x4", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
+  %even = call {packed} @{name}({halves} %a.even, {halves} %b.even)
+  %odd = call {packed} @{name}({halves} %a.odd, {halves} %b.odd)
+  %both = add {packed} %even, %odd
+  %result = add {packed} %sum, %both"""
+    return _Dot(
+        (frozenset({feature}),), _code("uint8x4", lanes, f"{packed} @{name}({halves}, {halves})", halves, steps)
+    )
 
 
 def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
-    """Return the product of one byte in each word, the lower one of a pair of 16 bits whose upper one is zero."""
-    words, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
+    """Return the product of one byte per lane, held in the lower half of a 16-bit pair whose upper half is zero."""
+    packed, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
-  %product = call {words} @{name}({halves} %a, {halves} %b)
-  %result = add {words} %sum, %product"""
-    return _Dot((frozenset({feature}),), _code("uint8x1", lanes, f"{words} @{name}({halves}, {halves})", halves, steps))
+  %product = call {packed} @{name}({halves} %a, {halves} %b)
+  %result = add {packed} %sum, %product"""
+    return _Dot(
+        (frozenset({feature}),), _code("uint8x1", lanes, f"{packed} @{name}({halves}, {halves})", halves, steps)
+    )
 
 
 def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
-    """Return the dot product of VNNI, whose operands have the type of words before LLVM 22."""
+    """Return VNNI's dot product; before LLVM 22, its operands are vectors of i32."""
     operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
     return _by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
 
 
 def _bfloat16s(lanes: int) -> _Dot:
-    """Return the dot product of AVX-512 BF16, which rounds after each of its two products."""
+    """Return AVX-512 BF16's dot product, which rounds after each of its two products."""
     name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
     return _by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
 
@@ -107,28 +111,28 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
         )
     },
 }
-"""The dot products that processors have, the best first, by the type of the words and the number of lanes."""
+"""The processors' dot products, fastest first, by the type of packed lanes and their number in a vector."""
 
 
 def has_words(func: tirx.PrimFunc) -> bool:
-    """Whether a function reads words of narrow numbers."""
+    """Whether a function reads packed lanes."""
     return any(is_word(call) or is_dot(call) for call in collect(func.body, ir.Call))
 
 
 def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Read words as numbers of 32 bits from views of the flat buffers in which they lie."""
+    """Replace packed lanes by int32 loads from views of the flat buffers that contain them."""
     views: dict[Any, Any] = {}
     analyzer = sym.Analyzer()
 
     def read(call: ir.Call) -> Any:
         if not is_word(call):
             return call
-        numbers = list(call.args[0].vectors)
-        buffer, (first,) = numbers[0].source, numbers[0].indices
+        elements = list(call.args[0].vectors)
+        buffer, (first,) = elements[0].source, elements[0].indices
         if buffer not in views:
-            words = analyzer.simplify(tirx.floordiv(buffer.shape[0], len(numbers)))
-            views[buffer] = tirx.decl_buffer((words,), "int32", f"{buffer.name}_words", data=buffer.data)
-        return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(numbers)))])
+            extent = analyzer.simplify(tirx.floordiv(buffer.shape[0], len(elements)))
+            views[buffer] = tirx.decl_buffer((extent,), "int32", f"{buffer.name}_words", data=buffer.data)
+        return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(elements)))])
 
     func = with_each(func, ir.Call, read)
 
@@ -142,7 +146,7 @@ def read_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 
 def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace sums with dot products by the processor's instruction, or by what defines them where it has none."""
+    """Replace sums with dot products by the processor's instruction, or by scalar operations if it has none."""
     target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
 
     def added(addition: tirx.Add) -> Any:
@@ -169,19 +173,19 @@ def _has(target: Any, dot: _Dot) -> bool:
 
 
 def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
-    """Return a sum with the products of two bfloat16, each of which is the upper half of a float32."""
+    """Add the products of two bfloat16 pairs to a sum; a bfloat16 is the upper half of a float32."""
     dtype = str(total.ty.dtype)
 
-    def both(word: Any) -> tuple[Any, Any]:
-        low = tirx.reinterpret(dtype, word << tirx.const(16, str(word.ty.dtype)))
-        return low, tirx.reinterpret(dtype, word & tirx.const(-65536, str(word.ty.dtype)))
+    def both(lane: Any) -> tuple[Any, Any]:
+        low = tirx.reinterpret(dtype, lane << tirx.const(16, str(lane.ty.dtype)))
+        return low, tirx.reinterpret(dtype, lane & tirx.const(-65536, str(lane.ty.dtype)))
 
     (low, high), (other_low, other_high) = both(left), both(right)
     return total + low * other_low + high * other_high
 
 
 def _byte_sum(total: Any, left: Any, right: Any) -> Any:
-    """Return a sum with the products of four uint8 and four int8."""
+    """Add the products of four uint8 and four int8 to a sum."""
     dtype = str(total.ty.dtype)
     for bits in range(0, 32, 8):
         unsigned = (left >> tirx.const(bits, dtype)) & tirx.const(255, dtype)
@@ -194,4 +198,4 @@ _DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "uint8x4": _byte_sum,
     "uint8x1": lambda total, left, right: total + left * right,
 }
-"""What a sum with a dot product is, by the type of the words."""
+"""The definition of a sum plus a dot product, by the type of packed lanes."""

@@ -1,16 +1,16 @@
-"""Lowers kernels for the CPU with TVM's own pipeline, but keeps vectors whole and local buffers on the stack.
+"""The CPU lowering pipeline: TVM's, but it keeps vectors vectorized, local buffers on the stack, and chunks even.
 
-Three habits of TVM's pipeline make vectors scalar. It simplifies the indices of each axis before it joins them, so
-that a vector that passes the end of a row no longer looks contiguous. It narrows the variables of loops to 32 bits
-before it partitions the loops, whose hints then name the wide variables; so an incomplete last vector spoils all
-others. And it does not know that processors round whole vectors to whole numbers.
+Three properties of TVM's pipeline turn vectors into scalars. It simplifies the indices of each axis before it flattens
+them, so a vector that crosses the end of a row no longer looks contiguous. It narrows loop variables to 32 bits before
+it partitions loops, whose hints then refer to the 64-bit variables; so an incomplete last vector makes all others
+scalar. And it does not know that processors have vector instructions that round to integers.
 
-TVM puts local buffers on the heap, and others from one KiB on. LLVM then cannot know that nothing else reads the
-accumulators of a register tile: they are allocated and cleared in every kernel, and if weights are prefetched, all of
-them are stored in every step.
+TVM allocates local buffers on the heap, and so it does other buffers of 1 KiB or more. LLVM then cannot prove that
+nothing else reads the accumulators of a register tile: they are allocated and cleared in every kernel, and if weights
+are prefetched, they are all stored in every step.
 
-TVM cuts a parallel loop into chunks that are all as long as the first. Of 28 rows in eight chunks, seven have four
-rows and one has none, so that one of two threads computes 16 rows and the other 12.
+TVM splits a parallel loop into chunks of the first one's length. For 28 rows in eight chunks, seven chunks have four
+rows and one is empty, so one of two threads computes 16 rows and the other 12.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
-from anole.ir.nodes import collect, with_each
+from anole.ir.nodes import collect, with_each, with_values
 from anole.ir.symbols import all_static, with_opaque_extents_named
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.dot_products import has_words, lower_dots, read_words
@@ -31,17 +31,21 @@ from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
 
 PARTITION = "pragma_loop_partition_hint"
-"""Annotation of a loop over vectors: those that meet all conditions are compiled apart from the others."""
+"""Annotation of a loop over vectors: iterations that meet all conditions are compiled separately."""
 
 CHUNKS_OF_THREAD = 4
-"""Chunks of a parallel loop for each thread, as many as the runtime makes where a kernel leaves it to it."""
+"""Chunks of a parallel loop per thread; the runtime's default is the same."""
 
 _NAME = "anole.cpu"
 
-ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
+_HIDDEN = "anole.hidden"
 
-_LARGEST_BYTES = 1 << 14
-"""Upper bound for a buffer on the stack: a register tile, or a tile's transform. A thread's stack has megabytes."""
+ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
+tvm.ir._ffi_api.RegisterOp(_HIDDEN, "A variable in a condition at which loops are not partitioned.")
+ir.register_op_attr(_HIDDEN, "TCallEffectKind", 0)
+
+_MAX_STACK_BYTES = 1 << 14
+"""Maximum size of a buffer on the stack: a register tile, or a tile's transform. A thread's stack has megabytes."""
 
 
 @cache
@@ -52,21 +56,26 @@ def pipeline() -> str:
 
 
 def passes() -> tuple[Any, Any, Any]:
-    """Return the passes that lower a module, and those that finish its host and its device functions."""
+    """Return the lowering passes, and the passes that finalize the host and the device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
-    before = [tvm.transform.module_pass(change, opt_level=0) for change in (_keep_vectors_whole, _read_words)]
-    first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_take_plain_extents, name_roundings)]
+    before = [
+        tvm.transform.module_pass(change, opt_level=0) for change in (_partition_vector_loops, _load_packed_lanes)
+    ]
+    first = [
+        tirx.transform.prim_func_pass(change, opt_level=0)
+        for change in (_use_opaque_extents, _make_dividends_ascend, name_roundings)
+    ]
     changes = (_keep_on_stack, _share_evenly, simplify_rounding, keep_nan, lower_dots, lower_roundings)
     after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
     return tvm.transform.Sequential([*first, *before, lower, *after]), finalize_host, finalize_device
 
 
-def _take_plain_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+def _use_opaque_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     return with_opaque_extents_named(func)
 
 
-def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flatten and partitions the functions that ask for it, for which blocks have to be lowered first."""
+def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Flatten and partition the functions that ask for it, which requires lowering their blocks first."""
     asking = {
         variable: func
         for variable, func in module.functions_items()
@@ -74,13 +83,13 @@ def _keep_vectors_whole(module: tvm.IRModule, _context: tvm.transform.PassContex
     }
     if asking:
         for variable, func in _FLAT_AND_PARTITIONED(tvm.IRModule(asking)).functions_items():
-            if not _runs_around_itself(func):
+            if not _depends_on_loops(func):
                 module.update_func(variable, func)
     return module
 
 
-def _read_words(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flatten the functions that read words of narrow numbers, and reads these where they lie."""
+def _load_packed_lanes(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+    """Flatten the functions that read packed lanes, and replace these by int32 loads."""
     for variable, func in module.functions_items():
         if has_words(func):
             (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
@@ -88,19 +97,65 @@ def _read_words(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tv
     return module
 
 
-def _runs_around_itself(func: tirx.PrimFunc) -> bool:
-    """Whether a loop's extent depends on its own variable, which is how TVM partitions at a remainder."""
-    return any(
-        variable.same_as(loop.loop_var)
-        for loop in collect(func.body, tirx.For)
-        for variable in collect(loop.extent, tirx.Var)
-    )
+def _depends_on_loops(func: tirx.PrimFunc) -> bool:
+    """Whether a loop's extent depends on the variable of a loop, an error of TVM's partitioning at a remainder."""
+    loops = collect(func.body, tirx.For)
+    variables = [variable for loop in loops for variable in collect(loop.extent, tirx.Var)]
+    return any(variable.same_as(loop.loop_var) for variable in variables for loop in loops)
 
 
-def _take_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Turn remainders of quotients into quotients of remainders, for TVM flattens once more and then reads them wrong.
+def _hide_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Hide the variables of conditions whose bound is not constant: TVM partitions there without clamping the bound.
 
-    It takes ``(i + 3) // 2 % 4`` for ``(i + 2) // 2`` where i is below 4.
+    The rows of a triangle would write into the rows before them, and small sizes of a range outside of the buffer.
+    """
+    hinted = [each.node for each in collect(func.body, tirx.AttrStmt) if each.attr_key == PARTITION]
+    lanes = [each.loop_var for each in collect(func.body, tirx.For) if each.kind == tirx.ForKind.VECTORIZED]
+
+    def hidden(condition: tirx.Expr) -> tirx.Expr:
+        variables = [each for each in collect(condition, tirx.Var) if isinstance(each.ty, ir.PrimType)]
+        if all(any(variable.same_as(each) for each in (*hinted, *lanes)) for variable in variables):
+            return condition
+        calls = {each: ir.Call(ir.Op.get(_HIDDEN), [each], ret_ty=each.ty) for each in variables}
+        return with_values(condition, calls)
+
+    def select(node: tirx.Select) -> tirx.Select:
+        return tirx.Select(hidden(node.condition), node.true_value, node.false_value)
+
+    def call(node: ir.Call) -> ir.Call:
+        if getattr(node.op, "name", None) != "prim.if_then_else":
+            return node
+        return ir.Call(node.op, [hidden(node.args[0]), *node.args[1:]], ret_ty=node.ty)
+
+    return with_each(with_each(func, tirx.Select, select), ir.Call, call)
+
+
+def _reveal_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    return with_each(func, ir.Call, lambda each: each.args[0] if each.op.same_as(ir.Op.get(_HIDDEN)) else each)
+
+
+def _make_dividends_ascend(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Negate dividends that decrease with a loop: TVM simplifies ``(1 - i) % 16`` to ``-(i % -16)``, which is wrong."""
+
+    def remainder(node: tirx.FloorMod) -> tirx.Expr:
+        return node.b - 1 - tirx.floormod(-1 - node.a, node.b) if _descends(node) else node
+
+    def quotient(node: tirx.FloorDiv) -> tirx.Expr:
+        return -1 - tirx.floordiv(-1 - node.a, node.b) if _descends(node) else node
+
+    return with_each(with_each(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
+
+
+def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
+    subtracted = [each.b for each in collect(division.a, tirx.Sub)]
+    subtracted += [each for each in collect(division.a, tirx.Mul) if isinstance(each.b, tirx.IntImm) and each.b < 0]
+    return isinstance(division.b, tirx.IntImm) and any(collect(each, tirx.Var) for each in subtracted)
+
+
+def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+    """Turn remainders of quotients into quotients of remainders: TVM flattens once more and simplifies them wrongly.
+
+    It replaces ``(i + 3) // 2 % 4`` by ``(i + 2) // 2`` if i is below 4.
     """
     return with_each(func, tirx.FloorMod, _quotient_of_remainder)
 
@@ -113,8 +168,8 @@ def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
     if len(quotients) != 1:
         return remainder
     (quotient,), rest = quotients, [term for term in terms if term is not quotients[0]]
-    whole = sum((term * quotient.b for term in rest), quotient.a)
-    return tirx.floordiv(tirx.floormod(whole, quotient.b * remainder.b), quotient.b)
+    dividend = sum((term * quotient.b for term in rest), quotient.a)
+    return tirx.floordiv(tirx.floormod(dividend, quotient.b * remainder.b), quotient.b)
 
 
 _FLAT = tvm.transform.Sequential(
@@ -125,36 +180,43 @@ _FLAT = tvm.transform.Sequential(
         s_tir.transform.CompactBufferAllocation(),
         s_tir.transform.LowerOpaqueBlock(),
         tirx.transform.FlattenBuffer(),
-        tirx.transform.prim_func_pass(_take_remainders_first, opt_level=0),
+        tirx.transform.prim_func_pass(_apply_remainders_first, opt_level=0),
     ]
 )
-_FLAT_AND_PARTITIONED = tvm.transform.Sequential([_FLAT, s_tir.transform.LoopPartition()])
+_FLAT_AND_PARTITIONED = tvm.transform.Sequential(
+    [
+        _FLAT,
+        tirx.transform.prim_func_pass(_hide_conditions, opt_level=0),
+        s_tir.transform.LoopPartition(),
+        tirx.transform.prim_func_pass(_reveal_conditions, opt_level=0),
+    ]
+)
 
 
 def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Mark all small local buffers so that TVM does not allocate them on the heap."""
-    return with_each(func, tirx.AllocBuffer, _marked)
+    """Mark all small local buffers to keep TVM from allocating them on the heap."""
+    return with_each(func, tirx.AllocBuffer, _on_stack)
 
 
-def _marked(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+def _on_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
     is_known = all_static(buffer.shape)
     if buffer.scope() != "local" or not is_known:
         return allocation
-    if buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _LARGEST_BYTES:
+    if buffer.dtype.itemsize * prod(map(int, buffer.shape)) > _MAX_STACK_BYTES:
         return allocation
     annotations = dict(allocation.annotations or {})
     return tirx.AllocBuffer(buffer, {**annotations, "disable_lower_builtin": tirx.IntImm("bool", 1)})
 
 
 def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Cut parallel loops into as many chunks as the threads claim, whose lengths differ by one at most."""
+    """Split parallel loops into one chunk for each claim of a thread; their lengths differ by at most one."""
     target = func.attrs.get("target") if func.attrs else None
     threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
-    return with_each(func, tirx.For, partial(_cut, chunks=threads * CHUNKS_OF_THREAD)) if threads else func
+    return with_each(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_OF_THREAD)) if threads else func
 
 
-def _cut(loop: tirx.For, chunks: int) -> tirx.For:
+def _split_evenly(loop: tirx.For, chunks: int) -> tirx.For:
     extent = loop.extent
     if loop.kind != tirx.ForKind.PARALLEL or not isinstance(extent, tirx.IntImm) or int(extent) <= chunks:
         return loop

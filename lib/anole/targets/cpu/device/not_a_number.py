@@ -1,8 +1,8 @@
-"""Keeps NaN in maxima, minima and comparisons of floats, where that costs no time.
+"""NaN propagation in maxima, minima and comparisons of floats, where it costs no time.
 
 TVM's maximum is ``a > b ? a : b``, one instruction of x86, which yields `b` if either operand is NaN; its minimum is
 analogous. With a constant on the left, as in activations and clips, NaN passes at no cost. For two computed operands,
-LLVM's maximum takes some instructions more, which an element-wise kernel hides behind its memory traffic. The running
+LLVM's maximum takes a few more instructions, which the memory traffic of an element-wise kernel hides. The running
 maximum of a pool or a softmax would take up to twice the time, so it ignores NaN. TVM's ``a != b`` is false for NaN.
 """
 
@@ -16,18 +16,18 @@ from tvm import ir, tirx
 from anole.ir.nodes import with_each
 
 _MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
-"""LLVM's functions that keep NaN."""
+"""LLVM's intrinsics that propagate NaN."""
 
 
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace extremes and inequalities by expressions that keep NaN, except running extremes."""
+    """Replace maxima, minima and inequalities by expressions that propagate NaN, except running maxima and minima."""
     for kind in (tirx.BufferStore, tirx.Bind):
         func = with_each(func, kind, _keeping)
     return with_each(func, tirx.NE, _unequal)
 
 
 def _keeping(statement: Any) -> Any:
-    """Return a statement whose value keeps NaN."""
+    """Return the statement with a value that propagates NaN."""
     value = statement.value
     if isinstance(statement, tirx.Bind):
         return tirx.Bind(statement.var, _with_nan(value))

@@ -1,4 +1,4 @@
-"""Measures what no kernel exceeds: the multiply-add rates on registers or tiles, and how fast threads copy memory."""
+"""Measurement of a processor's limits: the peak multiply-add rate on registers or tiles, and the copy bandwidth."""
 
 from __future__ import annotations
 
@@ -21,40 +21,37 @@ from anole.targets.shared.packed_lanes import DOTS, product
 _STEPS = 200_000
 
 _SIDE = 16
-"""Rows, columns and words of a tile."""
+"""Rows and columns, of 32 bits each, of an AMX tile."""
 
-_ONES = 0x3F803F80
-"""Two bfloat16 of 1, or four bytes."""
+_PACKED_ONES = 0x3F803F80
+"""Two bfloat16 of value 1; as integers, any four bytes."""
 
-_GROUPS = 1 << 14
-"""Groups of words that are multiplied in a run of tiles."""
+_TILE_STEPS = 1 << 14
+"""Number of tile steps along the reduction in one run."""
 
-_GROUPS_OF_CALL = (16, 256)
-"""Groups of a call whose weights are in the first cache, which ends soon, and in the second, which takes more loads."""
+_TILE_STEPS_OF_CALL = (16, 256)
+"""Tile steps of a call: few fit the first-level cache, but calls are short; many fit only the second-level cache."""
 
 _FLOATS = 1 << 24
 """Approximate length of a copied array: 64 MiB, more than a processor's share of the last-level cache."""
 
 _STREAMS = 4
-"""Number of vectors that one step copies."""
+"""Number of vectors copied in one step."""
 
 
 def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds: float = 1.0) -> float:
-    """Measure independent multiply-adds in registers or tiles on every thread: the best of many short bursts.
+    """Measure independent multiply-adds in registers or tiles on all threads: the best of many short bursts.
 
-    Args:
-        description: the processor's, as a target.
-        dtype: what is multiplied, numbers or words; a dot product of words is a multiply-add for each number of them.
-        seconds: how long to measure.
+    `dtype` is the type of the operands; a dot product of packed lanes counts as one multiply-add per element.
     """
-    calls = _GROUPS_OF_CALL if dtype in VectorUnit.of(description).tile_words else ()
+    calls = _TILE_STEPS_OF_CALL if dtype in VectorUnit.of(description).tile_words else ()
     in_tiles = [_tiles_gflops(description, dtype, groups, seconds) for groups in calls]
     return max([_vectors_gflops(description, dtype, seconds), *in_tiles])
 
 
 def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) -> float:
     unit, threads = VectorUnit.of(description), int(description["threads"])
-    # Twice the product of latency and pipes, but with room left for the two factors.
+    # Twice the product of latency and pipes, but leave registers for the two factors.
     n_accumulators = min(16, unit.registers - 4)
     kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes, dtype)), description)
     factors = np.full((2, unit.lanes), 0.5, dtype=_sum_dtype(dtype))
@@ -66,14 +63,16 @@ def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) 
 def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, seconds: float) -> float:
     threads = int(description["threads"])
     kernel = load(_multiply_tiles(threads, groups, dtype), description)
-    data, weights = (np.full(shape, _ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE)))
+    data, weights = (
+        np.full(shape, _PACKED_ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE))
+    )
     out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_sum_dtype(dtype))
-    flop = 2 * threads * _GROUPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
+    flop = 2 * threads * _TILE_STEPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
     return flop / _min_s(kernel, (data, weights, out), 5, seconds) / 1e9
 
 
 def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
-    """Measure copies of an array by every thread: the best of many runs, each of which reads it and writes it once."""
+    """Measure copies of an array by all threads: the best of many runs; both its reads and its writes count."""
     threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
     floats = _FLOATS // (threads * step) * (threads * step)
     kernel = load(_copy(floats, threads, step), description)
@@ -82,9 +81,9 @@ def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> fl
 
 
 def _min_s(kernel: Any, arrays: Sequence[NDArray[Any]], number: int, seconds: float) -> float:
-    """Return the least mean time of a run in bursts of `number` runs, of which there is at least one."""
+    """Return the minimum over bursts of `number` runs of the mean time of a run."""
     arguments = repeat(tuple(map(tvm.runtime.tensor, arrays)))
-    # In the first run the system maps the arrays' pages, which may take longer than all other runs together.
+    # In the first run the system maps the arrays' pages, which may take longer than all other runs combined.
     mean_s(kernel, arguments, 1)
     ends_s, min_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
     while time.perf_counter() < ends_s:
@@ -103,7 +102,7 @@ def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.P
     def multiplied(value: Any) -> Any:
         return tirx.reinterpret("int32", value) if dtype in DOTS else value
 
-    # The reduction's combiner is acc = b + acc * a, which no compiler can shorten.
+    # The reduction's combiner is acc = b + acc * a, which no compiler can simplify.
     horner = te.comm_reducer(
         lambda acc, addend: addend + product(dtype, multiplied(acc), multiplied(factors[0, 0])),
         lambda _: tirx.const(1, _sum_dtype(dtype)),
@@ -116,18 +115,18 @@ def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.P
 
 
 def _multiply_tiles(threads: int, groups: int, dtype: str) -> tirx.PrimFunc:
-    """Return a function in which every thread multiplies two tiles of data with tiles of weights, again and again."""
+    """Return a function in which every thread repeatedly multiplies two tiles of data with tiles of weights."""
     data = te.placeholder((2, _SIDE, _SIDE), "int32", name="data")
     weights = te.placeholder((groups, _SIDE, 2 * _SIDE), "int32", name="weights")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> tirx.Stmt:
         (left, right), (sums,) = inputs, outputs
-        thread, call, most = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIDE - 1
-        # All groups of weights meet the same data, as if these were taps of no distance.
+        thread, call, end = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIDE - 1
+        # All steps multiply the same data, as if they were taps at distance 0.
         sizes = [_SIDE, 2 * _SIDE, _SIDE, _SIDE, _SIDE**2, groups, 0, 1, 0, 1, _SIDE, 2 * _SIDE]
         first = [(sums, [thread, 0, 0]), (left, [0, 0, 0]), (right, [0, 0, 0])]
-        last = [(sums, [thread, most, most]), (left, [1, _SIDE - 1, _SIDE - 1])]
-        calls = tirx.For(call, 0, _GROUPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
+        last = [(sums, [thread, end, end]), (left, [1, _SIDE - 1, _SIDE - 1])]
+        calls = tirx.For(call, 0, _TILE_STEPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
         return tirx.For(thread, 0, threads, tirx.ForKind.PARALLEL, tirx.SeqStmt([calls, tiles.release()]))
 
     shape = (threads, 2 * _SIDE, 2 * _SIDE)

@@ -1,4 +1,4 @@
-"""Runs candidates on the processor of another machine."""
+"""The runner of candidates on another machine's processor."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from anole.targets.rpc.runner import Conditions, SessionRunner, telling_loss
 from anole.task import Workload
 
 _COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
-"""As for the local processor, data is warm and constant weights come from memory in every run."""
+"""As on the local processor, data is warm and constant weights are read from memory in every run."""
 
-_ALL_CORES_ALIKE = 1
+_NO_CORE_PREFERENCE = 1
 
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
-    """Return a runner of candidates on a server's processor; raise TargetError if it has other threads than these."""
+    """Return a runner of candidates on a server's processor; raise TargetError if it has a different thread count."""
     with telling_loss(session):
-        session.get_function("runtime.config_threadpool")(_ALL_CORES_ALIKE, threads)
+        session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
         found = int(session.get_function("runtime.NumThreads")())
     if found != threads:
         raise TargetError(

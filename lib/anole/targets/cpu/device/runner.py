@@ -1,4 +1,4 @@
-"""Loads candidates into this process, checks them against a reference and times them; weights come from memory."""
+"""The local runner of CPU candidates: it loads, checks and times them, with weights read from memory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from anole.targets.shared.reference import Example
 from anole.task import Workload
 
 _COLD_BYTES = 48 << 20
-"""Bytes read before a weight is used again; in a network, the other layers' weights evict it from the cache."""
+"""Bytes read before a weight copy is reused; in a network, other layers' weights evict it from the cache."""
 
 _MAX_COPIES = 64
 
-_KEPT_BYTES = 256 << 20
-"""Limit of the memory for the copies of all layouts together."""
+_MAX_KEPT_BYTES = 256 << 20
+"""Maximum total size of the copies of all layouts."""
 
 
 class CpuRunner:
-    """Runs candidates of one workload on the same inputs.
+    """A runner of candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-    every run reads another copy of them, and the same again after `cold_bytes`, unless these are 0. If both operands
-    are computed, both are warm.
+    every run reads another copy of them, and reuses a copy after `cold_bytes`, unless that is 0. If both operands are
+    activations, both are warm.
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:
@@ -55,7 +55,7 @@ class LoadedKernel:
         self._kernel, self._arguments, self._out, self._example = kernel, arguments, out, example
 
     def relative_error(self) -> float:
-        """Run the candidate once and returns the relative L2 distance from the reference."""
+        """Run the candidate once and return the relative L2 distance from the reference."""
         self._kernel(*next(self._arguments))
         return self._example.relative_error(self._out.numpy())
 
@@ -75,8 +75,8 @@ def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> fl
 class WeightCopies:
     """Copies of one weight in the layouts that configs read.
 
-    All kernels that read a layout take turns on the same copies, so that none reads a copy that another has just read.
-    So many cold bytes are read before the same copy is used again, or 64 other copies.
+    Kernels with the same layout share its copies in turns, so none reads a copy that another has just read. Before a
+    copy is reused, `cold_bytes` or 64 other copies are read.
     """
 
     def __init__(self, template: Template, workload: Workload, weight: NDArray[Any], cold_bytes: int) -> None:
@@ -90,7 +90,7 @@ class WeightCopies:
         if shape not in self._copies:
             packed = self._template.pack_weight(self._workload, config, self._weight)
             n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MAX_COPIES)
-            max_layouts = max(1, _KEPT_BYTES // (n_copies * packed.nbytes))
+            max_layouts = max(1, _MAX_KEPT_BYTES // (n_copies * packed.nbytes))
             while len(self._copies) >= max_layouts:
                 del self._copies[next(iter(self._copies))]
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])

@@ -1,4 +1,4 @@
-"""The vector unit of a processor, which decides the register tiles, and what it has beside it for matrices."""
+"""The vector unit of a processor, which determines the register tiles, and its matrix extension (AMX)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOAT_BYTES = 4
-"""Size of float32, the only type that is computed."""
+"""Size of float32; sums and packed lanes have the same size."""
 
 _TILE_FEATURES = {"bfloat16x2": {"amx_tile", "amx_bf16"}, "uint8x4": {"amx_tile", "amx_int8"}}
-"""The features of products of tiles, by the type of the words."""
+"""The features that tile products need, by the type of packed lanes."""
 
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """The float32 values in a vector register, the number of these registers, and which words AMX multiplies."""
+    """The number of float32 lanes of a vector register, of registers, and the packed types that AMX multiplies."""
 
     lanes: int
     registers: int
@@ -26,7 +26,7 @@ class VectorUnit:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
-        """Return the vector unit of a described processor; four lanes if nothing better is known."""
+        """Return the vector unit of a described processor; assume four lanes if nothing better is known."""
         features = set(description.get("features", ()))
         tile_words = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
         if "avx512f" in features or tile_words:
@@ -39,26 +39,26 @@ class VectorUnit:
 
     @property
     def multiplies_scalars(self) -> bool:
-        """Whether an instruction multiplies a vector with one number in memory or in a lane, as AVX-512's and Neon's.
+        """Whether an instruction multiplies a vector with a scalar in memory or a lane, as in AVX-512 and Neon.
 
-        Otherwise a number is broadcast to a register first.
+        Otherwise, the scalar is broadcast to a register first.
         """
         return self.registers > 16
 
     @property
     def widest_panel(self) -> int:
-        """Floats of one row of weights that leave three quarters of the registers for accumulators and data."""
+        """Width of a weight panel that leaves three quarters of the registers for accumulators and data."""
         return self.lanes * self.registers // 4
 
     def padded(self, extent: int) -> int:
-        """Return an extent rounded up to whole registers."""
+        """Round an extent up to a multiple of the lanes."""
         return -(-extent // self.lanes) * self.lanes
 
     def lanes_of(self, panel: int) -> int:
-        """Return the number of lanes with which a weight panel of this width is read: the most that divide it."""
+        """Return the number of lanes with which a weight panel is read: the largest that divides its width."""
         return next(lanes for lanes in range(min(self.lanes, panel), 0, -1) if panel % lanes == 0)
 
     def lanes_of_each(self, panels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return `lanes_of` of n panels, shape (n,)."""
+        """Return `lanes_of` for an array of panels, shape (n,)."""
         widths, which = np.unique(panels, return_inverse=True)
         return np.array([self.lanes_of(int(width)) for width in widths])[which]

@@ -1,4 +1,4 @@
-"""The runtime of our own that libraries for the CPU contain: threads for parallel loops, and products of tiles."""
+"""Anole's runtime in libraries for the CPU: threads for parallel loops, and AMX tile products."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from anole.errors import MachineError
 from anole.targets.shared.kernel import find_compiler, run_tool
 
 TILES_FUNCTION = "multiply_tiles"
-"""What a kernel that multiplies tiles calls."""
+"""The C function that multiplies tiles."""
 
 _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
 def compile_runtime(threads: int, folder: Path) -> Path:
-    """Return the object to link with a library whose parallel loops run on so many threads, or on all processors.
+    """Compile, unless it exists, the object to link with a library whose parallel loops run on `threads` threads.
 
-    It is written into the folder unless it is there already; MachineError says that there is no C compiler.
+    With 0, they run on all processors. MachineError is raised if there is no C compiler.
     """
     return _compiled(folder / f"parallel-{threads}.o", "parallel.c", f"-DANOLE_THREADS={threads}")
 
 
 def compile_tiles(folder: Path) -> Path:
-    """Return the object to link with a library that multiplies tiles, likewise.
+    """Compile, unless it exists, the object to link with a library that multiplies tiles.
 
-    A compiler that does not know the instructions leaves them out, so that the library never uses them.
+    If the compiler does not know the AMX instructions, the library never uses them.
     """
     path = folder / "tiles.o"
     try:
@@ -37,12 +37,12 @@ def compile_tiles(folder: Path) -> Path:
 
 
 def _compiled(path: Path, name: str, *options: str) -> Path:
-    """Compile a source file of this folder to an object, unless that is there."""
+    """Compile a source file of this folder to an object, unless the object exists."""
     if path.exists():
         return path
-    # Several processes may want it at once, so it appears whole.
+    # Several processes may compile it at once, so it is moved into place atomically.
     with TemporaryDirectory(dir=path.parent) as made, as_file(files(__name__).joinpath(name)) as source:
-        whole = f"{made}/{path.name}"
-        run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", whole])
-        os.replace(whole, path)
+        complete = f"{made}/{path.name}"
+        run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", complete])
+        os.replace(complete, path)
     return path

@@ -1,9 +1,9 @@
-/* Runs the parallel loops of kernels: threads claim chunks of a loop, and the caller computes, too.
+/* A thread pool for the parallel loops of kernels: threads claim chunks of a loop, and the caller computes, too.
  *
  * Generated code calls `__TVMBackendParallelLaunch`, a pointer that TVM's loader would set to TVM's own thread pool. The
- * definition below is hidden, so that the loader does not find it. TVM's pool gives every thread its share in advance
- * and waits for the last; a thread that is not scheduled then costs a time slice in every kernel. Here the caller waits
- * only for chunks that a worker has begun.
+ * definition below has hidden visibility, so the loader does not find it. TVM's pool assigns each thread's share in
+ * advance and waits for all threads; a thread that is not scheduled then costs a time slice in every kernel. Here the
+ * caller waits only for chunks that a worker has begun.
  *
  * One loop runs at a time. A thread that finds the pool in use, or that is itself within a loop, computes alone.
  */
@@ -27,14 +27,14 @@
 #define ANOLE_THREADS 0 /* as many as there are processors */
 #endif
 #ifndef ANOLE_CHUNKS
-#define ANOLE_CHUNKS 4 /* of each thread: with more, less is lost to a neighbour, and more to claiming them */
+#define ANOLE_CHUNKS 4 /* per thread: more balance load from other processes better, but cost more claims */
 #endif
 #ifndef ANOLE_SPIN
 #define ANOLE_SPIN 2000 /* pauses of an idle worker before it sleeps: longer than the time between two kernels */
 #endif
 
 #ifndef ANOLE_MOST_THREADS
-#define ANOLE_MOST_THREADS 256 /* whatever ANOLE_NUM_THREADS says */
+#define ANOLE_MOST_THREADS 256 /* overrides ANOLE_NUM_THREADS */
 #endif
 
 enum { MOST_THREADS = ANOLE_MOST_THREADS, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
@@ -46,35 +46,35 @@ typedef struct {
 } Environment;
 typedef int (*Loop)(int chunk, Environment* environment, void* data);
 
-/* What several threads write has a cache line of its own. */
+/* Data that several threads write is alone in its cache line, against false sharing. */
 #define APART _Alignas(64)
 
-/* The chunks of the current loop that belong to one thread: the next one (16 bits), and the end (16 bits). A claim is valid
- * if it is before the end; the loop is then not replaced before that chunk is done. */
+/* One thread's chunks of the current loop: the next one (upper 16 bits) and the end (lower 16 bits). A claim is valid if it
+ * is before the end; the loop is then not replaced until that chunk is done. */
 typedef struct {
   APART _Atomic uint32_t range;
 } Share;
 
 static struct {
   Share shares[MOST_THREADS];
-  APART _Atomic uint32_t loops; /* counts the loops that began; idle workers watch it and sleep on it */
+  APART _Atomic uint32_t loops; /* number of loops begun; idle workers poll it and sleep on it */
   Loop loop;
   void* data;
   Environment environment;
-  APART _Atomic uint32_t undone; /* chunks of the loop that are not done; the caller sleeps on it */
+  APART _Atomic uint32_t undone; /* unfinished chunks of the loop; the caller sleeps on it */
   _Atomic bool caller_sleeps;
   _Atomic int failure;
   APART _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
-  _Atomic int caller_processor;    /* where sleeping workers shall not wake, because the caller computes there */
+  _Atomic int caller_processor;    /* where sleeping workers must not wake, because the caller computes there */
   _Atomic bool ends;
   APART pthread_mutex_t in_use; /* held by the caller of the loop that runs */
-  _Atomic int threads;          /* with the caller; 0 before the first loop */
+  _Atomic int threads;          /* including the caller; 0 before the first loop */
   cpu_set_t allowed;            /* the processors of the process */
   pthread_t workers[MOST_THREADS];
   _Atomic pid_t ids[MOST_THREADS];
 } pool = {.in_use = PTHREAD_MUTEX_INITIALIZER, .caller_processor = -1};
 
-/* In static storage: what a thread that ends looks up must not need the loader's lock. */
+/* In static TLS: an exiting thread must be able to access it without the loader's lock. */
 static _Thread_local bool within_loop __attribute__((tls_model("initial-exec")));
 static _Thread_local int thread_number __attribute__((tls_model("initial-exec"))); /* in its pool; a caller has 0 */
 
@@ -94,7 +94,7 @@ static void wake(_Atomic uint32_t* word, int count) { syscall(SYS_futex, word, F
 
 static inline bool has_chunks(uint32_t range) { return range >> 16 < (range & 0xffff); }
 
-/* Computes what is left of a thread's share. */
+/* Computes the remaining chunks of a thread's share. */
 static void compute_share(Share* share) {
   while (has_chunks(atomic_load_explicit(&share->range, memory_order_relaxed))) {
     uint32_t claim = atomic_fetch_add_explicit(&share->range, 1 << 16, memory_order_acquire);
@@ -104,12 +104,12 @@ static void compute_share(Share* share) {
   }
 }
 
-/* Computes chunks of the current loop until none is left to claim: a thread's own first, whose data may be in its cache. */
+/* Computes chunks of the current loop until none is left to claim: the thread's own first, whose data may be cached. */
 static void compute(int self, int threads) {
   for (int i = 0; i < threads; ++i) compute_share(&pool.shares[(self + i) % threads]);
 }
 
-/* Waits until all chunks are done. It sleeps soon, because a worker may need this very processor to go on. */
+/* Waits until all chunks are done. It sleeps soon, because a worker may need this processor to proceed. */
 static void await_workers(void) {
   for (int spun = 0; spun < ANOLE_SPIN && atomic_load_explicit(&pool.undone, memory_order_acquire); ++spun) pause_briefly();
   if (!atomic_load(&pool.undone)) return;
@@ -118,17 +118,17 @@ static void await_workers(void) {
   atomic_store(&pool.caller_sleeps, false);
 }
 
-/* Moves a thread to other processors than the caller's, or lets it run on all. */
+/* Sets a thread's affinity to all processors but `avoided`, or to all if that is negative. */
 static void place(pid_t thread, int avoided) {
   cpu_set_t processors = pool.allowed;
   if (avoided >= 0) CPU_CLR(avoided, &processors);
   sched_setaffinity(thread, sizeof processors, &processors);
 }
 
-/* Waits for the next loop, or until the pool ends; returns how many loops had begun then.
+/* Waits for the next loop, or until the pool ends; returns the number of loops begun.
  *
- * While a worker sleeps, it avoids the caller's processor: the system would wake it there, behind the caller, and leave
- * other processors idle. While it runs it may be moved anywhere, so that neighbours do not hold it up.
+ * While a worker sleeps, its affinity excludes the caller's processor: the system would wake it there, queued after the
+ * caller, and leave other processors idle. While it runs, it may move to any processor, to get away from other processes.
  */
 static uint32_t await_loop(int self, uint32_t known) {
   uint32_t loops;
@@ -155,7 +155,7 @@ static void* work(void* argument) {
   return NULL;
 }
 
-/* Tells the workers of a new loop, or of the end, and wakes those that sleep. */
+/* Notifies workers of a new loop, or of the end, and wakes sleeping ones. */
 static void ring(void) {
   atomic_fetch_add(&pool.loops, 1);
   if (!atomic_load(&pool.sleepers)) return;
@@ -168,7 +168,7 @@ static void ring(void) {
   wake(&pool.loops, INT_MAX);
 }
 
-/* Reads two numbers from a file; returns whether both are there. */
+/* Reads one number, or two, from a file; returns whether it succeeded. */
 static bool read_numbers(const char* path, double* first, double* second) {
   FILE* file = fopen(path, "r");
   if (!file) return false;
@@ -177,9 +177,9 @@ static bool read_numbers(const char* path, double* first, double* second) {
   return found == (second ? 2 : 1);
 }
 
-/* Returns how many processors a control group may use at once; a large number without a limit.
+/* Returns the number of processors that a control group may use at once; a large number if it has no limit.
  *
- * Version 2 of the groups has a quota and its period in one file, version 1 in two; `max` and -1 are no limit.
+ * Version 2 of control groups has the quota and its period in one file, version 1 in two; `max` and -1 mean no limit.
  */
 static double quota_of(const char* mount, const char* group) {
   char path[PATH_MAX + 64];
@@ -194,7 +194,7 @@ static double quota_of(const char* mount, const char* group) {
   return quota > 0 && period > 0 ? quota / period : 1e9;
 }
 
-/* Returns the smallest quota of the process's control groups and of those around them. */
+/* Returns the smallest quota of the process's control groups and their ancestors. */
 static double quota(void) {
   char line[PATH_MAX];
   double least = 1e9;
@@ -218,7 +218,7 @@ static double quota(void) {
   return least;
 }
 
-/* Returns how many threads the process is to use: those that it was compiled for, where there are processors for them. */
+/* Returns the number of threads to use: as many as compiled for, but no more than there are processors. */
 static int count_threads(void) {
   const char* wanted = getenv("ANOLE_NUM_THREADS");
   int threads = wanted ? atoi(wanted) : 0;
@@ -231,7 +231,7 @@ static int count_threads(void) {
   return threads < MOST_THREADS ? threads : MOST_THREADS;
 }
 
-/* Forgets the workers in a child process, which has none of them. */
+/* Resets the pool in a forked child process, which has no workers. */
 static void forget(void) {
   pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
   pool.in_use = unlocked;
@@ -242,7 +242,7 @@ static void forget(void) {
   within_loop = false;
 }
 
-/* Returns the processors that any thread of the process may use; the caller alone may be bound to one of them. */
+/* Returns the processors that any thread of the process may use; the calling thread may be bound to one of them. */
 static cpu_set_t processors(void) {
   cpu_set_t all, of_thread;
   CPU_ZERO(&all);
@@ -256,7 +256,7 @@ static cpu_set_t processors(void) {
   return all;
 }
 
-/* Starts the workers; with fewer than wanted if the system has no more threads. */
+/* Starts the workers, or fewer if the system cannot create more threads. */
 static void start(void) {
   pool.allowed = processors();
   int wanted = count_threads();
@@ -282,7 +282,7 @@ static int run_alone(Loop loop, void* data, int chunks) {
 
 /* Runs a parallel loop of a kernel.
  *
- * `chunks` is 0 where the kernel leaves their number to the pool. Returns what a failed chunk returned, else 0.
+ * `chunks` is 0 if the kernel leaves their number to the pool. Returns 0, or another value if a chunk failed.
  */
 static int launch(Loop loop, void* data, int chunks) {
   if (within_loop || pthread_mutex_trylock(&pool.in_use)) return run_alone(loop, data, chunks ? chunks : 1);
@@ -324,6 +324,6 @@ __attribute__((destructor)) static void end(void) {
   pool.threads = 0;
 }
 
-/* What generated code calls through; weak there, and defined here for good. */
+/* The pointer that generated code calls; it is a weak symbol there, and this definition overrides it. */
 extern int (*const __TVMBackendParallelLaunch)(Loop, void*, int);
 __attribute__((visibility("hidden"))) int (*const __TVMBackendParallelLaunch)(Loop, void*, int) = launch;

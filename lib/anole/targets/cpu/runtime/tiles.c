@@ -1,12 +1,13 @@
-/* Multiplies tiles of narrow numbers: with Intel's tile instructions (AMX), or with plain C that rounds as they do.
+/* Products of 8-bit or bfloat16 tiles: with Intel's tile instructions (AMX), or with plain C that rounds in the same way.
  *
- * Words of 32 bits hold two bfloat16 or four bytes. A product is of strips of up to 16 rows of data, such as neighbouring
- * pixels, with a panel of 16, 32 or more columns of weights. Its reduction goes over taps, such as a kernel's rows and
- * columns, and in each over groups of up to 16 words. The data is read where it lies; the weights lie as they are read.
+ * A word here is a packed 32-bit lane: two bfloat16 or four bytes. A product multiplies strips of up to 16 rows of data,
+ * such as adjacent pixels, with a panel of 16, 32 or more columns of weights. It sums over taps, such as a kernel's rows
+ * and columns, and for each tap over groups of up to 16 words. Data is read in place; weights are stored in the order in
+ * which they are read.
  *
- * Which of both runs is decided when the library is loaded. The instructions need a permission of the system, once in each
- * process, and a thread has to say the shapes of its tiles. Another library may do that too, between two chunks of a
- * loop, so a chunk ends with `release_tiles`.
+ * The implementation is chosen when the library is loaded. The instructions need permission from the system, once per
+ * process, and each thread must configure the shapes of its tiles. Another library may do so, too, between two chunks of
+ * a loop, so a chunk ends with `release_tiles`.
  */
 #define _GNU_SOURCE
 #include <float.h>
@@ -25,16 +26,16 @@ typedef struct {
   const char *data, *weights;
   bool of_bytes;           /* uint8 times int8, not bfloat16 */
   int64_t rows, left;      /* rows of a strip, and of all strips together */
-  int64_t sums_rows;       /* from one strip of sums to the next */
+  int64_t sums_rows;       /* rows from one strip of sums to the next */
   int64_t row, strip;      /* bytes from one row of data, and from one strip, to the next */
   int64_t taps[2], tap[2]; /* the number of taps in both directions, and bytes from one to the next */
   int64_t groups, words;   /* groups of a tap, and words of a group */
   int64_t columns;         /* the panel's width, in tiles */
 } Product;
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The instructions take a number that is too small to be normal for zero, and make none. */
+/* The instructions flush subnormal operands and results to zero. */
 static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
 static inline float widened(uint16_t x) {
@@ -52,7 +53,7 @@ static void add_bytes(uint32_t* sums, const char* data, const char* weights, int
   }
 }
 
-/* Numbers of even and of odd places have sums of their own. A product of two is exact, so that rounding it changes nothing. */
+/* Even and odd elements have separate sums. A product of two bfloat16 is exact in float32, so it is not rounded. */
 static void add_bfloat16(float* sums, const char* data, const char* weights, int64_t words, int64_t step) {
   float even[COLUMNS] = {0}, odd[COLUMNS] = {0};
   for (int64_t k = 0; k < words; ++k, data += 4, weights += step) {
@@ -109,8 +110,8 @@ static void (*multiply)(const Product*) = multiply_plainly;
     else __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::);                                    \
   } while (0)
 
-/* Computes two strips of up to two tiles of columns, or one strip of up to four: the sums are in tiles 0 to 3, the data in
- * 4 and 5, the weights in 6 and 7. */
+/* Computes two strips of up to two tiles of columns, or one strip of up to four: sums are in tiles 0 to 3, data in 4 and 5,
+ * weights in 6 and 7. */
 WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
     const Product* p, int64_t strip, bool two, int64_t column, int64_t columns, bool of_bytes) {
   int64_t step = COLUMN_BYTES * p->columns;
@@ -153,7 +154,7 @@ WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
   if (two ? columns > 1 : columns > 3) STORE(3, others + COLUMN_BYTES, step);
 }
 
-/* What `ldtilecfg` reads: the bytes of a row, and the rows, of each tile. */
+/* The operand of `ldtilecfg`: the bytes of a row, and the rows, of each tile. */
 typedef struct {
   uint8_t palette, first_row, reserved[14];
   uint16_t row_bytes[16];
@@ -164,7 +165,7 @@ _Static_assert(sizeof(Shapes) == 64 && offsetof(Shapes, row_bytes) == 16 && offs
 
 static _Thread_local int shaped __attribute__((tls_model("initial-exec"))); /* the shapes of this thread's tiles */
 
-/* Shapes the tiles for strips of so many rows, unless they have these shapes. */
+/* Configures the tiles for strips of `rows` and `second` rows, unless they have these shapes. */
 WITH_TILES static void shape_tiles(int64_t rows, int64_t second, int64_t words) {
   int wanted = (int)(rows | second << 8 | words << 16);
   if (shaped == wanted) return;
@@ -179,10 +180,10 @@ WITH_TILES static void shape_tiles(int64_t rows, int64_t second, int64_t words) 
 
 WITH_TILES static void multiply_in_tiles(const Product* p) {
   for (int64_t strip = 0, left = p->left; left > 0;) {
-    int64_t rows = least(left, p->rows), second = least(left - rows, p->rows), widest = second ? 2 : 4;
+    int64_t rows = min64(left, p->rows), second = min64(left - rows, p->rows), widest = second ? 2 : 4;
     shape_tiles(rows, second ? second : rows, p->words);
     for (int64_t column = 0; column < p->columns; column += widest) {
-      int64_t columns = least(widest, p->columns - column);
+      int64_t columns = min64(widest, p->columns - column);
       if (p->of_bytes) multiply_block(p, strip, second, column, columns, true);
       else multiply_block(p, strip, second, column, columns, false);
     }
@@ -206,8 +207,8 @@ __attribute__((constructor)) static void choose(void) {
 }
 #endif
 
-/* Called by kernels; see `Product`. Distances are in words, and `width` is the panel's in columns. The last sum and the last
- * number of the data only tell the compiler of the kernel how far they reach. */
+/* Called by kernels; see `Product`. Distances are in words; `width` is the panel's number of columns. `last_sum` and `last`,
+ * the last elements of the sums and the data, only show the kernel's compiler the extent of these accesses. */
 VISIBLE_HERE void multiply_tiles(void* sums, const void* data, const void* weights, const void* last_sum, const void* last,
                                  int64_t of_bytes, int64_t rows, int64_t left, int64_t sums_rows, int64_t row, int64_t strip,
                                  int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words,

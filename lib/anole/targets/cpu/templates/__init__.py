@@ -1,1 +1,1 @@
-"""CPU templates and their spaces."""
+"""The CPU's templates and their spaces."""

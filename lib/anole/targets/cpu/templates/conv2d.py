@@ -24,39 +24,39 @@ _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 
 class Conv2dTemplate(ConvolutionTemplate):
-    """Direct convolution; `conv2d_space` says what its knobs mean.
+    """Direct convolution; see `conv2d_space` for its knobs.
 
     The splits of a config may cover more filters, rows and columns than there are. The surplus is computed from zeros
     or from the last row or column, and discarded.
     """
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         w, (rows, columns, filters) = workload, (prod(config[f"tile_{axis}"]) for axis in "yxf")
         conv = anchor.convolve(w, anchor.pad(w, data), packed, (rows, columns, filters))
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         tiled = self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
         sch, names = tiled.sch, ("rc", "ry", "rx")
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in zip(tiled.reduction, names, strict=True)]
         outer, inner = zip(*splits, strict=True)
         if leaves_gaps(workload) and config["pad_at"] != "inline":
-            # An odd number of lines apart, the pixels share all sets of the cache.
+            # At an odd number of cache lines apart, the pixels use all sets of the cache.
             sch.storage_align(sch.get_sblock("pad"), 0, axis=2, factor=2 * _LINE, offset=_LINE)
         tiled = replace(tiled, reduction=[*outer, *inner])
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes)
         func = tiled.finish(inner, config["unroll_explicit"] * config["auto_unroll_max_step"])
         if config.get("prefetch"):
-            of_one_panel = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
+            panel_loops = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
             panel = self.packed_shape(workload, config)[1:]
-            func = _prefetch_next(func, [sch.get(loop) for loop in of_one_panel], prod(panel))
+            func = _prefetch_next(func, [sch.get(loop) for loop in panel_loops], prod(panel))
         return skip_idle(func, sch.get(inner[0]), workload) if has_idle(workload, config) else func
 
 
 def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:
-    """Prefetch the next panel of so many weights while the nest reads one, a share in each iteration."""
+    """Prefetch the next panel of weights while the nest reads the current one, a share in each iteration."""
     lines, iterations = -(-weights // _LINE), prod(int(loop.extent) for loop in loops)
     number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
     begin, zero = number * lines // iterations * _LINE, tirx.IntImm("int64", 0)

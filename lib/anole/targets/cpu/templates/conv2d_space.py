@@ -1,7 +1,7 @@
-"""The knobs of a direct convolution on the CPU and the loop nest of a config; needs no compiler.
+"""The space of a direct convolution on the CPU: knobs, loop nest and analytical model; needs no compiler.
 
-The reduction is over channels, kernel rows and kernel columns, in that order; all outer parts are outside of all inner
-ones.
+The reduction is over channels, kernel rows and kernel columns, in that order; all outer loops are outside of all inner
+loops.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from anole.task import Conv2d
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 _FIRST_CACHE_BYTES, _WAY_BYTES, _WAYS = 48 << 10, 4 << 10, 12
-"""Approximate size of a core's first-level cache, size of a way, and number of ways; lines a way apart share a set."""
+"""Approximate size of a core's first-level cache, of a way, and number of ways; lines one way apart share a set."""
 
 # Terms of `DirectTiles.cycles`, fitted to 2300 random configs of 24 convolutions.
 
 _FEW_ACCUMULATORS, _FEW_ACCUMULATORS_COST = 12, 0.095
 _MANY_ACCUMULATORS, _MANY_ACCUMULATORS_COST = 20, 0.04
-_CONFLICT_COST, _CONDITION_COST, _CONDITION_BESIDE_BROADCAST_COST, _REPEATED_CONDITION_COST = 0.22, 0.037, 0.25, 0.2
+_CONFLICT_COST, _CONDITION_COST, _CONDITION_AND_BROADCAST_COST, _REPEATED_CONDITION_COST = 0.22, 0.037, 0.25, 0.2
 """Additional cost of a multiply-add, in multiply-adds: with few accumulators; with many, and addresses that change with
-the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions, also beside
-broadcasts; and with many accumulators and padding conditions that an outer loop over the kernel's columns evaluates
-again and again."""
+the kernel's rows and columns; with pixels whose lines conflict in the cache; with padding conditions; with padding
+conditions and broadcasts; with many accumulators and padding conditions that an outer loop over the kernel's columns
+evaluates repeatedly."""
 
 _PIXELS_THAT_HIDE_LOADS = 5
 _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST = 0.55, 0.76, 2.0
 _NOT_PREFETCHED_COST, _PADDED_LINE_COST = 3.8, 3.4
-"""Cost of a cache line from a core's own cache, unless so many pixels use it; from a shared cache; from memory;
-additionally, if it is not prefetched; and of copying it for padding."""
+"""Cost of a cache line from a core's own cache, unless enough pixels use it; from a shared cache; from memory; the
+additional cost if it is not prefetched; and the cost of copying it for padding."""
 
 _THREADS_START_COST = 3000.0
 
 
 def conv2d_prefetches(w: Conv2d) -> bool:
-    """Whether prefetching weights is an option: where they exceed the cache and come from memory."""
+    """Whether prefetching weights is an option: only if they exceed the cache and come from memory."""
     weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * w.out_channels
     return FLOAT_BYTES * weights >= CACHE_BYTES
 
@@ -55,21 +55,21 @@ def conv2d_prefetches(w: Conv2d) -> bool:
 def leaves_gaps(w: Conv2d) -> bool:
     """Whether a padded copy of the data has gaps of a cache line between pixels.
 
-    It does if a row's pixels would otherwise be whole ways of the first-level cache apart and evict each other.
+    Without gaps, a row's pixels would be multiples of a way of the first-level cache apart and evict each other.
     """
     return any(w.padding) and w.strides[1] * w.in_channels % (_WAY_BYTES // FLOAT_BYTES) == 0
 
 
 def covered(w: Conv2d) -> tuple[int, int]:
-    """Return the computed number of rows and columns, so that good register tiles divide the one that they lie along.
+    """Return the computed number of rows and columns, rounded up to allow good register tiles.
 
-    That is the columns, or the rows of a single column.
+    Register tiles extend along the columns, or along the rows of a single column; the other number stays.
     """
     return (covering(w.out_height), 1) if w.out_width == 1 else (w.out_height, covering(w.out_width))
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
-    """Return the computed number of output channels: whole registers of them, unless groups forbid it."""
+    """Return the computed number of output channels: a multiple of the lanes, unless groups forbid it."""
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 
@@ -82,11 +82,11 @@ def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
 
 @cache
 def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the space of a convolution.
+    """Return the space of a direct convolution.
 
-    Knobs beside those of `ConvolutionTiles`, with the papers' names (Chameleon, Table 1): ``tile_rc``, ``tile_ry``,
-    ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the most vector operations of an unrolled
-    reduction body, and ``unroll_explicit`` says whether TVM unrolls it or LLVM may. The CPU has further knobs:
+    Knobs besides those of `ConvolutionTiles`, with the papers' names (Chameleon, Table 1): ``tile_rc``, ``tile_ry``,
+    ``tile_rx`` split into (outer, inner); ``auto_unroll_max_step`` is the maximum number of vector operations of an
+    unrolled reduction body, and ``unroll_explicit`` whether TVM unrolls it or LLVM may. The CPU has further knobs:
     ``parallel_order`` and, if the weights exceed the cache, ``prefetch``: whether a panel of weights is prefetched
     while the previous one is used.
     """
@@ -113,10 +113,10 @@ class DirectTiles(ConvolutionTiles):
     """Register tiles of a direct convolution."""
 
     def cycles(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimate the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
+        """Estimate the time of configs, shape (n,), in cycles in which a core starts two vector multiply-adds.
 
-        Multiply-adds wait for the loads of their operands, and take a little longer if a tile strains the registers or
-        the sets of the first-level cache. Weights and data that the caches do not keep add their own time.
+        Multiply-adds wait for the loads of their operands, and take slightly longer if a tile strains the registers or
+        the sets of the first-level cache. Weights and data that do not stay in the caches add to the time.
         """
         w, chunks = self.w, self.chunks(columns)
         weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * padded_filters(self.unit, w)
@@ -130,7 +130,7 @@ class DirectTiles(ConvolutionTiles):
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
         vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
         few = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
-        condition = _CONDITION_COST if self.unit.multiplies_scalars else _CONDITION_BESIDE_BROADCAST_COST
+        condition = _CONDITION_COST if self.unit.multiplies_scalars else _CONDITION_AND_BROADCAST_COST
         has_few, has_many = vectors * pixels < few, vectors * pixels > _MANY_ACCUMULATORS
         is_repeated = has_many & (columns["tile_rx"][:, 1] < w.kernel[1])
         slower = (
@@ -144,15 +144,15 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(computed * live_share(w, columns) if skips(w) else computed)
 
     def _streamed(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimate the cost of what the caches load again, shape (n,), in the cost of a line for each number."""
-        # A quarter of each cache is left for data outside of this loop nest.
+        """Estimate the cost of repeated loads into the caches, shape (n,), times the values of a cache line."""
+        # A quarter of each cache is reserved for data outside of this loop nest.
         nest, room = self.nest(columns), [3 * size // 4 // FLOAT_BYTES for size in (_FIRST_CACHE_BYTES, CACHE_BYTES)]
         near, far = map(nest.loads, room)
         is_waited_for = self.multipliers(columns) < _PIXELS_THAT_HIDE_LOADS
         return _NEAR_LINE_COST * near["weight"] * is_waited_for + _SHARED_LINE_COST * (far["weight"] + far["data"])
 
     def _lines_in_set(self, columns: Columns) -> NDArray[np.float64]:
-        """Return how many lines of a register tile's pixels share a set of the first-level cache, shape (n,)."""
+        """Return the number of a register tile's pixels that share a set of the first-level cache, shape (n,)."""
         w, rows, row_columns = self.w, columns["tile_y"][:, 2], columns["tile_x"][:, 1]
         period = _WAY_BYTES // FLOAT_BYTES
         gap = np.where(columns["pad_at"] == "inline", 0, _LINE) if leaves_gaps(w) else 0
@@ -162,7 +162,7 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
 
     def _padded(self, columns: Columns) -> NDArray[np.int64]:
-        """Return how many elements the padding writes, shape (n,): all data, or in a chunk the rows that it reads."""
+        """Return the number of elements that padding writes, shape (n,): all data, or the rows that a chunk reads."""
         w = self.w
         rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
         in_chunks, at_once = self.chunks(columns) * rows, w.batch * w.padded_height
@@ -174,7 +174,7 @@ class DirectTiles(ConvolutionTiles):
         return self.nest_of(columns, np.gcd(columns["tile_f"][:, 2], self.unit.lanes), self.vectors(columns))
 
     def nest_of(self, columns: Columns, lanes: NDArray[np.int64], vectors: NDArray[np.int64]) -> LoopNest:
-        """Return the loop nests of n configs that read weight panels in so many vectors of so many lanes."""
+        """Return the loop nests of n configs that read a row of a panel in `vectors` vectors of `lanes` lanes."""
         splits = {name: columns[f"tile_{name}"] for name in ("rc", "ry", "rx")}
         inner_first = {name: split[:, 1] for name, split in reversed(splits.items())}
         annotations = unrolled(columns, self.multipliers(columns) * vectors, inner_first)

@@ -1,4 +1,4 @@
-"""What the templates of direct, grouped and depthwise convolutions on the CPU share: packed weights and loop nest."""
+"""The common base of the CPU's direct, grouped and depthwise convolution templates: weight packing and tiling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from anole.task import Conv2d
 
 @dataclass(frozen=True)
 class ConvolutionTemplate:
-    """Weights in panels as wide as a register tile's filters."""
+    """A convolution template with weights in panels as wide as a register tile's filters."""
 
     unit: VectorUnit
 
@@ -30,13 +30,13 @@ class ConvolutionTemplate:
         return (prod(config["tile_f"][:2]), *workload.kernel, channels, config["tile_f"][2])
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights in whole panels, zero-padded."""
+        """Pack HWIO weights into panels, zero-padded."""
         return in_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
 
     def tiled(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
-        """Split the loops of a function's anchor, with vectors of so many lanes.
+        """Split the loops of a function's anchor, with vectors of `lanes` lanes.
 
-        The tiles are of filters, rows and columns in the config's order, the registers of rows, columns and vectors.
+        Tile loops are over filters, rows and columns in the config's order, register loops over rows, columns, vectors.
         """
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)

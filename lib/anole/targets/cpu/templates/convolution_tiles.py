@@ -1,4 +1,4 @@
-"""What the spaces of direct, grouped and depthwise convolutions on the CPU share: knobs, tile orders and loop nest.
+"""The common base of the CPU's direct, grouped and depthwise convolution spaces: knobs, tile orders and loop nest.
 
 The nest, outermost first: a parallel loop over (batch, filters, rows); the tile loops inside a chunk; the reduction;
 the register tile.
@@ -21,11 +21,11 @@ from anole.targets.cpu.templates.register_tiles import RegisterTiles
 from anole.task import Conv2d
 
 TILE_ORDERS = ("fyx", "yfx", "yxf")
-"""The orders of the tile loops of filters, rows and columns, outermost first, that are worth trying."""
+"""The useful orders of the tile loops over filters, rows and columns, outermost first."""
 
 ALL_TILE_ORDERS = tuple(sorted(map("".join, permutations("fyx"))))
 
-_ROWS_IN_REGISTERS = 8
+_MAX_ROWS_IN_REGISTERS = 8
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ConvolutionTiles(RegisterTiles):
     """Register tiles of filters and pixels.
 
     Knobs: ``tile_f`` splits the filters and ``tile_y`` the rows into (parallel, tile, register), ``tile_x`` the columns
-    into (tile, register); ``tile_order`` orders the tile loops; ``pad_at`` says where the zero padding is written.
+    into (tile, register); ``tile_order`` orders the tile loops; ``pad_at`` places the copy that adds zero padding.
     """
 
     w: Conv2d
@@ -43,16 +43,16 @@ class ConvolutionTiles(RegisterTiles):
         return np.asarray(columns["tile_y"][:, 2] * columns["tile_x"][:, 1])
 
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the number of chunks that the threads share, shape (n,)."""
+        """Return the number of parallel chunks, shape (n,)."""
         return np.asarray(self.w.batch * columns["tile_f"][:, 0] * columns["tile_y"][:, 0])
 
     def pixel_knobs(self, rows: int, row_columns: int) -> list[Knob]:
-        """Return the knobs that split so many rows and columns; the rows of a single column fill the registers."""
-        most = self.unit.registers
-        max_rows = most if row_columns == 1 else _ROWS_IN_REGISTERS
+        """Return the knobs that split rows and columns; with a single column, rows may fill the registers."""
+        limit = self.unit.registers
+        max_rows = limit if row_columns == 1 else _MAX_ROWS_IN_REGISTERS
         return [
             split_knob("tile_y", rows, 3, lambda split: split[2] <= max_rows, agent="spatial"),
-            split_knob("tile_x", row_columns, 2, lambda split: split[1] <= most, agent="spatial"),
+            split_knob("tile_x", row_columns, 2, lambda split: split[1] <= limit, agent="spatial"),
         ]
 
     def order_knobs(self, pad_at: Sequence[str]) -> list[Knob]:
@@ -81,14 +81,14 @@ class ConvolutionTiles(RegisterTiles):
         Args:
             columns: the configs.
             lanes: lanes of a vector of filters.
-            reduction: the loops of the reduction, from level 6 on; without one over channels, each filter has its own.
+            reduction: the loops of the reduction, from level 6 on; without a loop over channels, each filter reads one.
             size: number of computed columns and filters.
-            levels: of the register loop over vectors, and of the first of the two over pixels; at most 14.
+            levels: levels of the register loop over vectors, and of the first one of two over pixels; at most 14.
         """
         (out_width, filters), (vector_level, pixel_level) = size, levels
         f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
         f_first = columns["parallel_order"] == "fy" if "parallel_order" in columns else True
-        order = tile_places(columns["tile_order"])
+        order = tile_depths(columns["tile_order"])
         loops = (
             Loop("n", "n", self.w.batch, 0, Annotation.PARALLEL),
             Loop("f_parallel", "f", f[:, 0], np.where(f_first, 1, 2), Annotation.PARALLEL),
@@ -117,24 +117,24 @@ class ConvolutionTiles(RegisterTiles):
         return (data, summed if sums_channels else taps, out)
 
 
-def panel_knob(unit: VectorUnit, filters: int, whole: int, within: int = 0) -> Knob:
+def panel_knob(unit: VectorUnit, filters: int, factor: int, within: int = 0) -> Knob:
     """Return the knob ``tile_f``, which splits filters into (parallel, tile, register).
 
-    The registers hold a multiple of `whole` filters and a divisor of `within`.
+    The number of filters in registers is a multiple of `factor` and, unless `within` is 0, a divisor of `within`.
     """
 
     def fits(split: tuple[int, ...]) -> bool:
-        return split[2] <= unit.widest_panel and split[2] % whole == 0 and within % split[2] == 0
+        return split[2] <= unit.widest_panel and split[2] % factor == 0 and within % split[2] == 0
 
     return split_knob("tile_f", filters, 3, fits, agent="spatial")
 
 
 def tile_order(name: str) -> tuple[int, ...]:
-    """Return the positions in (f, y, x) of the loops of an order, outermost first."""
+    """Return an order's loops, outermost first, as indices into (f, y, x)."""
     return tuple(map("fyx".index, name))
 
 
-def tile_places(orders: NDArray[np.str_]) -> NDArray[np.int64]:
-    """Return the positions of the loops of f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
-    places = np.array([np.argsort(tile_order(name)) for name in ALL_TILE_ORDERS])
-    return np.asarray(places[np.searchsorted(ALL_TILE_ORDERS, orders)])
+def tile_depths(orders: NDArray[np.str_]) -> NDArray[np.int64]:
+    """Return the depths of the loops over f, y and x, 0 being outermost, shape (n, 3); `orders` has shape (n,)."""
+    depths = np.array([np.argsort(tile_order(name)) for name in ALL_TILE_ORDERS])
+    return np.asarray(depths[np.searchsorted(ALL_TILE_ORDERS, orders)])

@@ -1,4 +1,4 @@
-"""Depthwise convolution on the CPU: NHWC data, vectors of neighbouring channels, a tile of pixels in registers."""
+"""Depthwise convolution on the CPU: NHWC data, vectors of adjacent channels, a tile of pixels in registers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.task import Conv2d
 
 
 class DepthwiseTemplate(ConvolutionTemplate):
-    """Depthwise convolution; `depthwise_space` says what its knobs mean."""
+    """Depthwise convolution; see `depthwise_space` for its knobs."""
 
     def packed_shape(self, workload: Conv2d, config: Config) -> tuple[int, ...]:
         """Return (panels, kernel height, kernel width, panel width)."""
@@ -26,18 +26,18 @@ class DepthwiseTemplate(ConvolutionTemplate):
         return (panels, height, width, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights, of one input channel each, in panels."""
+        """Pack HWIO weights with one input channel per filter into panels."""
         return super().pack_weight(workload, config, weight[:, :, 0, :])
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         w, (rows, columns, filters) = workload, (prod(config[f"tile_{axis}"]) for axis in "yxf")
         channels = -(-filters * w.in_channels // w.out_channels)
         conv = anchor.convolve(w, anchor.pad(w, data, channels), packed, (rows, columns, filters), "depthwise")
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         lanes = int(panel_lanes(self.unit, workload, np.array([config["tile_f"][2]]))[0])
         tiled = self.tiled(func, config, lanes)
         has_surplus = prod(config["tile_f"]) > workload.out_channels
@@ -48,9 +48,9 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
-    """Return a function whose copying loop over channels ends with the last channel.
+    """Return a function whose copy loop over channels ends with the last channel.
 
-    What the surplus lanes compute from memory that nothing has written is discarded.
+    Surplus lanes then compute on uninitialized memory, and their results are discarded.
     """
     (realize,) = collect(loop, s_tir.SBlockRealize)
     first = with_values(realize.iter_values[-1], {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)})

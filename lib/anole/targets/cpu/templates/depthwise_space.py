@@ -1,7 +1,7 @@
-"""The knobs of a depthwise convolution on the CPU and the loop nest of a config; needs no compiler.
+"""The space of a depthwise convolution on the CPU: knobs, loop nest and analytical model; needs no compiler.
 
-There is no reduction over channels: a vector holds neighbouring channels of one pixel, and repeated reads of the same
-pixel limit the speed.
+There is no reduction over channels: a vector holds adjacent channels of one pixel, and repeated reads of the same pixel
+limit the speed.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ _MIN_LANES = 4
 _BEST_ACCUMULATORS, _MAX_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_OF_COPY = 4, 16, 64, 4
 
 _ACCUMULATORS_COST, _SPILLED_COST, _PIXEL_COST, _UNEVEN_COST = 0.08, 0.23, 0.14, 0.4
-"""Cost of a factor of two from the best number of accumulators, of more than fit, of twice the pixels read, and of
+"""Cost of a factor of two from the best number of accumulators, of spilling, of reading twice the pixels, and of
 threads that wait as long as they work."""
 
 _ROWS_COST = 0.1
-"""Cost of a factor of two in the rows of a tile where registers are few, fitted to 640 configs of 8 layers on AVX2."""
+"""Cost of a factor of two in a tile's rows if registers are few, fitted to 640 configs of 8 layers on AVX2."""
 
 _CHANNELS_LAST_COST, _FEW_CHANNELS_COST, _INLINE_COST = 0.07, 0.06, 0.13
-"""Cost of visiting the channels inside of pixels, of half as many as `_FEW_CHANNELS` in a chunk, and of conditions for
-padding for twice the taps of a 3x3 kernel."""
+"""Cost of visiting channels inside of pixels, of half of `_FEW_CHANNELS` in a chunk, and of padding conditions for
+twice the taps of a 3x3 kernel."""
 
 _COPY_COST, _COPIED_FIRST_COST, _COPIED_IN_PARTS_COST = 0.36, 0.33, 0.36
-"""Cost of copies that double the work, if one is worth `_PRODUCTS_OF_COPY` products; more if they are made before all
-chunks, or for some channels at a time."""
+"""Cost of copies that double the work, if one costs `_PRODUCTS_OF_COPY` products; additional costs if they are made
+before all chunks, or for some channels at a time."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
-    """Whether every input channel has its own kernel, or several."""
+    """Whether each filter reads a single input channel."""
     return w.groups == w.in_channels > 1
 
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
-    """Return how many channels a vector holds: a register's lanes, or at least half of them if that has no surplus."""
+    """Return the channels of a vector: a register's lanes, or at least half of them if that leaves no surplus."""
     even = gcd(w.out_channels, unit.lanes)
     return even if 2 * even >= max(unit.lanes, 2 * _MIN_LANES) else unit.lanes
 
 
 def panel_lanes(unit: VectorUnit, w: Conv2d, panels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many lanes of a weight panel's row are read at once, for n widths, shape (n,)."""
+    """Return the number of lanes of a weight panel's row that are read at once, for n widths, shape (n,)."""
     lanes = channel_lanes(unit, w)
     return np.where(panels % lanes == 0, lanes, unit.lanes_of_each(panels))
 
 
 def computed_channels(unit: VectorUnit, w: Conv2d) -> int:
-    """Return the number of output channels in whole vectors; the surplus is discarded."""
+    """Return the number of output channels, rounded up to full vectors; the surplus is discarded."""
     lanes = channel_lanes(unit, w)
     return -(-w.out_channels // lanes) * lanes
 
@@ -69,9 +69,9 @@ def computed_channels(unit: VectorUnit, w: Conv2d) -> int:
 def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Return the space of a depthwise convolution.
 
-    Knobs beside those of `ConvolutionTiles`: ``auto_unroll_max_step`` is the most vector operations of the unrolled
-    kernel. If ``pad_at`` is ``inline``, no padding is written: border tiles are compiled separately from interior ones.
-    Channels that do not fill whole vectors are copied with padding.
+    Knobs besides those of `ConvolutionTiles`: ``auto_unroll_max_step`` is the maximum number of vector operations of
+    the unrolled kernel. If ``pad_at`` is ``inline``, no padding is written: border tiles are compiled separately from
+    interior ones. Channels that do not fill vectors are copied with padding.
     """
     tiles, lanes, channels = _DepthwiseTiles(unit, threads, w), channel_lanes(unit, w), computed_channels(unit, w)
     copied = ("parallel", "root") if channels > w.out_channels else ("inline", "parallel", "root")
@@ -88,12 +88,12 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 @dataclass(frozen=True)
 class _DepthwiseTiles(ConvolutionTiles):
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
-        """Return how many vector registers hold one panel, shape (n,)."""
+        """Return the number of vector registers of a panel's row, shape (n,)."""
         panels = columns["tile_f"][:, 2]
         return np.asarray(panels // panel_lanes(self.unit, self.w, panels))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): the negative logarithm of the time that depends on their knobs."""
+        """Return the merit of configs, shape (n,): the negative logarithm of their time, up to a constant."""
         w, chunks, accumulators = self.w, self.chunks(columns), self.accumulators(columns)
         cost = _ACCUMULATORS_COST * np.abs(np.log2(accumulators / _BEST_ACCUMULATORS))
         cost += _SPILLED_COST * (accumulators > _MAX_ACCUMULATORS)
@@ -106,18 +106,18 @@ class _DepthwiseTiles(ConvolutionTiles):
         return np.asarray(-cost - self._splitting(columns) - self._copying(columns))
 
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
-        """Return how many pixels a register tile reads for each that it writes, shape (n,)."""
+        """Return the number of pixels that a register tile reads for each one that it writes, shape (n,)."""
         tile = (columns["tile_y"][:, 2], columns["tile_x"][:, 1])
         (rows, height), (row_columns, width) = ((each, self._read(each, axis)) for axis, each in enumerate(tile))
         return np.asarray(height * width / (rows * row_columns))
 
     def _read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """Return how many rows, or columns, are read for so many that are written, shape (n,)."""
+        """Return the number of rows, or columns, read for `written` ones, shape (n,)."""
         w = self.w
         return np.asarray((written - 1) * w.strides[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1)
 
     def _splitting(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the cost of chunks that have some of the channels, shape (n,)."""
+        """Return the cost of splitting channels among chunks, shape (n,)."""
         few = np.log2(np.maximum(1.0, _FEW_CHANNELS / columns["tile_f"][:, 1:].prod(axis=1)))
         is_copied = np.isin(columns["pad_at"], ("parallel", "root"))
         is_split = columns["tile_f"][:, 0] > 1
@@ -129,8 +129,8 @@ class _DepthwiseTiles(ConvolutionTiles):
         in_chunks, before = (columns["pad_at"] == place for place in ("parallel", "root"))
         rows_copied = np.select([in_chunks, before], [columns["tile_y"][:, 0] * rows, w.padded_height], 0)
         products = w.out_height * w.out_width * w.kernel[0] * w.kernel[1]
-        for_each = rows_copied * w.padded_width / products
-        return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * for_each) + _COPIED_FIRST_COST * before)
+        copied_share = rows_copied * w.padded_width / products
+        return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * copied_share) + _COPIED_FIRST_COST * before)
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""

@@ -1,4 +1,4 @@
-"""Grouped convolution on the CPU: NHWC data, vectors over the filters of neighbouring groups."""
+"""Grouped convolution on the CPU: NHWC data, vectors over the filters of adjacent groups."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from anole.task import Conv2d
 
 
 class GroupedTemplate(ConvolutionTemplate):
-    """Grouped convolution with few filters per group; `grouped_space` says what its knobs mean."""
+    """Grouped convolution with few filters per group; see `grouped_space` for its knobs."""
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         w, bundle = workload, Bundle.of(self.unit, workload)
         channels, filters = (n_bundles(self.unit, w) * each for each in (bundle.channels, bundle.filters))
 
@@ -33,7 +33,7 @@ class GroupedTemplate(ConvolutionTemplate):
         return anchor.crop(conv, w.batch, w.out_height, w.out_width, w.out_channels)
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         bundle, tiled = Bundle.of(self.unit, workload), self.tiled(func, config, self.unit.lanes)
         rc, ry, rx = tiled.reduction
         rows, columns, vectors = tiled.registers
@@ -53,12 +53,11 @@ class GroupedTemplate(ConvolutionTemplate):
 
 
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
-    """Return a function in which one step multiplies a vector over the filters of a bundle's groups.
+    """Replace the vectorized loop over filters by one vector step across a bundle's groups.
 
-    By itself, the compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended
-    or, where that takes fewer steps, the lanes are shuffled from the channels of all groups. The loop is the vectorized
-    one over filters, around a block that adds the product of data and weight; the reduction over channels is unrolled
-    if the bundle is shuffled.
+    The compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended or, if that
+    takes fewer steps, the lanes are shuffled from the channels of all groups. The loop's block must add a product of
+    data and weight; the reduction over channels must be unrolled if the bundle is shuffled.
     """
     return with_loop(func, loop, lambda each: _vector_step(each, bundle))
 
@@ -71,8 +70,8 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
     filters = block.body.indices[-1]
     value = _joined(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
     added = _vector_from(total, filters, bundle.lanes) + value
-    places = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
-    body = tirx.BufferStore(block.body.buffer, added, places)
+    indices = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
+    body = tirx.BufferStore(block.body.buffer, added, indices)
     parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
     step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
     first_lane = {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)}
@@ -81,7 +80,7 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
 
 
 def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
-    """Return the lanes' inputs for any of the bundle's vectors; loops over these are unrolled."""
+    """Return the lanes' inputs, selected by the bundle's vector; loops over vectors are unrolled."""
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
     read = _shuffled if bundle.is_shuffled else _blended
     vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]

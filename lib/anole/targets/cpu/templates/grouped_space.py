@@ -1,8 +1,8 @@
-"""The knobs of a grouped convolution on the CPU and the loop nest of a config; needs no compiler.
+"""The space of a grouped convolution on the CPU: knobs, loop nest and analytical model; needs no compiler.
 
-Groups of few filters share vectors: a bundle is a number of neighbouring groups whose filters fill whole vectors. The
+Groups with few filters share vectors: a bundle consists of adjacent groups whose filters fill full vectors. The
 reduction is over channels and kernel rows, with the channels inside and unrolled if they are shuffled; the register
-tile is over the vectors of whole bundles, pixels and kernel columns.
+tile is over the vectors of entire bundles, pixels and kernel columns.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from anole.targets.cpu.templates.register_tiles import evenness, unrolled
 from anole.task import Conv2d
 
 REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
-"""The order of the loops of a register tile: vectors of filters (f), pixels (p) and kernel columns (r)."""
+"""The orders of a register tile's loops: vectors of filters (f), pixels (p) and kernel columns (r)."""
 
-_BLENDED_GROUPS = 2
-"""The most groups in a vector that are blended as fast as shuffled; they need no unrolled reduction."""
+_MAX_BLENDED_GROUPS = 2
+"""Maximum number of groups per vector for which blending is as fast as shuffling; it needs no unrolled reduction."""
 
-_SHUFFLED_VECTORS = 2
-"""The number of registers from whose lanes one instruction can shuffle."""
+_MAX_SHUFFLED_VECTORS = 2
+"""Maximum number of source registers of a shuffle instruction."""
 
 _BEST_ACCUMULATORS = 12
-"""With more, the compiler has too few registers for the data that the next kernel column reads again."""
+"""With more, there are too few registers for data that the next kernel column reuses."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A number of neighbouring groups whose filters share vectors; `filters` is rounded up to whole vectors."""
+    """Adjacent groups whose filters share vectors; `filters` is rounded up to full vectors."""
 
     groups: int
     filters: int
@@ -48,14 +48,14 @@ class Bundle:
 
     @classmethod
     def of(cls, unit: VectorUnit, w: Conv2d) -> Bundle:
-        """Return the smallest bundle that fills whole vectors, or one of all groups if these are fewer."""
+        """Return the smallest bundle that fills full vectors, or a bundle of all groups if there are fewer."""
         filters = w.out_channels // w.groups
         groups = min(w.groups, lcm(filters, unit.lanes) // filters)
         return cls(groups, unit.padded(groups * filters), filters, w.in_channels // w.groups, unit.lanes)
 
     @property
     def channels(self) -> int:
-        """Input channels of all groups together."""
+        """Input channels of all groups."""
         return self.groups * self.group_channels
 
     @property
@@ -67,10 +67,13 @@ class Bundle:
     def is_shuffled(self) -> bool:
         """Whether vectors read all channels of their groups at once, which covers all steps of the reduction."""
         groups = [len(set(self.groups_of(vector))) for vector in range(self.vectors)]
-        return max(groups) > _BLENDED_GROUPS and max(groups) * self.group_channels <= _SHUFFLED_VECTORS * self.lanes
+        return (
+            max(groups) > _MAX_BLENDED_GROUPS
+            and max(groups) * self.group_channels <= _MAX_SHUFFLED_VECTORS * self.lanes
+        )
 
     def groups_of(self, vector: int) -> list[int]:
-        """Return the group of each lane; lanes without a filter have the last group."""
+        """Return the group of each lane; lanes without a filter belong to the last group."""
         first = vector * self.lanes
         return [min(f // self.group_filters, self.groups - 1) for f in range(first, first + self.lanes)]
 
@@ -78,7 +81,7 @@ class Bundle:
 def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
     """Whether filters of several groups should share vectors, which requires enough registers.
 
-    Vectors of words cannot be blended from several groups.
+    Vectors of packed lanes cannot be blended from several groups.
     """
     has_one_filter = w.groups == w.in_channels == w.out_channels
     if w.dtype != "float32" or w.groups == 1 or has_one_filter or w.out_channels // w.groups % unit.lanes == 0:
@@ -87,7 +90,7 @@ def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
 
 
 def n_bundles(unit: VectorUnit, w: Conv2d) -> int:
-    """Return the number of bundles; the last one may lack groups."""
+    """Return the number of bundles; the last one may have fewer groups."""
     return -(-w.groups // Bundle.of(unit, w).groups)
 
 
@@ -95,9 +98,9 @@ def n_bundles(unit: VectorUnit, w: Conv2d) -> int:
 def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Return the space of a convolution for which `is_bundled` holds.
 
-    Knobs beside those of `ConvolutionTiles`, which split the filters of all bundles: ``register_order`` orders filters
-    (f), pixels (p) and kernel columns (r); ``auto_unroll_max_step`` is the most vector operations of the unrolled
-    reduction.
+    Knobs besides those of `ConvolutionTiles`, which split the filters of all bundles: ``register_order`` orders filters
+    (f), pixels (p) and kernel columns (r); ``auto_unroll_max_step`` is the maximum number of vector operations of the
+    unrolled reduction.
     """
     tiles, bundle = _GroupedTiles(unit, threads, w), Bundle.of(unit, w)
     copied = any(w.padding) or bundle.channels * n_bundles(unit, w) > w.in_channels
@@ -115,22 +118,22 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 class _GroupedTiles(ConvolutionTiles):
     @property
     def filters(self) -> int:
-        """Filters of all bundles."""
+        """Computed filters of all bundles."""
         return n_bundles(self.unit, self.w) * Bundle.of(self.unit, self.w).filters
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): register tiles neither small nor large, and even chunks."""
-        worth = -2.0 * np.abs(np.log2(self.accumulators(columns) / _BEST_ACCUMULATORS))
-        worth += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
-        worth += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
-        worth -= 0.5 * self.vectors(columns)
-        worth += evenness(self.chunks(columns), self.threads)
-        return np.asarray(worth)
+        """Return the merit of configs, shape (n,): register tiles of medium size, and even chunks."""
+        merit = -2.0 * np.abs(np.log2(self.accumulators(columns) / _BEST_ACCUMULATORS))
+        merit += 0.5 * (columns["register_order"] == "pfr") + 1.0 * (columns["auto_unroll_max_step"] == 0)
+        merit += 1.0 * (columns["pad_at"] == "parallel") + 1.0 * (columns["tile_order"] == "fyx")
+        merit -= 0.5 * self.vectors(columns)
+        merit += evenness(self.chunks(columns), self.threads)
+        return np.asarray(merit)
 
     def nest(self, columns: Columns) -> LoopNest:
         w, shuffled = self.w, Bundle.of(self.unit, self.w).is_shuffled
-        places = np.array([[order.index(loop) for loop in "fpr"] for order in REGISTER_ORDERS])
-        levels = 8 + 2 * places[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]
+        depths = np.array([[order.index(loop) for loop in "fpr"] for order in REGISTER_ORDERS])
+        levels = 8 + 2 * depths[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]
         channels, (rows, taps) = w.in_channels // w.groups, w.kernel
         extents = {"rc": channels, "ry": rows} if shuffled else {"ry": rows, "rc": channels}
         annotations = unrolled(columns, self.accumulators(columns) * taps, extents)

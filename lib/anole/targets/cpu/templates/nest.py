@@ -1,4 +1,4 @@
-"""Scheduling steps common to the CPU templates: the nest of tiles with its copy and epilogue, and prefetches."""
+"""Scheduling steps shared by the CPU templates: the tiled loop nest with its copy and epilogue, and prefetching."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class TiledNest:
     Attributes:
         chunks: the parallel loops.
         tiles: the loops over tiles inside a chunk.
-        reduction: the loops of the reduction, outermost first, and maybe some of the register tile.
+        reduction: the loops of the reduction, outermost first, and maybe some loops of the register tile.
         registers: the loops of the register tile, outermost first.
         vector: the loop over lanes.
-        steps: vector operations of the register tile.
+        steps: number of vector operations of the register tile.
     """
 
     sch: s_tir.Schedule
@@ -45,17 +45,16 @@ class TiledNest:
     steps: int
 
     def arrange(self, copy: str, place: str, copy_lanes: int, lanes: int, unrolled: bool = True) -> None:
-        """Order and annotate the loops, and place the epilogue, in vectors of at most so many lanes, and a copy.
+        """Order and annotate the loops, and place the copy and the epilogue.
 
-        The copy is in vectors of about `copy_lanes`; if these are 0, it is left to LLVM.
-
-        The copy is of what the anchor reads, such as its padding: inlined, inside the parallel loop (``parallel``),
-        inside that of tiles (``tile``), or before all (``root``). The epilogue of a register tile is unrolled, unless
-        the tile is larger than the registers.
+        The block `copy`, such as padding, copies an operand of the anchor: inlined (``inline``), inside the parallel
+        loop (``parallel``) or the outermost tile loop (``tile``), or before everything (``root``). It uses vectors of
+        about `copy_lanes`; with 0, they are left to LLVM. The epilogue uses vectors of at most `lanes`, unrolled over a
+        register tile unless the tile is larger than the registers.
         """
         sch = self.sch
         sch.reorder(*self.chunks, *self.tiles, *self.reduction, *self.registers, self.vector)
-        # Fuse the chunks first: afterwards the copy stands between them and the tiles.
+        # Fuse the chunks first: later, the copy is between them and the tiles.
         parallel = sch.fuse(*self.chunks)
         sch.reverse_compute_at(self.epilogue, self.tiles[-1], preserve_unit_loops=True)
         block = find_block(sch, copy)
@@ -70,7 +69,7 @@ class TiledNest:
             sch.unroll(loop)
 
     def finish(self, loops: Sequence[LoopRV], max_step: int) -> tirx.PrimFunc:
-        """Unroll loops, innermost first, while the body stays within some vector operations; returns the function."""
+        """Unroll loops, innermost first, up to `max_step` vector operations in the body; return the function."""
         steps = self.steps
         for loop in reversed(loops):
             steps *= int(self.sch.get(loop).extent)
@@ -82,15 +81,15 @@ class TiledNest:
 
 
 def with_full_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a function that takes whole vectors wherever no lane is beyond the last filter or column.
+    """Vectorize wherever no lane is beyond the last filter or column.
 
-    TVM takes a vector lane by lane if its block, or its value, has a condition on lanes, also where that holds for all.
-    What holds for the first lane and for the last one holds for those between them.
+    TVM serializes a vector if its block, or its value, has a condition on lanes, even if the condition is true for all.
+    Conditions that hold for the first and the last lane hold for all lanes between them.
     """
-    return with_each(func, tirx.For, _whole_or_by_lanes)
+    return with_each(func, tirx.For, _vector_or_serial)
 
 
-def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
+def _vector_or_serial(loop: tirx.For) -> tirx.Stmt:
     if loop.kind != tirx.ForKind.VECTORIZED:
         return loop
     (realize,) = collect(loop, s_tir.SBlockRealize)
@@ -106,10 +105,12 @@ def _whole_or_by_lanes(loop: tirx.For) -> tirx.Stmt:
     ends = (tirx.IntImm(loop.loop_var.ty.dtype, 0), loop.extent - 1)
     both = [with_values(tirx.all(*conditions), {loop.loop_var: lane}) for lane in ends]
     free = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
-    whole = tirx.For(loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free))
-    again = with_new_definition(loop)
-    by_lanes = tirx.For(again.loop_var, 0, again.extent, tirx.ForKind.SERIAL, again.body)
-    return tirx.IfThenElse(tirx.all(*both) if values else both[1], whole, by_lanes)
+    vectorized = tirx.For(
+        loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free)
+    )
+    renamed = with_new_definition(loop)
+    serial = tirx.For(renamed.loop_var, 0, renamed.extent, tirx.ForKind.SERIAL, renamed.body)
+    return tirx.IfThenElse(tirx.all(*both) if values else both[1], vectorized, serial)
 
 
 def _is_condition(call: ir.Call) -> bool:
@@ -121,13 +122,9 @@ def _depends(condition: Any, loop: tirx.For) -> bool:
 
 
 def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
-    """Return a function in which a loop around the anchor, over tiles of its rows, ends with the last row.
+    """End a loop around the anchor, over tiles of `register` rows, after the last row.
 
-    Args:
-        func: the function.
-        loop: the loop; what it computes beyond the rows is discarded.
-        rows: number of rows; where it is known, the loop is left alone.
-        register: rows of a tile.
+    Results beyond the rows would be discarded. If the number of rows is static, the loop is not changed.
     """
     if isinstance(rows, tirx.IntImm):
         return func
@@ -149,39 +146,39 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tir
 def skipping_surplus(
     func: tirx.PrimFunc, outer: tirx.For, left: Callable[[Any], Any], steps: Mapping[tirx.For, int]
 ) -> tirx.PrimFunc:
-    """Return a function in which some loops inside another one do nothing from an iteration on.
+    """Skip the surplus iterations of some loops inside another loop.
 
-    How much is left is read from memory, so that TVM allocates buffers inside for all iterations: as an extent, or a
-    known condition, it would make them as large as the symbols say, and put them on the heap.
+    The remaining amount is read from memory, which hides it from TVM: as an extent or a known condition, it would give
+    buffers inside a symbolic size and put them on the heap.
 
     Args:
         func: the function.
         outer: the loop around the others.
-        left: tells from its variable how much is left.
-        steps: the loops inside, with how much an iteration takes.
+        left: maps the outer loop's variable to the remaining amount.
+        steps: the inner loops, with the amount that an iteration processes.
     """
     root = func.body.block
-    note = tirx.decl_buffer((1,), outer.loop_var.ty.dtype, "left", scope="local")
-    changed = with_nests(func, [root.body], [*root.alloc_buffers, note])
+    left_buffer = tirx.decl_buffer((1,), outer.loop_var.ty.dtype, "left", scope="local")
+    changed = with_nests(func, [root.body], [*root.alloc_buffers, left_buffer])
     for loop, step in steps.items():
-        changed = with_loop(changed, loop, partial(_if_left, note, step))
+        changed = with_loop(changed, loop, partial(_if_left, left_buffer, step))
 
-    def noting(each: tirx.For) -> tirx.For:
-        noted = tirx.SeqStmt([tirx.BufferStore(note, left(each.loop_var), [0]), each.body])
-        return tirx.For(each.loop_var, each.min, each.extent, each.kind, noted)
+    def storing_left(each: tirx.For) -> tirx.For:
+        body = tirx.SeqStmt([tirx.BufferStore(left_buffer, left(each.loop_var), [0]), each.body])
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, body)
 
-    return with_loop(changed, outer, noting)
+    return with_loop(changed, outer, storing_left)
 
 
-def _if_left(note: Any, step: int, loop: tirx.For) -> tirx.For:
-    body = tirx.IfThenElse(loop.loop_var * step < tirx.BufferLoad(note, [0]), loop.body, None)
+def _if_left(left_buffer: Any, step: int, loop: tirx.For) -> tirx.For:
+    body = tirx.IfThenElse(loop.loop_var * step < tirx.BufferLoad(left_buffer, [0]), loop.body, None)
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
 
 
 def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lanes: int, unrolled: bool) -> None:
-    """Vectorize the last of the epilogue's loops below a depth, which are a register tile, and may unroll the others.
+    """Vectorize the innermost of the epilogue's loops below a depth, which form a register tile.
 
-    The vectors of a row are unrolled anyway.
+    The vectors of a row are unrolled, and so are the other loops if `unrolled`.
     """
     *tile, last = sch.get_loops(epilogue)[depth:]
     extent = int(sch.get(last).extent)
@@ -193,7 +190,7 @@ def _vectorize_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, depth: int, lan
 
 
 def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes: int) -> None:
-    """Place a copying block, vectorized if its last axis is long, in a loop or else first of all and in parallel."""
+    """Place a copy block, vectorized if its last axis is long, in a loop or, in parallel, before everything else."""
     if loop is not None:
         sch.compute_at(block, loop)
     last = sch.get_loops(block)[-1]
@@ -207,10 +204,10 @@ def _place_copy(sch: s_tir.Schedule, block: SBlockRV, loop: LoopRV | None, lanes
 
 
 def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[Any]], lines: int) -> tirx.PrimFunc:
-    """Return a function in which each iteration of a loop begins with prefetches of so many lines of weights.
+    """Begin each iteration of a loop with prefetches of `lines` cache lines of weights.
 
-    The loop has only one block, whose packed weights have more dimensions than all else that it reads. `later` maps the
-    indices of the first weight that an iteration reads to those of the first one to prefetch.
+    The loop must contain only one block, whose last load from a parameter is the packed weight. `later` maps the
+    indices of the first weight that an iteration reads to the indices of the first weight to prefetch.
     """
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
     begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}

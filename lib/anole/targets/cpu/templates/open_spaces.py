@@ -1,7 +1,7 @@
 """The open spaces of the CPU: every split of every axis, also with tails, and all configs of the constrained space.
 
-The loop nests are those of the constrained spaces, whose constraints and selections are left out. What these know, a
-search has to find out: most configs spill registers, compute much that is discarded, or leave threads idle. Needs no
+The loop nests are the same as in the constrained spaces, but without constraints and preselected values. A search has
+to discover what these encode: most configs spill registers, compute much surplus, or leave threads idle. Needs no
 compiler.
 """
 
@@ -24,7 +24,7 @@ from anole.task import BatchMatmul, Conv2d, Dense
 
 @cache
 def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the open space of a direct convolution; with several groups, panels still divide the filters of each."""
+    """Return the open space of a direct convolution; with several groups, panels still divide a group's filters."""
     space, tiles = conv2d_space(unit, threads, w), DirectTiles(unit, threads, w)
 
     def describe(columns: Columns) -> LoopNest:
@@ -65,14 +65,14 @@ def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Return the open space of products of two computed tensors."""
+    """Return the open space of a batched product of two activations."""
     space = batch_matmul_space(unit, threads, w)
     wider = _covering(space, {"tile_y": w.rows, "tile_x": w.columns})
     return space.opened([*wider, option_knob("pack_at", PACKED_AT)])
 
 
 def _covering(space: Space, extents: Mapping[str, int]) -> list[Knob]:
-    """Return knobs of all splits of extents, by their names, which also have the values of the space's own knobs."""
+    """Return knobs with all covering splits of extents, by name, and all values of the space's own knobs."""
     known = {knob.name: knob.values for knob in space.knobs}
     return [
         covering_knob(name, extent, len(known[name][0]), known[name], agent="spatial")

@@ -1,8 +1,8 @@
-"""Workloads of narrow numbers are computed as workloads of words, each of which holds several; needs no compiler.
+"""Low-precision workloads as workloads of packed 32-bit lanes (pairs of bf16, groups of four uint8); needs no compiler.
 
-A word has 32 bits, as many as a float32. Neighbouring channels share a word, and the dot product of two words takes the
-place of a multiply-add, so that spaces, merits and loop nests are those of float32. A depthwise convolution does not
-sum over channels: each of its words holds one byte.
+A packed lane has the size of a float32. Adjacent channels share a lane, and the dot product of two lanes replaces a
+multiply-add, so spaces, merits and loop nests are the same as for float32. A depthwise convolution does not sum over
+channels: each of its packed lanes holds one byte.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from typing import TypeVar
 from anole.targets.cpu.templates.depthwise_space import is_depthwise
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-LANES_OF_WORD = {"bfloat16": 2, "uint8": 4}
-"""How many numbers of a type fill a word; the weights of data of uint8 are of int8."""
+ELEMENTS_PER_LANE = {"bfloat16": 2, "uint8": 4}
+"""Number of elements of a type in a packed 32-bit lane; the weights of uint8 data are int8."""
 
 _Workload = TypeVar("_Workload", bound=Workload)
 
 
 def is_packed(w: Workload) -> bool:
-    """Whether a workload's numbers are narrower than a word."""
-    return w.dtype in LANES_OF_WORD
+    """Whether a workload has a low-precision type that is computed in packed lanes."""
+    return w.dtype in ELEMENTS_PER_LANE
 
 
 def can_be_packed(w: Workload, dtype: str) -> bool:
-    """Whether a workload of float32 has a template for a narrow type: its channels must fill whole words.
+    """Whether a float32 workload has a template for a low-precision type: its channels must fill packed lanes.
 
-    Bytes stand for whole numbers, and only they have depthwise convolutions and products of two computed tensors.
+    uint8 is for exact integers, and the only type with depthwise convolutions and products of two activations.
     """
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
     if isinstance(w, Conv2d):
-        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % LANES_OF_WORD[dtype] == 0
+        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % ELEMENTS_PER_LANE[dtype] == 0
     if isinstance(w, Dense):
-        return w.in_features % LANES_OF_WORD[dtype] == 0
-    return dtype == "uint8" and w.inner % LANES_OF_WORD[dtype] == 0
+        return w.in_features % ELEMENTS_PER_LANE[dtype] == 0
+    return dtype == "uint8" and w.inner % ELEMENTS_PER_LANE[dtype] == 0
 
 
 def lanes_of_word(w: Workload) -> int:
-    """Return how many numbers a word of a workload of narrow numbers holds."""
-    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else LANES_OF_WORD[w.dtype]
+    """Return the number of elements in a packed lane of a low-precision workload."""
+    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else ELEMENTS_PER_LANE[w.dtype]
 
 
 def word_dtype(dtype: str) -> str:
-    """Return the type of full words of narrow numbers, or any other type as it is."""
-    return f"{dtype}x{LANES_OF_WORD[dtype]}" if dtype in LANES_OF_WORD else dtype
+    """Return the type of full packed lanes of a low-precision type, or any other type unchanged."""
+    return f"{dtype}x{ELEMENTS_PER_LANE[dtype]}" if dtype in ELEMENTS_PER_LANE else dtype
 
 
 def with_packed_lanes(w: _Workload) -> _Workload:
-    """Return a workload of narrow numbers as one of words, or a workload of words as it is."""
+    """Convert a low-precision workload to a workload of packed lanes; return any other workload unchanged."""
     if not is_packed(w):
         return w
-    numbers = lanes_of_word(w)
-    dtype = f"{w.dtype}x{numbers}"
+    elements = lanes_of_word(w)
+    dtype = f"{w.dtype}x{elements}"
     if isinstance(w, Conv2d):
-        return replace(w, in_channels=w.in_channels // numbers, dtype=dtype)
+        return replace(w, in_channels=w.in_channels // elements, dtype=dtype)
     if isinstance(w, Dense):
-        return replace(w, in_features=w.in_features // numbers, dtype=dtype)
+        return replace(w, in_features=w.in_features // elements, dtype=dtype)
     assert isinstance(w, BatchMatmul)
-    return replace(w, inner=w.inner // numbers, dtype=dtype)
+    return replace(w, inner=w.inner // elements, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Any template of float32 as one of narrow numbers, whose data and weights it reads as words."""
+"""Adapters of float32 templates to low-precision operands in packed 32-bit lanes."""
 
 from __future__ import annotations
 
@@ -20,72 +20,74 @@ from anole.targets.shared.reference import data_shape, weight_shape
 from anole.targets.shared.templates import UnpackedTemplate
 from anole.task import BatchMatmul
 
-_WORDS, _RIGHT = "words", "right"
+_DATA, _RIGHT = "words", "right"
 
 
 @dataclass(frozen=True)
 class PackedTemplate:
-    """The template of a workload of words, for workloads of narrow numbers."""
+    """A low-precision template that delegates to `inner`, a template for packed 32-bit lanes."""
 
-    of_words: Template
+    inner: Template
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Return the shape of the packed words."""
-        return self.of_words.packed_shape(with_packed_lanes(workload), config)
+        """Return the shape of the packed weight, in 32-bit lanes."""
+        return self.inner.packed_shape(with_packed_lanes(workload), config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[np.int32]:
-        """Return the packed words of a weight, whose second to last axis is that of the channels."""
+        """Pack a weight, with channels on the second to last axis, into 32-bit lanes and then into its layout."""
         *outer, channels, filters = weight.shape
-        numbers = lanes_of_word(workload)
-        if numbers == 1:
-            return self.of_words.pack_weight(with_packed_lanes(workload), config, weight.astype(np.int32))
-        rows = weight.reshape(*outer, channels // numbers, numbers, filters)
-        words = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
-        return self.of_words.pack_weight(with_packed_lanes(workload), config, words)
+        elements = lanes_of_word(workload)
+        if elements == 1:
+            return self.inner.pack_weight(with_packed_lanes(workload), config, weight.astype(np.int32))
+        rows = weight.reshape(*outer, channels // elements, elements, filters)
+        packed_lanes = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
+        return self.inner.pack_weight(with_packed_lanes(workload), config, packed_lanes)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the definition over the words of the data."""
-        inner, numbers = with_packed_lanes(workload), lanes_of_word(workload)
+        """Return the anchor's definition over packed lanes of the data."""
+        inner_workload, elements = with_packed_lanes(workload), lanes_of_word(workload)
 
-        def word(*at: Any) -> Any:
-            return data[at].astype("int32") if numbers == 1 else _word_of_row(data, numbers, *at)
+        def packed_lane(*at: Any) -> Any:
+            return data[at].astype("int32") if elements == 1 else _lane_of_row(data, elements, *at)
 
-        return self.of_words.compute(inner, config, te.compute(data_shape(inner), word, name=_WORDS), packed)
+        return self.inner.compute(
+            inner_workload, config, te.compute(data_shape(inner_workload), packed_lane, name=_DATA), packed
+        )
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config, in which words are read where they lie."""
+        """Schedule the function with the config's loop nest, which reads packed lanes straight from memory."""
         sch = s_tir.Schedule(func)
-        for block in (find_block(sch, name) for name in (_WORDS, _RIGHT)):
+        for block in (find_block(sch, name) for name in (_DATA, _RIGHT)):
             if block is not None:
                 sch.compute_inline(block)
-        return self.of_words.schedule(scheduled(sch), with_packed_lanes(workload), config)
+        return self.inner.schedule(scheduled(sch), with_packed_lanes(workload), config)
 
 
 class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
-    """That of two computed tensors of bytes, of which the right one's words are made when they are packed."""
+    """Batched int8 matmul of two activations; the right operand is packed into 32-bit lanes at run time."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the definition over the words of both operands."""
-        numbers = lanes_of_word(workload)
+        """Return the product's definition over packed lanes of both operands."""
+        elements = lanes_of_word(workload)
 
-        def word(*at: Any) -> Any:
-            return (_word_of_row if workload.transpose_right else _word_of_column)(packed, numbers, *at)
+        def packed_lane(*at: Any) -> Any:
+            return (_lane_of_row if workload.transpose_right else _lane_of_column)(packed, elements, *at)
 
-        words = te.compute(weight_shape(with_packed_lanes(workload)), word, name=_RIGHT)
-        return super().compute(workload, config, data, words)
+        packed_lanes = te.compute(weight_shape(with_packed_lanes(workload)), packed_lane, name=_RIGHT)
+        return super().compute(workload, config, data, packed_lanes)
 
 
 def of_words(template: Template) -> PackedTemplate:
-    """Return the template of a workload of narrow numbers, given that of its words."""
+    """Return the low-precision template, given the template for packed lanes."""
     return PackedMatmulTemplate(template) if isinstance(template, UnpackedTemplate) else PackedTemplate(template)
 
 
-def _word_of_row(data: te.Tensor, numbers: int, *at: Any) -> Any:
-    """Return a word of numbers that lie one after another."""
-    return word_of([data[(*at[:-1], at[-1] * numbers + number)] for number in range(numbers)])
+def _lane_of_row(data: te.Tensor, elements: int, *at: Any) -> Any:
+    """Return a packed lane of elements that are contiguous in a row."""
+    return word_of([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
 
 
-def _word_of_column(data: te.Tensor, numbers: int, batch: Any, word: Any, column: Any) -> Any:
-    """Return a word of bytes that lie one below another."""
-    found = [data[batch, word * numbers + number, column].astype("int32") for number in range(numbers)]
-    return reduce(or_, [(byte & 255) << (8 * place) for place, byte in enumerate(found)])
+def _lane_of_column(data: te.Tensor, elements: int, batch: Any, lane: Any, column: Any) -> Any:
+    """Return a packed lane of bytes from consecutive rows of a column."""
+    found = [data[batch, lane * elements + element, column].astype("int32") for element in range(elements)]
+    return reduce(or_, [(byte & 255) << (8 * at) for at, byte in enumerate(found)])

@@ -1,4 +1,4 @@
-"""The knobs of matrix products on the CPU, of dense layers or computed tensors, and the loop nest of a config.
+"""The spaces of matrix products on the CPU (dense layers, batched matmul): knobs, loop nests and analytical models.
 
 The nest, outermost first: a parallel loop over chunks of the batch, columns and rows; tiles of columns and rows; the
 reduction; the register tile. The columns of a dense layer are its output features. Needs no compiler.
@@ -22,29 +22,29 @@ from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTile
 from anole.task import BatchMatmul, Dense
 
 PACKED_AT = ("inline", "tile", "root")
-"""Where the right operand may be packed into panels: nowhere, a panel where a tile needs it, or all of it first."""
+"""Where the right operand may be packed into panels: not at all, per tile, or entirely before the product."""
 
-_ROWS_IN_REGISTERS = 16
+_MAX_ROWS_IN_REGISTERS = 16
 _STEPS_AHEAD = (0, 32, 64)
-_BROADCASTING_WORTH = 6.0
-"""Merit lost by a multiply-add that a broadcast makes twice as slow; fitted to 320 configs of 4 products on AVX2."""
+_BROADCASTING_COST = 6.0
+"""Merit lost if broadcasts make multiply-adds twice as slow; fitted to 320 configs of 4 products on AVX2."""
 
 _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
-"""Number of accumulators beyond which more are not faster; fewer where memory is the limit."""
+"""Number of accumulators beyond which more are not faster; lower if memory is the bottleneck."""
 
 _IMBALANCE_COST = 16.0
 
-_ROWS_THAT_SHARE, _WORDS_AT_ONCE = 8, 4
-"""Rows that share an unpacked number, and words that are unpacked in a row, beyond which more are not faster."""
+_ROWS_THAT_SHARE, _LANES_AT_ONCE = 8, 4
+"""Rows that share an unpacked value, and packed lanes unpacked in sequence, beyond which more do not help."""
 
 
 def dense_prefetches(w: Dense) -> bool:
-    """Whether prefetching weights is an option: where they come from memory and several rows use them.
+    """Whether prefetching weights is an option: only if they come from memory and several rows use them.
 
-    A single row uses them so fast that the processor's own prefetcher looks far enough ahead. Many rows form several
-    tiles, which find the weights in the cache.
+    For a single row, the hardware prefetcher runs far enough ahead. Many rows form several tiles, which find the
+    weights in the cache.
     """
-    is_one_tile = 1 < covering(w.batch) <= _ROWS_IN_REGISTERS
+    is_one_tile = 1 < covering(w.batch) <= _MAX_ROWS_IN_REGISTERS
     return is_one_tile and FLOAT_BYTES * w.in_features * w.out_features >= CACHE_BYTES
 
 
@@ -54,8 +54,8 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
     Knobs, named as in AutoTVM's ``dense_pack.x86``: ``tile_y`` splits the rows and ``tile_x`` the output features into
     (parallel, tile, register), ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and
-    ``unroll_explicit`` as for convolutions. Where several rows use weights that exceed the cache, also ``prefetch_k``:
-    how many reduction steps ahead the weights are prefetched.
+    ``unroll_explicit`` as for convolutions. If several rows use weights that exceed the cache, also ``prefetch_k``: the
+    number of reduction steps by which weights are prefetched ahead.
     """
     tiles = DenseTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), dense_prefetches(w))
     prefetch = [option_knob("prefetch_k", _STEPS_AHEAD, agent="reduction")] if tiles.prefetches else []
@@ -65,23 +65,23 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Return the space of a dense layer with stored weights: that of its words, without prefetches."""
+    """Return the space of a dense layer with weight-only quantization: over packed lanes, without prefetches."""
     assert w.weights is not None
-    words = BatchMatmul(1, w.batch, w.in_features // w.weights.numbers, w.out_features)
-    tiles = _WeightOnlyTiles(unit, threads, words, False, w.weights.numbers)
+    packed = BatchMatmul(1, w.batch, w.in_features // w.weights.numbers, w.out_features)
+    tiles = _WeightOnlyTiles(unit, threads, packed, False, w.weights.numbers)
     knobs = [*tiles.splits(), *_unroll_knobs()]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
 
 @cache
 def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Return the space of products of two computed tensors.
+    """Return the space of a batched product of two activations.
 
-    Knobs beside those of a dense layer: ``pack_at`` says where the right operand is packed into panels as wide as the
+    Knobs besides those of a dense layer: ``pack_at`` places the packing of the right operand into panels as wide as the
     register tile.
     """
     tiles = _BatchMatmulTiles(unit, threads, w)
-    # Unpacked, a vector is whole and contiguous only if columns are contiguous, fill whole registers and are no words.
+    # Unpacked vectors need contiguous float32 columns that fill registers.
     in_place = unit.padded(w.columns) == w.columns and not w.transpose_right and w.dtype == "float32"
     knobs = [*tiles.splits(), option_knob("pack_at", PACKED_AT if in_place else PACKED_AT[1:]), *_unroll_knobs()]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
@@ -116,7 +116,7 @@ class _ProductTiles(RegisterTiles):
         return np.asarray(self.w.batch * columns["tile_y"][:, 0] * columns["tile_x"][:, 0])
 
     def enough_chunks(self, _: Columns) -> int:
-        """Return the number of chunks that feed all threads, or as many as there can be."""
+        """Return the number of chunks that keeps all threads busy, or the maximum if it is smaller."""
         return min(self.threads, self.w.batch * self.w.rows * self.width // self.unit.lanes)
 
     def splits(self) -> list[Knob]:
@@ -127,13 +127,13 @@ class _ProductTiles(RegisterTiles):
             return split[2] <= widest and split[2] % self.unit.lanes == 0
 
         return [
-            split_knob("tile_y", self.rows, 3, lambda split: split[2] <= _ROWS_IN_REGISTERS, agent="spatial"),
+            split_knob("tile_y", self.rows, 3, lambda split: split[2] <= _MAX_ROWS_IN_REGISTERS, agent="spatial"),
             split_knob("tile_x", self.width, 3, panels_fill_registers, agent="spatial"),
             split_knob("tile_k", self.w.inner, 2, agent="reduction"),
         ]
 
     def tiled(self, columns: Columns, chunks: Sequence[Loop], buffers: tuple[Buffer, ...]) -> LoopNest:
-        """Return the loop nests of n configs inside the parallel loops, whose levels are below 3."""
+        """Return the loop nests of n configs; the given parallel loops have levels below 3."""
         y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
         lanes = self.unit.lanes_of_each(x[:, 2])
         vectors = x[:, 2] // lanes
@@ -153,32 +153,32 @@ class _ProductTiles(RegisterTiles):
 
 @dataclass(frozen=True)
 class DenseTiles(_ProductTiles):
-    """Tiles of a dense layer, a batch of one product, which may have the option of prefetching weights."""
+    """Tiles of a dense layer, as a batch of one product, with or without the option to prefetch weights."""
 
     prefetches: bool
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): how evenly threads share them, and few loads for a multiply-add.
+        """Return the merit of configs, shape (n,): high for even shares of threads and few loads per multiply-add.
 
-        Reading the weights bounds the speed of a single row; the only choice left is to let the threads read equal
-        shares. If one thread may do everything, it should.
+        Reading the weights bounds the speed of a single row, so it matters only that threads read equal shares. If one
+        thread may do everything, it should.
         """
         rows, panel, row_chunks = self.multipliers(columns), self.vectors(columns), columns["tile_y"][:, 0]
-        worth = self.shares(columns) + np.minimum(rows * panel, _DENSE_PIPES_FED)
-        worth += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        merit = self.shares(columns) + np.minimum(rows * panel, _DENSE_PIPES_FED)
+        merit += 0.5 * np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
         if self.w.rows > 1:
-            # Every panel of a chunk reads the chunk's rows again, and every chunk of rows all weights.
+            # Every panel of a chunk reads the chunk's rows again, and every chunk of rows reads all weights.
             rows_bytes = FLOAT_BYTES * self.w.inner * self.rows / row_chunks
-            worth += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
-            worth += 4.0 * (columns["prefetch_k"] > 0) if self.prefetches else 0.0
-            worth -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
-        return np.asarray(worth)
+            merit += 4.0 * np.log2(rows * panel / (rows + panel)) - 0.5 * np.log2(row_chunks)
+            merit += 4.0 * (columns["prefetch_k"] > 0) if self.prefetches else 0.0
+            merit -= 2.0 * (columns["tile_x"][:, 1] > 1) * np.log2(np.maximum(1.0, rows_bytes / CACHE_BYTES))
+        return np.asarray(merit)
 
     def shares(self, columns: Columns) -> NDArray[np.float64]:
-        """Return how evenly threads share the work, less what waking them costs, shape (n,)."""
+        """Return the merit of evenly shared work, minus the cost of waking threads, shape (n,)."""
         chunks = self.chunks(columns)
-        worth = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
-        return np.asarray(worth)
+        merit = _IMBALANCE_COST * np.log2(chunks / (-(-chunks // self.threads) * self.threads)) - waking(chunks)
+        return np.asarray(merit)
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
@@ -193,25 +193,25 @@ class DenseTiles(_ProductTiles):
 
 @dataclass(frozen=True)
 class _WeightOnlyTiles(DenseTiles):
-    """Tiles of a dense layer whose weights are stored in words, each of which holds several numbers."""
+    """Tiles of a dense layer with weight-only quantization; a packed 32-bit lane has `numbers` weights."""
 
     numbers: int
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether accumulators, the numbers of a word, the word and one multiplier fit, shape (n,)."""
+        """Whether accumulators, packed lanes, their unpacked values and one multiplier fit, shape (n,)."""
         return np.asarray(self.accumulators(columns) + self.vectors(columns) + self.numbers + 1 <= self.unit.registers)
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): even shares, and rows that share numbers when these are unpacked.
+        """Return the merit of configs, shape (n,): high for even shares and many rows that share unpacked values.
 
-        Several words in a row are unpacked at once, and one vector of a panel at a time.
+        Several packed lanes are unpacked in sequence, but only one vector of a panel at a time.
         """
-        rows, words, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
-        is_unrolled = unrolled(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
-        worth = self.shares(columns) + evenness(self.chunks(columns), self.threads)
-        worth += 2.0 * np.log2(np.minimum(rows, _ROWS_THAT_SHARE)) - np.log2(steps)
-        worth += is_unrolled * np.log2(np.minimum(words, _WORDS_AT_ONCE)) - 0.1 * np.log2(words)
-        return np.asarray(worth - 4.0 * np.log2(columns["tile_y"][:, 0]))
+        rows, lanes, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
+        is_unrolled = unrolled(columns, steps, {"k": lanes})["k"] == Annotation.UNROLLED
+        merit = self.shares(columns) + evenness(self.chunks(columns), self.threads)
+        merit += 2.0 * np.log2(np.minimum(rows, _ROWS_THAT_SHARE)) - np.log2(steps)
+        merit += is_unrolled * np.log2(np.minimum(lanes, _LANES_AT_ONCE)) - 0.1 * np.log2(lanes)
+        return np.asarray(merit - 4.0 * np.log2(columns["tile_y"][:, 0]))
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,14 @@ class _BatchMatmulTiles(_ProductTiles):
     """Tiles of a batch of products."""
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): multiply-adds against loads, packing, restarts and waking."""
+        """Return the merit of configs, shape (n,): multiply-adds vs. loads, packing, loop restarts and waking."""
         rows, panel = self.multipliers(columns), self.vectors(columns)
-        worth = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
-        worth = worth + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
-        worth += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
-        worth -= _BROADCASTING_WORTH * self.broadcasting(columns)
-        worth -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
-        return np.asarray(worth - waking(self.chunks(columns)))
+        merit = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
+        merit = merit + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)
+        merit += np.log2(columns["tile_k"][:, 1]) - 4.0 * columns["unroll_explicit"]
+        merit -= _BROADCASTING_COST * self.broadcasting(columns)
+        merit -= np.where(columns["pack_at"] == "tile", 2.0 * np.log2(columns["tile_y"][:, 0]), 1.0)
+        return np.asarray(merit - waking(self.chunks(columns)))
 
     def nest(self, columns: Columns) -> LoopNest:
         w, y, x = self.w, columns["tile_y"], columns["tile_x"]

@@ -1,4 +1,4 @@
-"""Matrix products on the CPU: the right operand is read in register-wide panels, packed ahead or when it is read."""
+"""Matrix products on the CPU: the right operand is read in register-wide panels, packed ahead or at run time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PANELS = "panels"
 
 @dataclass(frozen=True)
 class _ProductTemplate:
-    """The loop nest of matrix products; `product_space` says what their knobs mean.
+    """The loop nest of matrix products; see `product_space` for their knobs.
 
     The splits of a config may cover more rows and columns than there are; the surplus is discarded.
     """
@@ -33,7 +33,7 @@ class _ProductTemplate:
     unit: VectorUnit
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
         epilogue = anchor.join_epilogue(sch, block)
@@ -43,7 +43,7 @@ class _ProductTemplate:
 
         *_, rows, columns = (each.dom.extent for each in sch.get(epilogue).iter_vars)
         varies = [not isinstance(extent, tirx.IntImm) for extent in (rows, columns, sch.get(k).extent)]
-        # Where an extent varies, tiles that a config counts might not divide it: columns and steps go one by one.
+        # A config's tile counts might not divide a dynamic extent: columns and steps go one by one.
         panels, step = 1 if varies[1] else config["tile_x"][1], 1 if varies[2] else config["tile_k"][1]
         y_parallel, y_tile, y_register = sch.split(y, [None, *config["tile_y"][1:]])
         x_parallel, x_tile, x_register, x_vector = sch.split(x, [None, panels, vectors, lanes])
@@ -52,7 +52,7 @@ class _ProductTemplate:
         tiles, reduction, registers = [x_tile, y_tile], [k_outer, k_inner], [y_register, x_register]
         place = config.get("pack_at", "inline")
         if batch and any(varies):
-            # Any number of chunks may read a panel. TVM finds out how few sums a tile has only outside of fused loops.
+            # Any number of chunks may read a panel. TVM can bound a tile's sums only outside of fused loops.
             place, chunks, tiles = "root", [*batch, y_parallel], [x_parallel, *tiles]
         steps = config["tile_y"][2] * vectors
         tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
@@ -61,32 +61,32 @@ class _ProductTemplate:
         func = nest.ending(func, sch.get(y_tile), rows, config["tile_y"][2])
         if not config.get("prefetch_k"):
             return func
-        # Those of a later reduction step, possibly of the next panel.
+        # Prefetch weights of a later reduction step, possibly of the next panel.
         ahead = config["prefetch_k"]
         return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + ahead, x), vectors)
 
 
 class DenseTemplate(_ProductTemplate):
-    """A matrix product with constant weights, which are streamed once."""
+    """A dense layer: a matrix product with constant weights, which are streamed once."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
         """Return (panels, in, panel width)."""
         return (prod(config["tile_x"][:2]), workload.in_features, config["tile_x"][2])
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return (in, out) weights in whole panels, zero-padded."""
+        """Pack (in, out) weights into panels, zero-padded."""
         return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return (rows, out) of (rows, in) data and packed weights."""
+        """Multiply (rows, in) data with packed weights, as (rows, out)."""
         return _multiply(workload, config, data, packed, (workload.batch, workload.out_features))
 
 
 class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
-    """Products of a batch, whose right operands are packed into panels when they are read."""
+    """Batched products of two activations; right operands are packed into panels at run time."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the product of both operands, (batch, rows, columns)."""
+        """Multiply both operands, as (batch, rows, columns)."""
         w, columns = workload, whole(workload.columns, config["tile_x"], config["tile_x"][2])
         panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
@@ -95,7 +95,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 def _multiply(
     w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[Any, ...]
 ) -> te.Tensor:
-    """Return the product of data and panels, maybe for each of a batch, without what the splits cover beyond it."""
+    """Multiply data with panels, maybe batched, and crop the surplus of the config's splits."""
     *batch, own_rows, own_columns = shape
     panel = config["tile_x"][2]
     rows = whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
@@ -113,12 +113,12 @@ def _multiply(
 
 
 def whole(own: Any, split: Sequence[int], chunk: int) -> Any:
-    """Return the extent that a split covers: as many chunks as an extent that varies needs."""
+    """Return the extent that a split covers; a dynamic extent is rounded up to chunks."""
     return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
 
 
 def _in_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
-    """Return the right operand as (batch, panels, inner, panel width), zeros beyond its own columns."""
+    """Pack the right operand as (batch, panels, inner, panel width), with zeros beyond its columns."""
 
     def point(b: Any, p: Any, k: Any, lane: Any) -> Any:
         x = p * panel + lane

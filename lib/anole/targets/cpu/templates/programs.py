@@ -1,4 +1,4 @@
-"""Which programs compute a workload on the CPU: their versions, space, default config and template."""
+"""The choice of programs that compute a workload on the CPU: their versions, space, default config and template."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ VERSIONS = {
     "weights": 1,
     "words": 1,
 }
-"""The versions of what programs consist of; whoever changes what a config means raises them."""
+"""The versions of programs' parts; increment one when the meaning of its configs changes."""
 
 MAX_ROWS = 8
-"""The most rows of a dense layer with stored weights; from about 12 on, float32 is as fast."""
+"""Maximum number of rows of a dense layer with weight-only quantization; from about 12 on, float32 is as fast."""
 
 OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
 
@@ -66,13 +66,13 @@ SpaceOf = Callable[[VectorUnit, int, Any], Space]
 
 @dataclass(frozen=True)
 class Programs:
-    """Programs that compute a workload.
+    """The programs that compute a workload.
 
     Attributes:
-        space: the space of their configs.
-        template: the class of the template, or a function of the vector unit that makes it, as ``module:object``.
+        space: returns the space of their configs.
+        template: the template's class, or a function that makes the template of a vector unit, as ``module:object``.
         default: maps the arguments of `space` to a valid config that is fast enough without tuning.
-        has_words: whether the template is one of words, for a workload of narrow numbers.
+        has_words: whether the template is for packed lanes, and the workload of low precision.
     """
 
     space: SpaceOf
@@ -89,7 +89,7 @@ class Programs:
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
-    """Return what the programs that compute a workload consist of, by the names of versions."""
+    """Return the names, in `VERSIONS`, of the parts of a workload's programs."""
     if is_packed(w):
         return [*parts_of(unit, with_packed_lanes(w), True, is_open), "words"]
     parts = {
@@ -121,9 +121,9 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 
 
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
-    """Return the programs that compute a workload, with an open space where that is asked for."""
+    """Return the programs that compute a workload, with an open space if `is_open`."""
     if is_packed(w):
-        return _of_words(programs_of(unit, with_packed_lanes(w), True, is_open))
+        return _for_packed_lanes(programs_of(unit, with_packed_lanes(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
@@ -140,24 +140,24 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
 
 
 def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
-    """Return a workload of float32 in a narrower type where there is a template for that and it should be faster."""
+    """Convert a float32 workload to low precision if there is a template and it should be faster."""
     if not can_be_packed(w, dtype):
         return w
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
     found = replace(w, dtype=dtype, exact=False)
     if dtype == "bfloat16" and with_packed_lanes(found).dtype in unit.tile_words:
-        # Where there are tiles of bfloat16, its vectors are slower than those of float32.
+        # On processors with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
         return found if takes_tiles(unit, with_packed_lanes(found)) else w
     pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, with_packed_lanes(found)))
     return found if pays and not is_bundled(unit, w) else w
 
 
 def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> Workload:
-    """Return a dense layer of float32 with its weights stored by its own scheme, or else in so many bits, if it pays.
+    """Return a float32 dense layer with its own weight scheme, else one of the given bits, if it should be faster.
 
-    It pays for few rows, which take less time to multiply than the weights to read. All others have plain weights. A
-    block that is None is a whole column.
+    It is faster for few rows, where reading weights takes longer than multiplying. Other layers get plain weights. If
+    the block is None, it is an entire column.
     """
     if not isinstance(w, Dense):
         return w
@@ -169,9 +169,9 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
 
 
 def spread(threads: int, w: Workload, config: Config) -> Config:
-    """Return a config with equal shares of each image, or of all rows, for all threads, if its tiles allow that.
+    """Adapt a config to give all threads equal shares of each image, or of all rows, if its tiles allow it.
 
-    Of another size, the threads may not get equal shares of what a config shares out. Weights are packed as before.
+    A config's chunks may not be shared equally at other sizes. The layout of packed weights stays the same.
     """
     names: tuple[str, ...] = ("tile_x",) if isinstance(w, Dense) else ()
     if isinstance(w, BatchMatmul) and w.batch < threads:
@@ -179,7 +179,7 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
     if isinstance(w, Conv2d) and config.get(ALGORITHM) != WINOGRAD:
         names = ("tile_y", "tile_f")
     elif isinstance(w, Conv2d) and output_tiles(replace(w, batch=1), config).blocks < threads:
-        # More chunks of filters transform the data once more each, which blocks of tiles make needless.
+        # Each further chunk of filters transforms the data again, which enough blocks of tiles make unnecessary.
         names = ("tile_f",)
     spread = dict(config)
     for name in names:
@@ -192,7 +192,7 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
 
 
 def has_choice(w: Conv2d, exact: bool) -> bool:
-    """Whether Winograd is an option; it is not if a convolution must be computed exactly as defined."""
+    """Whether Winograd is an option: not if a convolution must be computed exactly as defined."""
     return can_winograd(w) and not exact and not w.exact and w.dtype == "float32"
 
 
@@ -203,14 +203,14 @@ def chosen_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 
 def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
-    """Return a valid config of the algorithm that is probably faster."""
+    """Return a valid config of the algorithm that should be faster."""
     if winograd_pays(unit, threads, w):
         return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_sampled}
     return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_sampled}
 
 
 def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Programs:
-    """Return programs whose configs choose between vectors and tiles of words."""
+    """Return programs whose configs choose between vectors and AMX tiles of packed lanes."""
 
     @cache
     def space(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Space:
@@ -223,13 +223,13 @@ def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Progra
     return Programs(space, template, default)
 
 
-def _of(space: SpaceOf, template: str) -> Programs:
-    """Return programs whose default is the config of most merit."""
+def _with_best_default(space: SpaceOf, template: str) -> Programs:
+    """Return programs whose default is the config with the highest merit."""
     return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_sampled)
 
 
-def _of_words(programs: Programs) -> Programs:
-    """Return the programs of a workload of narrow numbers, given those of its words."""
+def _for_packed_lanes(programs: Programs) -> Programs:
+    """Return the programs of a low-precision workload, given the programs for packed lanes."""
     return Programs(
         lambda unit, threads, w: programs.space(unit, threads, with_packed_lanes(w)),
         programs.template,
@@ -239,13 +239,13 @@ def _of_words(programs: Programs) -> Programs:
 
 
 _CONSTRAINED = {
-    "direct": _of(conv2d_space, "conv2d:Conv2dTemplate"),
+    "direct": _with_best_default(conv2d_space, "conv2d:Conv2dTemplate"),
     "chosen": Programs(chosen_space, "winograd:direct_or_winograd", _chosen_default),
-    "grouped": _of(grouped_space, "grouped:GroupedTemplate"),
-    "depthwise": _of(depthwise_space, "depthwise:DepthwiseTemplate"),
-    "dense": _of(dense_space, "products:DenseTemplate"),
-    "weight_only": _of(weight_only_space, "weight_only:WeightOnlyTemplate"),
-    "batch_matmul": _of(batch_matmul_space, "products:BatchMatmulTemplate"),
+    "grouped": _with_best_default(grouped_space, "grouped:GroupedTemplate"),
+    "depthwise": _with_best_default(depthwise_space, "depthwise:DepthwiseTemplate"),
+    "dense": _with_best_default(dense_space, "products:DenseTemplate"),
+    "weight_only": _with_best_default(weight_only_space, "weight_only:WeightOnlyTemplate"),
+    "batch_matmul": _with_best_default(batch_matmul_space, "products:BatchMatmulTemplate"),
 }
 _OPEN = {
     kind: replace(_CONSTRAINED[kind], space=space)
@@ -258,16 +258,16 @@ _OPEN = {
         "batch_matmul": batch_matmul_open,
     }.items()
 }
-"""Programs with open spaces, whose default is the config of most merit in the constrained one."""
+"""Programs with open spaces, whose default is the constrained space's config with the highest merit."""
 
 _TILED = {
     "bfloat16x2": {
-        "direct": _of(conv2d_tiles_space, "tiles:TiledConvolution"),
-        "dense": _of(dense_tiles_space, "tiles:TiledDense"),
+        "direct": _with_best_default(conv2d_tiles_space, "tiles:TiledConvolution"),
+        "dense": _with_best_default(dense_tiles_space, "tiles:TiledDense"),
     },
     "uint8x4": {
         "direct": _vectors_or_tiles(conv2d_space, conv2d_tiles_space, "tiles:direct_or_tiles"),
         "dense": _vectors_or_tiles(dense_space, dense_tiles_space, "tiles:dense_or_tiles"),
     },
 }
-"""Programs of a processor that multiplies tiles of such words; its vectors of bytes are fast, too."""
+"""Programs of processors with AMX, by the type of packed lanes; their vectors of bytes are fast, too."""

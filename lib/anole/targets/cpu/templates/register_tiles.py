@@ -1,6 +1,6 @@
-"""What the spaces of the CPU share: tiles whose accumulators stay in vector registers, and chunks for the threads.
+"""The common base of the CPU's spaces: tiles whose accumulators stay in vector registers, and chunks for threads.
 
-A layer is shared by all threads, unless waking another thread takes longer than the layer.
+All threads share a layer, unless waking another thread takes longer than the layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anole.targets.shared.reference import weight_shape
 from anole.task import Workload
 
 CACHE_BYTES = 1 << 20
-"""Approximate share of the second-level cache for one core."""
+"""Approximate size of one core's share of the second-level cache."""
 
 CACHE_LINE_BYTES = 64
 
@@ -30,34 +30,33 @@ FMA_LATENCY_HIDDEN = 8
 """Independent multiply-adds in flight that keep two pipes of latency four busy."""
 
 _ONE_VECTOR_COST, _SPILLED_COST, _MANY_VECTORS_COST = 0.12, 0.7, 0.05
-"""Additional cost of a multiply-add, in multiply-adds, with numbers that are broadcast to registers: for one vector;
-for one vector whose numbers and sums do not fit the registers together; for more than two. Fitted to 1,700 configs of
-22 convolutions on AVX2."""
+"""Additional cost of a multiply-add, in multiply-adds, with scalars broadcast to registers: for one vector; for one
+vector whose broadcasts and sums together do not fit the registers; for more than two vectors. Fitted to 1,700 configs
+of 22 convolutions on AVX2."""
 
 _MIN_ROWS, _MAX_ROWS = 6, 16
-"""Rows in registers: fewer load more than they multiply, and more do not fit beside a panel of weights."""
+"""Rows in registers: fewer need more loads than multiply-adds, and more do not fit together with a panel of weights."""
 
 _MIN_FLOP, _MAX_WEIGHT_BYTES = 1 << 18, 1 << 17
-"""With this much work, or with more weights than these, which several threads read faster from memory, every thread
-gets a share; below, trials decide how many threads do."""
+"""Above either limit, all threads are used (they read large weights faster); below, the thread count is tuned."""
 
 _CHUNKS_OF_THREAD = 4
 _WAKING_COST = 8.0
 
 Count = Callable[[Columns], "NDArray[np.int64] | int"]
-"""Maps the columns of n configs to a number for each, shape (n,), or to one number for all."""
+"""Maps the columns of n configs to n integers, shape (n,), or to one for all."""
 
 
 Measure = Callable[[Columns], "NDArray[Any]"]
-"""Maps the columns of n configs to a number, or a truth, for each, shape (n,)."""
+"""Maps the columns of n configs to n numbers or booleans, shape (n,)."""
 
 
 @dataclass(frozen=True)
 class RegisterTiles(ABC):
-    """The register tiles of a workload; every method answers for the columns of n configs.
+    """The register tiles of a workload; every method computes one value for each of n configs.
 
-    Each vector of a panel, such as neighbouring filters, is multiplied with several numbers, such as pixels. The last
-    part of the knob that `panel` names is the width of a panel; `unfit` says what configs that do not `fit` lack.
+    Each vector of a panel, such as adjacent filters, is multiplied with several scalars, such as pixels. The last part
+    of the knob named `panel` is a panel's width; `unfit` describes configs that do not `fit`.
     """
 
     unit: VectorUnit
@@ -67,32 +66,32 @@ class RegisterTiles(ABC):
     unfit: ClassVar[str] = "the accumulators do not fit the vector registers"
 
     def vectors(self, columns: Columns) -> NDArray[np.int64]:
-        """Return how many vector registers hold one row of a panel, shape (n,)."""
+        """Return the number of vector registers of a panel's row, shape (n,)."""
         return np.asarray(-(-columns[self.panel][:, 2] // self.unit.lanes))
 
     @abstractmethod
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
-        """Return how many numbers each vector of a panel is multiplied with, shape (n,)."""
+        """Return the number of scalars with which each vector of a panel is multiplied, shape (n,)."""
 
     def accumulators(self, columns: Columns) -> NDArray[np.int64]:
-        """Return how many vector registers hold accumulators, shape (n,)."""
+        """Return the number of vector registers that hold accumulators, shape (n,)."""
         return np.asarray(self.multipliers(columns) * self.vectors(columns))
 
     def broadcasting(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the additional cost of a multiply-add whose number takes a load and a register, shape (n,).
+        """Return the additional cost of a multiply-add whose scalar needs a broadcast to a register, shape (n,).
 
-        LLVM lets a product overwrite its broadcast number, so that the sums of one vector move between registers.
+        LLVM lets a product overwrite its broadcast scalar, so the sums of a single vector move between registers.
         """
-        vectors, numbers = self.vectors(columns), self.multipliers(columns)
+        vectors, scalars = self.vectors(columns), self.multipliers(columns)
         if self.unit.multiplies_scalars:
             return np.zeros(len(vectors))
-        is_spilled = self.accumulators(columns) + vectors + numbers > self.unit.registers
+        is_spilled = self.accumulators(columns) + vectors + scalars > self.unit.registers
         of_one = (vectors == 1) * (_ONE_VECTOR_COST + _SPILLED_COST * is_spilled)
         return np.asarray(of_one + _MANY_VECTORS_COST * (vectors > 2))
 
     @abstractmethod
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the number of chunks that the threads share, shape (n,)."""
+        """Return the number of parallel chunks, shape (n,)."""
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         """Whether accumulators, a row of a panel and one multiplier fit the vector registers, shape (n,)."""
@@ -101,9 +100,9 @@ class RegisterTiles(ABC):
     def attainable(
         self, columns: Columns, valid: NDArray[np.bool_], more: Mapping[str, tuple[Measure, int]] | None = None
     ) -> dict[str, int]:
-        """Return how many chunks, accumulators and more valid configs can have together, by priority.
+        """Return the numbers of chunks, accumulators and more that a valid config can attain together, by priority.
 
-        Each is counted up to the number needed, which stands beside its measure in `more`.
+        Each is capped at the number needed; `more` maps names to a measure and the number needed.
         """
         wanted = {"chunks": (self.chunks, self.threads), "accumulators": (self.accumulators, FMA_LATENCY_HIDDEN)}
         limits = {}
@@ -117,8 +116,8 @@ class RegisterTiles(ABC):
         """Return the constraints of all spaces: enough registers, and work for all pipes and threads.
 
         Args:
-            chunks: chunks that feed all threads, or as many as there can be.
-            accumulators: independent multiply-adds that hide their latency; unless given, any number will do.
+            chunks: the minimum number of chunks: enough for all threads, or as many as possible.
+            accumulators: the minimum number of independent multiply-adds that hides their latency; None for no minimum.
         """
         fit = Constraint(self.unfit, self.fit)
         fed = Constraint(
@@ -136,21 +135,21 @@ class RegisterTiles(ABC):
 def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
     """Return the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
 
-    `steps` are the vector operations of the register tile; `extents` has the innermost loop first. Configs that have
-    ``unroll_explicit`` at 0 leave unrolling to LLVM.
+    `steps` are the vector operations of the register tile; `extents` has the innermost loop first. With
+    ``unroll_explicit`` 0, unrolling is left to LLVM.
     """
-    most = columns["auto_unroll_max_step"] * columns.get("unroll_explicit", 1)
+    max_steps = columns["auto_unroll_max_step"] * columns.get("unroll_explicit", 1)
     annotations = {}
     for name, extent in extents.items():
         steps = steps * extent
-        annotations[name] = np.where(steps <= most, Annotation.UNROLLED, Annotation.SERIAL)
+        annotations[name] = np.where(steps <= max_steps, Annotation.UNROLLED, Annotation.SERIAL)
     return annotations
 
 
 def covering(extent: int) -> int:
-    """Return an extent, such as a number of rows, or the least larger one that a good register tile divides.
+    """Round an extent, such as a number of rows, up to a multiple of a good register tile.
 
-    The results of the excess rows are discarded: 197, a prime, is computed as 198, in tiles of 6, 9 or 11.
+    The results of surplus rows are discarded: 197, a prime, is computed as 198, in tiles of 6, 9 or 11.
     """
     if extent <= _MAX_ROWS:
         return extent
@@ -159,17 +158,17 @@ def covering(extent: int) -> int:
 
 
 def is_small(w: Workload) -> bool:
-    """Whether one thread may compute the whole layer."""
+    """Whether one thread may compute the entire layer."""
     weight_bytes = FLOAT_BYTES * prod(weight_shape(w)) if w.constant_weight else 0
     return w.flop < _MIN_FLOP and weight_bytes <= _MAX_WEIGHT_BYTES
 
 
 def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
-    """Return how well numbers of chunks suit the threads, which end together if each has a few, shape (n,)."""
+    """Return the merit of numbers of chunks, shape (n,): threads finish together if each has a few chunks."""
     wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
 
 
 def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cost in merit of waking other threads, for numbers of chunks, shape (n,)."""
+    """Return the cost, in merit, of waking other threads, for numbers of chunks, shape (n,)."""
     return np.asarray(_WAKING_COST * (chunks > 1))

@@ -1,4 +1,4 @@
-"""Steps of a direct convolution that would multiply only padding: how many there are, and how a kernel skips them.
+"""Skipping of direct convolution steps that would multiply only padding: their share, and the code that skips them.
 
 A step is the multiplications of one register tile of outputs with one group of kernel taps.
 """
@@ -18,8 +18,8 @@ from anole.task import Conv2d
 if TYPE_CHECKING:
     from tvm import tirx
 
-_MANY = 0.25
-"""Share of the multiplications that must be with padding for their steps to be skipped."""
+_MIN_PADDING_SHARE = 0.25
+"""Minimum share of multiplications with padding for which steps are skipped."""
 
 
 class _Axis(NamedTuple):
@@ -34,12 +34,12 @@ class _Axis(NamedTuple):
 
 
 def skips(w: Conv2d) -> bool:
-    """Whether so much is multiplied with padding that a kernel skips steps that do nothing else."""
-    return met_share(w) <= 1 - _MANY
+    """Whether enough multiplications are with padding to make skipping steps worthwhile."""
+    return met_share(w) <= 1 - _MIN_PADDING_SHARE
 
 
 def met_share(w: Conv2d) -> float:
-    """Return the share of multiplications that are with data, not with padding."""
+    """Return the share of multiplications with data rather than padding."""
     rows, columns = _axes(w)
     return _share(rows, 1, 1) * _share(columns, 1, 1)
 
@@ -59,10 +59,10 @@ def has_idle(w: Conv2d, config: Config) -> bool:
 
 
 def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
-    """Return a function in which a loop runs only where its multiplications meet data.
+    """Run a loop only where its multiplications include data.
 
-    The loop is inside the loops over tiles and groups of taps, and outside of everything that one step does. Its only
-    block has the iteration variables (n, y, x, f, rc, ry, rx).
+    The loop must be inside the loops over tiles and groups of taps, and contain exactly one step. Its only block must
+    have the iteration variables (n, y, x, f, rc, ry, rx).
     """
     from tvm import s_tir, tirx
 
@@ -75,8 +75,11 @@ def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
 
     conditions = []
     for axis, output, tap in zip(_axes(w), (1, 2), (5, 6), strict=True):
-        place = realize.iter_values[output] * axis.stride + realize.iter_values[tap] * axis.dilation
-        conditions += [with_values(place, last) >= axis.before, with_values(place, first) < axis.before + axis.size]
+        position = realize.iter_values[output] * axis.stride + realize.iter_values[tap] * axis.dilation
+        conditions += [
+            with_values(position, last) >= axis.before,
+            with_values(position, first) < axis.before + axis.size,
+        ]
     return with_loop(func, loop, lambda each: tirx.IfThenElse(tirx.all(*conditions), each, None))
 
 
@@ -94,7 +97,7 @@ def _shares(axis: _Axis, outputs: NDArray[np.int64], taps: NDArray[np.int64]) ->
 
 @cache
 def _share(axis: _Axis, outputs: int, taps: int) -> float:
-    """Return the share of steps that meet data, for tiles of so many outputs and groups of so many taps."""
+    """Return the share of steps that include data, for tiles of `outputs` outputs and groups of `taps` taps."""
     first = np.arange(0, axis.outputs, outputs)[:, None] * axis.stride
     first = first + np.arange(0, axis.taps, taps) * axis.dilation - axis.before
     last = first + (outputs - 1) * axis.stride + (taps - 1) * axis.dilation

@@ -1,8 +1,8 @@
-"""A Winograd convolution of any number of images writes its outputs by blocks of tiles; the last one may be partial.
+"""Loops over blocks of tiles for the outputs of a Winograd convolution with a dynamic batch; the last may be partial.
 
-TVM splits loops over a number of tiles that it does not know only into parts that it cannot reorder. So the loops over
-images, rows and columns are replaced by loops over blocks, the tiles of a block and the outputs of a tile; a condition
-leaves out what is beyond the last tile or outside of the image.
+TVM splits loops over a dynamic number of tiles only into parts that it cannot reorder. So the loops over images, rows
+and columns are replaced by loops over blocks, the tiles of a block and the outputs of a tile; a condition excludes
+outputs beyond the last tile or outside of the image.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ COLUMNS = "winograd_output_columns"
 
 
 def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFunc:
-    """Return a function in which a block's loops (n, y, x, f) are (block of tiles, tile, y and x in it, f).
+    """Replace a block's loops (n, y, x, f) by (block of tiles, tile, y and x in it, f).
 
     The nest around the block must be perfect.
     """
 
     def rewrite(outer: tirx.For) -> tirx.Stmt:
         blocks = collect(outer, s_tir.SBlockRealize)
-        is_meant = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
-        return _rewritten(blocks[0].block, tiles) if is_meant else outer
+        is_match = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _rewritten(blocks[0].block, tiles) if is_match else outer
 
     return with_each(func, tirx.For, rewrite)
 
@@ -43,26 +43,26 @@ def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
     number = tiles.joined(at_block, at_tile)
     image, y_first, x_first = tiles.first(number)
     d_y, d_x = tiles.dilation
-    whole = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}
+    values = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}
 
-    def place(source: Any, indices: Any) -> list[Any]:
-        """Return where something is read or written; TVM would not find out that columns are of this very tile."""
+    def rewritten_indices(source: Any, indices: Any) -> list[Any]:
+        """Return the indices of an access; TVM could not derive that columns belong to the same tile."""
         if str(source.name) == COLUMNS:
             return [y_in_tile, indices[1], at_block, at_tile, f.var]
-        return [analyzer.simplify(with_values(index, whole)) for index in indices]
+        return [analyzer.simplify(with_values(index, values)) for index in indices]
 
     def load(each: Any) -> Any:
-        return tirx.BufferLoad(each.source, place(each.source, each.indices))
+        return tirx.BufferLoad(each.source, rewritten_indices(each.source, each.indices))
 
     def region(each: Any) -> Any:
-        firsts = place(each.source, [side.min for side in each.region])
+        firsts = rewritten_indices(each.source, [side.min for side in each.region])
         sides = zip(firsts, each.region, strict=True)
         return tirx.BufferRegion(each.source, [ir.Range.from_min_extent(first, side.extent) for first, side in sides])
 
     value = tvm_ffi.structural_map(block.body.value, (ir.TensorLoad, load), order="post")
-    value = tvm_ffi.structural_map(with_values(value, whole), (tirx.EQ, analyzer.simplify), order="post")
-    store = tirx.BufferStore(block.body.buffer, value, place(block.body.buffer, block.body.indices))
-    within = (whole[axis.var] < axis.dom.extent for axis in (y, x))
+    value = tvm_ffi.structural_map(with_values(value, values), (tirx.EQ, analyzer.simplify), order="post")
+    store = tirx.BufferStore(block.body.buffer, value, rewritten_indices(block.body.buffer, block.body.indices))
+    within = (values[axis.var] < axis.dom.extent for axis in (y, x))
     body = tirx.IfThenElse(analyzer.simplify(tirx.all(number < tiles.count, *within)), store, None)
     reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
     return nest_around(s_tir.SBlock([*own, f], reads, writes, block.name_hint, body))

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers of words whose register tiles are calls, which multiply whole tiles by AMX."""
+"""Convolutions and dense layers of packed lanes whose register tiles are calls that multiply tiles by AMX."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from anole.task import BatchMatmul, Conv2d, Dense
 
 
 class TiledConvolution(Conv2dTemplate):
-    """Direct convolution in tiles; `conv2d_tiles_space` says what its knobs mean."""
+    """Direct convolution in AMX tiles; see `conv2d_tiles_space` for its knobs."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         w, tiled = workload, self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes, unrolled=False)
         rows, row_columns = config["tile_y"][2], config["tile_x"][1]
@@ -36,22 +36,22 @@ class TiledConvolution(Conv2dTemplate):
         down, across = w.padded_width * w.in_channels, w.in_channels
         step = w.strides[0] * down if w.out_width == 1 else w.strides[1] * across
         strip = row * step if long > SIDE or w.out_width == 1 else w.strides[0] * down
-        (taps_y, taps_x), words = runs(w)
+        (taps_y, taps_x), packed = runs(w)
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(extent - at[axis], long)
             own = [row, left] if long > SIDE else [left, left * n_strips]
             taps = [taps_y, w.dilation[0] * down, taps_x, w.dilation[1] * across]
-            return [*own, row, step, strip, *taps, *in_groups(words), config["tile_f"][2]]
+            return [*own, row, step, strip, *taps, *in_groups(packed), config["tile_f"][2]]
 
         return _multiplied(tiled, sizes, 2)
 
 
 class TiledDense(DenseTemplate):
-    """A dense layer in tiles; `dense_tiles_space` says what its knobs mean."""
+    """A dense layer in AMX tiles; see `dense_tiles_space` for its knobs."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense | BatchMatmul, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         assert isinstance(workload, Dense)
         sch = s_tir.Schedule(func)
         block = anchor.find_anchor(sch)
@@ -65,11 +65,11 @@ class TiledDense(DenseTemplate):
         chunks, registers = [x_parallel, y_parallel], [*rows, x_register]
         tiled = nest.TiledNest(sch, block, epilogue, chunks, [x_tile], [k], registers, vector, steps=0)
         tiled.arrange("", "inline", lanes, self.unit.lanes, unrolled=False)
-        row, batch, words = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
+        row, batch, packed = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
-            return [row, left, row, words, row * words, 1, 0, 1, 0, *in_groups(words), config["tile_x"][2]]
+            return [row, left, row, packed, row * packed, 1, 0, 1, 0, *in_groups(packed), config["tile_x"][2]]
 
         return _multiplied(tiled, sizes, 1)
 
@@ -85,12 +85,12 @@ def dense_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
 
 
 def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
-    """Return the function in which a call takes the place of a reduction and the register tile in it.
+    """Replace the reduction and the register tile in it by a call.
 
     Args:
         tiled: an arranged nest.
-        sizes: maps the values of the block's iteration variables at the first sum to what the call takes, in words.
-        outer: how many dimensions of the data the tiles walk along; rows of the others are read where they lie.
+        sizes: maps the block's iteration variables at the first sum to the call's arguments, in packed lanes.
+        outer: number of dimensions of the data that tiles extend along; the others are read entirely.
     """
     func, reduction = anchor.scheduled(tiled.sch), tiled.sch.get(tiled.reduction[0])
     chunk = tiled.sch.get(tiled.sch.get_loops(tiled.epilogue)[0])
@@ -104,7 +104,7 @@ def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence
 
 
 def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.Stmt:
-    """Return the block that calls in the place of a loop, whose only block adds up products of words."""
+    """Return the block with the call that replaces a loop; the loop's only block must sum products of packed lanes."""
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, analyzer, inner = realize.block, sym.Analyzer(), collect(loop, tirx.For)
     (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))
@@ -123,8 +123,8 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
 
     accessed = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
     sums, read, panel = (region(*each, rank) for each, rank in zip(accessed, (None, outer, None), strict=True))
-    places = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
+    firsts = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
     ends = [(each.source, [side.min + side.extent - 1 for side in each.region]) for each in (sums, read)]
-    call = tiles.multiply(places, ends, sizes([at(first, own.var) for own in block.iter_vars]))
+    call = tiles.multiply(firsts, ends, sizes([at(first, own.var) for own in block.iter_vars]))
     made = s_tir.SBlock([], [read, panel], [sums], block.name_hint, call, annotations=block.annotations)
     return s_tir.SBlockRealize([], True, made)

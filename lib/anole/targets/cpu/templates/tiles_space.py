@@ -1,7 +1,7 @@
-"""The knobs of convolutions and dense layers of words that AMX multiplies; needs no compiler.
+"""The spaces of convolutions and dense layers of packed lanes that AMX multiplies; needs no compiler.
 
-They are knobs of the loop nests in vectors, with the same meaning, but the register tile is a call, which sums up over
-whole tiles of up to 16 rows of data, 16 columns of weights and 16 words; see ``runtime/tiles.c``.
+The knobs mean the same as in the vectorized loop nests, but the register tile is a call, which sums over tiles of up to
+16 rows of data, 16 columns of weights and 16 packed lanes; see ``runtime/tiles.c``.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from anole.targets.cpu.templates.product_space import DenseTiles, dense_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 SIDE = 16
-"""The most rows of a tile, and the words of one of its rows."""
+"""Maximum number of rows of a tile, and of packed lanes in a row."""
 
-_MAX_TILE_SUMS = 1 << 12
-"""Sums of a call: they are on the stack, and stay in the first-level cache."""
+_MAX_SUMS = 1 << 12
+"""Maximum number of sums of a call: they are on the stack, and stay in the first-level cache."""
 
 _MIN_ROWS = 5
-"""Rows of a dense layer from which tiles are faster than vectors."""
+"""Minimum number of rows of a dense layer for which tiles are faster than vectors."""
 
-# Terms of `_cycles`. Where two vectors of products start in each cycle, tiles were measured to be 4.3 times as fast.
+# Terms of `_cycles`. If two vectors of products start in each cycle, tiles were measured to be 4.3 times as fast.
 
 _ROW_CYCLES, _ROWS_STARTED, _LOAD_CYCLES, _SUM_CYCLES, _CALL_CYCLES = 1.85, 2, 16.0, 0.1, 60.0
-"""Cost of multiplying a row of a tile, and how many rows take as long as beginning; cost of loading a tile of weights,
-of storing a sum and reading it again, and of a call."""
+"""Cost of multiplying a row of a tile; start-up cost of a tile, in rows; cost of loading a tile of weights, of storing
+a sum and reading it again, and of a call."""
 
 _WEIGHT_CYCLES, _THREADS_START_CYCLES = 0.05, 3000.0
 
 
 def takes_tiles(unit: VectorUnit, w: Workload) -> bool:
-    """Whether a workload of words may be multiplied in tiles."""
+    """Whether a workload of packed lanes may be multiplied in tiles."""
     return w.dtype in unit.tile_words and (isinstance(w, Dense) or (isinstance(w, Conv2d) and w.groups == 1))
 
 
-def in_groups(words: int) -> tuple[int, int]:
-    """Return the number and the size of the largest equal groups of words that are a row of a tile, or less."""
-    size = next(size for size in range(SIDE, 0, -1) if words % size == 0)
-    return words // size, size
+def in_groups(lanes: int) -> tuple[int, int]:
+    """Return the number and the size of the largest equal groups of packed lanes that fit a row of a tile."""
+    size = next(size for size in range(SIDE, 0, -1) if lanes % size == 0)
+    return lanes // size, size
 
 
 def runs(w: Conv2d) -> tuple[tuple[int, int], int]:
-    """Return how many runs of neighbouring words each pixel reads, along rows and columns, and the words of a run."""
+    """Return the number of contiguous runs that each pixel reads along rows and columns, and a run's packed lanes."""
     if w.dilation[1] > 1:
         return w.kernel, w.in_channels
     return (w.kernel[0], 1), w.kernel[1] * w.in_channels
@@ -68,10 +68,7 @@ def tiles_pay(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
 
 @cache
 def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the space of a convolution.
-
-    The pixels of a register tile's row are the rows of one tile, or of two; those of a single column likewise.
-    """
+    """Return the space of a convolution in tiles; a row of a register tile's pixels is the rows of one tile, or two."""
     tiles = _ConvolutionInTiles(unit, threads, w)
     names = ("tile_f", "tile_y", "tile_x", "parallel_order", "tile_order", "pad_at")
     knobs = [knob for knob in conv2d_space(unit, threads, w).knobs if knob.name in names]
@@ -82,14 +79,14 @@ def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 @cache
 def dense_tiles_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Return the space of a dense layer; ``tile_y`` splits rows into (parallel, tiles of a call, rows of a tile)."""
+    """Return the space of a dense layer in tiles; ``tile_y`` splits rows into (parallel, tiles per call, tile rows)."""
     tiles = _DenseInTiles(unit, threads, BatchMatmul(1, w.batch, w.in_features, w.out_features), prefetches=False)
     knobs = [knob for knob in dense_space(unit, threads, w).knobs if knob.name in ("tile_y", "tile_x")]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
 
 def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
-    """Return how many strips the pixels of register tiles are, and the pixels of a strip: rows of one tile."""
+    """Return the number of strips of a register tile's pixels, and a strip's pixels, which are the rows of a tile."""
     long, others = (rows, columns) if w.out_width == 1 else (columns, rows)
     halves = 1 + (long > SIDE)
     return others * halves, -(-long // halves)
@@ -97,21 +94,21 @@ def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _ConvolutionInTiles(DirectTiles):
-    """Pixels and filters of a convolution."""
+    """AMX tiles of pixels and filters of a convolution."""
 
     unfit: ClassVar[str] = "the sums are no whole tiles, or more than 4096"
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         rows, row_columns, panel = columns["tile_y"][:, 2], columns["tile_x"][:, 1], columns["tile_f"][:, 2]
         in_strips = (row_columns <= SIDE) | ((rows == 1) & (row_columns <= 2 * SIDE))
-        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_TILE_SUMS))
+        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_SUMS))
 
     def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         w, panel = self.w, columns["tile_f"][:, 2]
         n_strips, rows = strips(w, columns["tile_y"][:, 2], columns["tile_x"][:, 1])
         calls = w.batch * prod(covered(w)) * padded_filters(self.unit, w) / (self.multipliers(columns) * panel)
-        taps, words = runs(w)
-        return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(words)[0]))
+        taps, lanes = runs(w)
+        return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(lanes)[0]))
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
@@ -123,16 +120,16 @@ class _ConvolutionInTiles(DirectTiles):
 
 @dataclass(frozen=True)
 class _DenseInTiles(DenseTiles):
-    """Rows and output features of a dense layer."""
+    """AMX tiles of rows and output features of a dense layer."""
 
     unfit: ClassVar[str] = _ConvolutionInTiles.unfit
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         y, panel = columns["tile_y"], columns["tile_x"][:, 2]
-        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MAX_TILE_SUMS))
+        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MAX_SUMS))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): the estimated cycles, negative."""
+        """Return the merit of configs, shape (n,): the negative of the estimated cycles."""
         y, x, chunks = columns["tile_y"], columns["tile_x"], self.chunks(columns)
         calls = chunks * x[:, 1] * _cycles(y[:, 1], y[:, 2], x[:, 2], in_groups(self.w.inner)[0])
         streamed = _WEIGHT_CYCLES * self.w.inner * self.width * y[:, 0]
@@ -141,9 +138,9 @@ class _DenseInTiles(DenseTiles):
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
-        whole = np.broadcast_to([1, self.w.inner], (len(columns["tile_y"]), 2))
-        steps = np.zeros(len(whole), dtype=np.int64)
-        return super().nest({**columns, "tile_k": whole, "auto_unroll_max_step": steps})
+        unsplit = np.broadcast_to([1, self.w.inner], (len(columns["tile_y"]), 2))
+        steps = np.zeros(len(unsplit), dtype=np.int64)
+        return super().nest({**columns, "tile_k": unsplit, "auto_unroll_max_step": steps})
 
 
 def _cycles(

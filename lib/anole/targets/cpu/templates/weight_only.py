@@ -1,9 +1,9 @@
-"""Dense layers whose weights are stored in words of whole numbers, which are unpacked in registers.
+"""Dense layers with weight-only quantization: integers in packed 32-bit lanes, which are unpacked in registers.
 
-A number becomes float32 without a conversion: its bits are put into the fraction of a power of two, at a place where
-the lowest of them is worth one, and so add the number to that power. This takes two operations of bits, which many
-processors do in one, and a subtraction of the power, together with the zero point. Numbers in the upper half of a word
-are shifted down first.
+An integer becomes float32 without a conversion: its bits are inserted into the mantissa of a power of two, where the
+lowest bit has the value one, which adds the integer to the power. This takes two bitwise operations, which many
+processors do in one, and a subtraction of the power together with the zero point. Integers in the upper half of a
+packed lane are shifted down first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _FRACTION_BITS, _HALF_BITS = 23, 16
 
 
 class WeightOnlyTemplate(DenseTemplate):
-    """The product of float32 data with weights that are stored by a scheme."""
+    """The product of float32 data with weights that are quantized by a scheme."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
-        """Return (panels, rows of words, panel width)."""
+        """Return (panels, rows of packed lanes, panel width)."""
         return (prod(config["tile_x"][:2]), weight_shape(workload)[0], config["tile_x"][2])
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the matrix of words in whole panels, zero-padded."""
+        """Pack the matrix of packed lanes into panels, zero-padded."""
         return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return (rows, out) of (rows, in) data and packed words; each word's sum is scaled, then added."""
+        """Multiply (rows, in) data with packed weights, as (rows, out); each lane's sum is scaled, then added."""
         w, scheme = workload, workload.weights
         assert scheme is not None
         panel, columns = config["tile_x"][2], prod(config["tile_x"])
@@ -66,11 +66,11 @@ class WeightOnlyTemplate(DenseTemplate):
 
 
 def _unpacked(word: Any, zero: Any, scheme: WeightScheme, number: int) -> Any:
-    """Return a number of a word, less its zero point, in float32."""
+    """Unpack an integer of a packed lane as float32, minus its zero point."""
     half, first = divmod(number * scheme.bits, _HALF_BITS)
-    large, mask = np.float32(1 << _FRACTION_BITS - first), (1 << scheme.bits) - 1 << first
+    power, mask = np.float32(1 << _FRACTION_BITS - first), (1 << scheme.bits) - 1 << first
     own = word >> tirx.const(_HALF_BITS, "int32") if half else word
-    bits = own & tirx.const(mask, "int32") | tirx.const(int(large.view(np.int32)), "int32")
-    taken = tirx.const(float(large), "float32")
-    taken += tirx.const(1 << scheme.bits - 1, "float32") if zero is None else zero
-    return tirx.reinterpret("float32", bits) - taken
+    bits = own & tirx.const(mask, "int32") | tirx.const(int(power.view(np.int32)), "int32")
+    subtrahend = tirx.const(float(power), "float32")
+    subtrahend += tirx.const(1 << scheme.bits - 1, "float32") if zero is None else zero
+    return tirx.reinterpret("float32", bits) - subtrahend

@@ -31,13 +31,13 @@ SBlockRV = Any
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
 _MAX_UNROLLED = 6
-"""The most points along a tile's side for which both dimensions of a transform are unrolled. Larger tiles do not fit
-the registers, and unrolling them takes a third more compile time for nothing."""
+"""Maximum side of a transformed tile for which both dimensions of a transform are unrolled. Larger tiles do not fit the
+registers, and unrolling them increases compile time by a third without benefit."""
 
 
 @dataclass(frozen=True)
 class WinogradTemplate:
-    """Convolution by minimal filtering of square tiles; `winograd_space` says what its knobs mean."""
+    """Convolution by minimal filtering of square tiles; see `winograd_space` for its knobs."""
 
     unit: VectorUnit
 
@@ -47,18 +47,18 @@ class WinogradTemplate:
         return (padded_filters(self.unit, workload) // panel, points, points, workload.in_channels, panel)
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
-        """Return HWIO weights, transformed in float64, in whole panels, zero-padded."""
+        """Transform HWIO weights in float64 and pack them into panels, zero-padded."""
         made = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
         return in_panels(made, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the convolution of NHWC data with packed weights, as NHWC."""
+        """Convolve NHWC data with packed weights, as NHWC."""
         tiles, filtering = output_tiles(workload, config), _filtering(workload, config)
         values = transform_data(workload, tiles, filtering, data)
         return transform_product(workload, tiles, filtering, _multiply(values, packed))
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
-        """Return the function with the loop nest of the config."""
+        """Schedule the function with the config's loop nest."""
         panel = config["tile_f"][2]
         lanes = self.unit.lanes_of(panel)
         points = output_tiles(workload, config).points
@@ -104,12 +104,12 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
     """Join the output transform and the epilogue in one block; return the schedule and the block.
 
-    The block's loops are (n, y, x, f), those of `_take_apart` with a dilation, or those of `by_blocks` with tiles.
+    The block's loops are (n, y, x, f), the loops of `_take_apart` with a dilation, or of `by_blocks` with tiles.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
     epilogue = anchor.join_epilogue(sch, block)
-    # Move the anchor mark to the block with most of the work.
+    # Move the anchor mark to the block that does most of the work.
     for name, value in sch.get(block).annotations.items():
         sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
@@ -126,26 +126,26 @@ def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> 
 def _schedule_output(
     sch: s_tir.Schedule, epilogue: SBlockRV, config: Config, lanes: int, points: int, in_blocks: bool
 ) -> tuple[Any, Any, Any]:
-    """Schedule the output transform in registers; return the loops over chunks, the panels in them, and tiles.
+    """Schedule the output transform in registers; return the loops over chunks, their panels, and tiles.
 
     The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
     """
-    *places, y_inner, x_inner, f = sch.get_loops(epilogue)
+    *outputs, y_inner, x_inner, f = sch.get_loops(epilogue)
     if not in_blocks:
         row, y_inner = sch.split(y_inner, [None, config["tile_size"]])
         column, x_inner = sch.split(x_inner, [None, config["tile_size"]])
-        places += [row, column]
+        outputs += [row, column]
     f_parallel, f_tile, panel = config["tile_f"]
     f_chunk, panel_loop, register, vector = sch.split(f, [f_parallel, f_tile, panel // lanes, lanes])
-    sch.reorder(*places, f_chunk, panel_loop, register, y_inner, x_inner, vector)
+    sch.reorder(*outputs, f_chunk, panel_loop, register, y_inner, x_inner, vector)
     if not in_blocks:
-        places = [sch.fuse(*places)]
+        outputs = [sch.fuse(*outputs)]
     columns = sch.get_sblock(COLUMNS)
-    # TVM can only simplify a tile's position in NHWC to its number before the tiles are split.
+    # TVM can simplify a tile's position in NHWC to its index only before the tiles are split.
     sch.compute_at(columns, register, preserve_unit_loops=True)
     if not in_blocks:
-        places = sch.split(places[0], [None, config["tile_p"][0] * config["tile_p"][1]])
-    chunk, tile = places
+        outputs = sch.split(outputs[0], [None, config["tile_p"][0] * config["tile_p"][1]])
+    chunk, tile = outputs
     outer = [f_chunk, chunk] if config["parallel_order"] == "fy" else [chunk, f_chunk]
     sch.reorder(*outer, panel_loop, tile, register)
     parallel = sch.fuse(*outer)
@@ -183,7 +183,7 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
     lines = -(-n * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
 
-    # The points' weights are contiguous, so those of the next point are so many channels further on.
+    # The points' weights are contiguous, so the next point's are `w.in_channels` further.
     def later(panel: Any, a: Any, b: Any, rc: Any, f: Any) -> tuple[Any, ...]:
         return panel, a, b, rc + w.in_channels, f + share
 
@@ -191,9 +191,9 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> Any:
-    """Transform the data of a parallel chunk inside it, or all data before the chunks if there is no such loop.
+    """Schedule the data transform inside a parallel chunk, or of all data before the chunks if `parallel` is None.
 
-    Returns the loop over a chunk's tiles; None if all data comes before the chunks.
+    Return the loop over a chunk's tiles; None if all data is transformed before the chunks.
     """
     block = sch.get_sblock("winograd_data")
     if parallel is not None:
@@ -202,7 +202,7 @@ def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) 
     channel, vector = sch.split(channel, [None, lanes])
     sch.reorder(tile, channel, a, b, vector)
     # The points of a tile are written together. At a distance of a power of two they would evict each other from the
-    # cache; at an odd number of lines they share all of it.
+    # cache; at an odd number of lines they use all of its sets.
     sch.storage_align(block, 0, axis=1, factor=2 * _LINE, offset=_LINE)
     if parallel is None:
         channel = sch.fuse(tile, channel)
@@ -228,15 +228,10 @@ def _without_surplus(
     tiles: OutputTiles,
     config: Config,
 ) -> tirx.PrimFunc:
-    """Return a function that leaves out what the last block has beyond the last tile.
+    """Skip the last block's padding beyond the last tile.
 
-    Args:
-        func: the function.
-        sch: its schedule.
-        parallel: the loop over chunks, each of which has a block's tiles.
-        steps: the loops over a block's tiles, with the number of tiles of an iteration.
-        tiles: all tiles.
-        config: the config.
+    `parallel` is the loop over chunks, each with a block's tiles; `steps` has the loops over a block's tiles, with the
+    number of tiles per iteration.
     """
     chunk = sch.get(parallel)
 
@@ -248,7 +243,7 @@ def _without_surplus(
 
 
 def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:
-    """Return a block's loops, with so many inside those over tiles; a loop over blocks is fused with the tiles'."""
+    """Return a block's loops, `inside` of them after the tile loop; a loop over blocks is fused with the tile loop."""
     loops = list(sch.get_loops(block))
     if len(sch.get(block).iter_vars) == inside + 3:
         return loops
@@ -267,24 +262,23 @@ def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> A
 
 
 def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
-    """Unroll a one-dimensional transform, and also its repetitions if a whole tile may be in registers."""
+    """Unroll a one-dimensional transform, and also its repetitions if an entire tile may fit the registers."""
     if points <= _MAX_UNROLLED:
         sch.unroll(outer)
     sch.unroll(inner)
 
 
 def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
-    """Return a function in which a block's loops (n, y, x, f) are (n, y first, x first, y, x, f).
+    """Replace a block's loops (n, y, x, f) by (n, y first, x first, y, x, f).
 
-    Row ``y first`` and those a multiple of the dilation further are an image of their own, whose rows are ``y``. TVM
-    can simplify what reads and writes such rows only if both are axes of the block itself. The nest around the block
-    must be perfect.
+    Row ``y first`` and the rows at multiples of the dilation after it form a subimage, whose rows are ``y``. TVM can
+    simplify accesses to such rows only if both are axes of the block itself. The nest around the block must be perfect.
     """
 
     def rewrite(outer: tirx.For) -> tirx.Stmt:
         blocks = collect(outer, s_tir.SBlockRealize)
-        is_meant = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
-        return _apart(blocks[0], dilation) if is_meant else outer
+        is_match = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _apart(blocks[0], dilation) if is_match else outer
 
     return with_each(func, tirx.For, rewrite)
 
@@ -297,31 +291,31 @@ def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt
     analyzer = sym.Analyzer()
     for each in iter_vars:
         analyzer.bind(each.var, each.dom)
-    whole = {y.var: row.var * dilation[0] + first_row.var, x.var: column.var * dilation[1] + first_column.var}
+    values = {y.var: row.var * dilation[0] + first_row.var, x.var: column.var * dilation[1] + first_column.var}
 
     def index(node: Any) -> Any:
-        return analyzer.simplify(with_values(node, whole))
+        return analyzer.simplify(with_values(node, values))
 
     def load(each: Any) -> Any:
-        return tirx.BufferLoad(each.source, [analyzer.simplify(place) for place in each.indices])
+        return tirx.BufferLoad(each.source, [analyzer.simplify(at) for at in each.indices])
 
     def region(each: Any) -> Any:
         ranges = [ir.Range.from_min_extent(index(side.min), index(side.extent)) for side in each.region]
         return tirx.BufferRegion(each.source, ranges)
 
     store = block.body
-    value = tvm_ffi.structural_map(with_values(store.value, whole), (ir.TensorLoad, load), order="post")
-    body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(place) for place in store.indices])
-    inside = analyzer.simplify(tirx.all(*(whole[axis.var] < axis.dom.extent for axis in (y, x))))
+    value = tvm_ffi.structural_map(with_values(store.value, values), (ir.TensorLoad, load), order="post")
+    body: tirx.Stmt = tirx.BufferStore(store.buffer, value, [index(at) for at in store.indices])
+    inside = analyzer.simplify(tirx.all(*(values[axis.var] < axis.dom.extent for axis in (y, x))))
     if not (isinstance(inside, tirx.IntImm) and inside.value):
-        # As a predicate of the block, TVM would not find it to be affine.
+        # As a predicate of the block, TVM would not recognize it as affine.
         body = tirx.IfThenElse(inside, body, None)
     reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
     return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
 
 
 def _halves(axis: tirx.IterVar, step: int) -> tuple[tirx.IterVar, tirx.IterVar]:
-    """Return the axis that counts rows or columns a step apart, and the one of the first of these."""
+    """Return the axis of rows, or columns, within a subimage, and the axis of subimages."""
 
     def part(suffix: str, extent: int) -> tirx.IterVar:
         variable = tirx.Var(axis.var.name + suffix, axis.var.ty.dtype)

@@ -1,9 +1,9 @@
-"""The knobs of a Winograd convolution on the CPU and the loop nest of a config; needs no compiler.
+"""The space of a Winograd convolution on the CPU: knobs, loop nest and analytical model; needs no compiler.
 
 The nest, outermost first: a parallel loop over blocks of tiles and chunks of filters, in which the block's data is
 transformed once; for each weight panel, a matrix product for each point of a tile, whose accumulators never leave the
-vector registers; and the transform of these products to outputs, with the epilogue. The intermediate results are as
-small as a block and stay in the cache.
+vector registers; and the transform of these products to outputs, with the epilogue. Intermediate results have the size
+of a block and stay in the cache.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
-"""Outputs along a side of a tile, by the number of the filters' rows and columns.
+"""Outputs along a side of a tile, by the number of the filters' rows and columns; they take at most 8 x 8 products.
 
-They take at most 8 x 8 products. On normal data of 512 channels, against float64, F(2x2, 3x3) has a relative L2 error
-of 0.7e-6, F(4x4, 3x3) of 2.4e-6, F(6x6, 3x3) of 9.3e-6, F(2x2, 5x5) of 2.4e-6 and F(4x4, 5x5) of 7.3e-6.
+The relative L2 error (vs. float64, 512 channels of normal data) of F(2x2, 3x3) is 0.7e-6, of F(4x4, 3x3) 2.4e-6, of
+F(6x6, 3x3) 9.3e-6, of F(2x2, 5x5) 2.4e-6 and of F(4x4, 5x5) 7.3e-6.
 """
 
 _MAX_TILES = 256
-_UNROLLED = (1, 2, 4)
-_PREFETCHED = (4, 16)
-"""Input channels between two prefetches: each costs a step of its own, but fewer issue more requests at once."""
+_UNROLLED_CHANNELS = (1, 2, 4)
+_PREFETCHED_CHANNELS = (4, 16)
+"""Input channels between two prefetches: each costs a separate step, but fewer issue more requests at once."""
 
 _SHARED_CACHE_BYTES = 16 << 20
-"""Approximate share of the last-level cache that is left for weights."""
+"""Approximate part of the last-level cache that is left for weights."""
 
 _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST, _NOT_PREFETCHED_COST = 1.2, 1.8, 6.1, 0.15
 """Terms of `_WinogradTiles.cycles`: cost of a cache line of weights from a core's own cache, from a shared cache, and
 from memory; additional cost if it is not prefetched."""
 
-_SLOW_MEMORY = 2.0
-"""How many times as long a line from memory takes on processors without AVX-512, which are older, fitted to 340 configs
-of six convolutions on AVX2."""
+_SLOW_MEMORY_FACTOR = 2.0
+"""Relative cost of a line from memory on (older) processors without AVX-512, fitted to 340 configs of six convolutions
+on AVX2."""
 
 _DATA_COST, _DATA_BEFORE_COST, _OUTPUT_COST = 0.08, 0.47, 0.19
 """Terms of `_WinogradTiles.cycles`: cost of a tile's transforms per vector of channels, in units of its squared points:
@@ -60,9 +60,9 @@ def can_winograd(w: Conv2d) -> bool:
 
 
 def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
-    """Whether Winograd should be faster than direct convolution, judged by operations and memory traffic.
+    """Whether Winograd should be faster than direct convolution, estimated from operations and memory traffic.
 
-    The direct convolution may be another one, such as that of words.
+    `direct` is the direct convolution if its workload differs, such as one with packed lanes.
     """
     space = winograd_space(unit, threads, w)
     cycles = -space.merit_of(space.best_sampled)
@@ -76,7 +76,7 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | No
 
 
 def _memory_line_cost(unit: VectorUnit) -> float:
-    return _MEMORY_LINE_COST if unit.multiplies_scalars else _SLOW_MEMORY * _MEMORY_LINE_COST
+    return _MEMORY_LINE_COST if unit.multiplies_scalars else _SLOW_MEMORY_FACTOR * _MEMORY_LINE_COST
 
 
 def output_tiles(w: Conv2d, config: Config) -> OutputTiles:
@@ -90,19 +90,21 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Return the space of a convolution for which `can_winograd` holds.
 
     Knobs: ``tile_size`` is the outputs along a side of a tile, such as 4 for F(4x4, 3x3); ``tile_f`` is as for direct
-    convolution; ``tile_p`` is the tiles of a block as (tile, register), and the number of blocks follows, because it
-    depends on the tiles' size; ``unroll_rc`` is the input channels that one reduction step adds up; ``prefetch_rc`` is
-    the input channels after which the next point's weights are prefetched, or 0 for never; ``parallel_order`` says
-    which parallel loop is outside, filters (f) or blocks of tiles (y); ``data_at`` says where data is transformed:
-    inside each parallel chunk (parallel), or all of it before them (root).
+    convolution; ``tile_p`` is the tiles of a block as (tile, register), which determines the number of blocks;
+    ``unroll_rc`` is the number of input channels summed in one reduction step; ``prefetch_rc`` is the number of input
+    channels between two prefetches of the next point's weights, or 0 for none; ``parallel_order`` is the order of the
+    parallel loops over filters (f) and blocks of tiles (y); ``data_at`` places the data transform: inside each parallel
+    chunk (parallel), or before all chunks (root).
     """
     tiles = _WinogradTiles(unit, threads, w)
     knobs = [
         option_knob("tile_size", _SIZES[w.kernel[0]], agent="spatial", balanced=True),
         filter_knob(unit, w),
         _tile_knob(unit, w),
-        option_knob("unroll_rc", [n for n in _UNROLLED if w.in_channels % n == 0], agent="reduction"),
-        option_knob("prefetch_rc", [0, *(n for n in _PREFETCHED if w.in_channels % n == 0)], agent="reduction"),
+        option_knob("unroll_rc", [n for n in _UNROLLED_CHANNELS if w.in_channels % n == 0], agent="reduction"),
+        option_knob(
+            "prefetch_rc", [0, *(n for n in _PREFETCHED_CHANNELS if w.in_channels % n == 0)], agent="reduction"
+        ),
         option_knob("parallel_order", ("fy", "yf")),
         option_knob("data_at", ("parallel", "root")),
     ]
@@ -133,21 +135,21 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 def _tile_knob(unit: VectorUnit, w: Conv2d) -> Knob:
     """Return the knob of all useful values of (tile, register).
 
-    The number of tiles in registers is arbitrary; the number of such groups in a block is sensible for some tile size.
+    Any number of tiles in registers is allowed; the number of such groups in a block must suit some tile size.
     """
     counts = [tile_count(w, size) for size in _SIZES[w.kernel[0]]]
     values = tuple(
         (tiles, register)
         for register in range(1, min(unit.registers - 2, max(counts)) + 1)
         for tiles in range(1, _MAX_TILES // register + 1)
-        if any(_is_worth(tiles, register, count) for count in counts)
+        if any(_is_useful(tiles, register, count) for count in counts)
     )
     features = np.log2(np.array(values, dtype=np.float32) + 1)
     return Knob("tile_p", values, features, ("tile_p.0", "tile_p.1"), "spatial")
 
 
-def _is_worth(tiles: int, register: int, count: int) -> bool:
-    """Whether blocks of equal shares, or of a power of two, leave little room unused."""
+def _is_useful(tiles: int, register: int, count: int) -> bool:
+    """Whether blocks are equal, or a power of two of register groups, and have little padding."""
     blocks = -(-count // (tiles * register))
     is_even = tiles.bit_count() == 1 or -(-count // register) % tiles == 0
     return is_even and 2 * blocks * tiles * register < 3 * count
@@ -167,7 +169,7 @@ class _WinogradTiles(RegisterTiles):
         return np.asarray(self._blocks(columns) * columns["tile_f"][:, 0])
 
     def attainable_by_size(self, knobs: Sequence[Knob]) -> Mapping[int, Mapping[str, int]]:
-        """Return, by tile size, the demands that configs can meet together."""
+        """Return, by tile size, the minimum values that a config can attain together."""
         tables = {knob.name: knob.table for knob in knobs}
         f, p = (grid.ravel() for grid in np.indices((len(tables["tile_f"]), len(tables["tile_p"]))))
         demands = {"filling": (self.are_well_filled, 1), "feeding": (self.are_fed, 1)}
@@ -180,28 +182,28 @@ class _WinogradTiles(RegisterTiles):
         return by_size
 
     def are_filled(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether blocks have room for less than half as many tiles again."""
+        """Whether padding is less than half of the number of tiles, shape (n,)."""
         return np.asarray(2 * self._tiles(columns) < 3 * tile_count(self.w, columns["tile_size"]))
 
     def are_well_filled(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether blocks have room for at most an eighth more tiles."""
+        """Whether padding is at most an eighth of the number of tiles, shape (n,)."""
         return np.asarray(8 * self._tiles(columns) <= 9 * tile_count(self.w, columns["tile_size"]))
 
     def are_fed(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether a reduction step has at most as many loads of weights and data as multiply-adds."""
+        """Whether a reduction step has at most as many loads of weights and data as multiply-adds, shape (n,)."""
         return np.asarray(self.vectors(columns) + self.multipliers(columns) <= self.accumulators(columns))
 
     def are_cached(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether the intermediate results of a block fit the cache, all of which they may fill."""
+        """Whether a block's intermediate results fit the entire cache, shape (n,)."""
         inputs = np.where(columns["data_at"] == "parallel", self.w.in_channels, 0)
         numbers = self._side(columns) ** 2 * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
         return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
 
     def cycles(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimate the time of configs, shape (n,), in times in which a core starts two vector multiply-adds.
+        """Estimate the time of configs, shape (n,), in cycles in which a core starts two vector multiply-adds.
 
-        Multiply-adds wait only for the loads of their operands. Weights come from the cache in which they remain since
-        the previous block. The transforms take more than their multiply-adds if a tile does not fit the registers. The
+        Multiply-adds wait only for the loads of their operands. Weights come from the cache in which the previous block
+        left them. The transforms take longer than their multiply-adds if a tile does not fit the registers. The
         constants are fitted to 2000 configs of 16 convolutions; half of the times are within an eighth of the estimate.
         """
         w, filters = self.w, padded_filters(self.unit, self.w)
@@ -250,7 +252,7 @@ class _WinogradTiles(RegisterTiles):
         return LoopNest(loops, (data, weight, out))
 
     def _side(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the points along a side of a tile, shape (n,); each takes a product of each channel and filter."""
+        """Return the points along a side of a tile, shape (n,); each needs one product per channel and filter."""
         return np.asarray(columns["tile_size"] + self.w.kernel[0] - 1)
 
     def _blocks(self, columns: Columns) -> NDArray[np.int64]:
@@ -258,5 +260,5 @@ class _WinogradTiles(RegisterTiles):
         return np.asarray(-(-tile_count(self.w, columns["tile_size"]) // columns["tile_p"].prod(axis=1)))
 
     def _tiles(self, columns: Columns) -> NDArray[np.int64]:
-        """Return the number of tiles in all blocks, shape (n,), including those that fill up the last block."""
+        """Return the number of tiles in all blocks, shape (n,), padding of the last block included."""
         return np.asarray(self._blocks(columns) * columns["tile_p"].prod(axis=1))
