@@ -32,7 +32,7 @@ rule all:
 
 rule tuned:
     input:
-        [answers.receipts_of(build) for build in pipeline.spec.tuned],
+        [rule_inputs.receipts_of(build) for build in pipeline.spec.tuned],
 
 
 include: "rules/describe.smk"

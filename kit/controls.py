@@ -19,7 +19,7 @@ from anole.space.space import Vectors
 
 
 @dataclass(frozen=True)
-class Perfect(Stateless):
+class PerfectExplorer(Stateless):
     """A perfect explorer, which proposes the configs with the highest scores in the entire space."""
 
     name: ClassVar[str] = "perfect"

@@ -15,7 +15,7 @@ from anole.space.space import Space, Vectors
 from anole.testing.formulas import Formula
 
 
-class Knowing:
+class OracleSurrogate:
     """A surrogate that knows the true speeds, a function of index vectors, and counts the scored configs."""
 
     fitted = True
@@ -50,11 +50,11 @@ class Oracle:
     formula: Formula
     best_s: float
 
-    def start(self, space: Space) -> Knowing:
+    def start(self, space: Space) -> OracleSurrogate:
         """Return a surrogate, which needs no fit."""
 
         def speed(vectors: Vectors) -> NDArray[np.float64]:
             costs_s = self.formula.cost_s(space.columns(vectors))
             return np.asarray(self.best_s / np.nan_to_num(costs_s, nan=np.inf))
 
-        return Knowing(space, speed)
+        return OracleSurrogate(space, speed)

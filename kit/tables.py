@@ -148,7 +148,7 @@ class _FoundError(Exception):
 def _valid_indices(space: Space) -> NDArray[np.int64]:
     if space.size > _MAX_CONFIGS:
         raise StoreError(f"a space of {space.size} configs is too large for a table; {_MAX_CONFIGS} fit")
-    return space.every_valid_index
+    return space.all_valid_indices
 
 
 def _frozen(value: Any) -> Any:

@@ -14,7 +14,7 @@ if str(_LIBRARY) not in sys.path:
 from anole.documents import layout
 from anole.errors import AnoleError
 from anole.host import launcher as host
-from anole.project.rule_inputs import RuleInputs, give_up
+from anole.project.rule_inputs import RuleInputs, exit_with_error
 from anole.project.pipeline import Pipeline
 from anole.targets import usable_kinds
 
@@ -22,14 +22,14 @@ if (
     workflow.modifier.path_modifier.prefix
     or workflow.modifier.path_modifier.modifies_prefixes
 ):
-    give_up(
+    exit_with_error(
         "the module statement has a prefix, but Anole's files are next to models.yaml; "
         "remove the prefix, or run Anole as a separate workflow in its own working directory"
     )
 
 SPEC = Path(config.get("spec", "models.yaml"))
 if SPEC.parent.resolve() != Path.cwd():
-    give_up(
+    exit_with_error(
         f"--config spec: found {SPEC}, which is not in the project folder {Path.cwd()}; "
         "change to its folder, or pass its folder with --directory"
     )
@@ -43,10 +43,10 @@ def load_pipeline():
     try:
         return Pipeline.load(SPEC, OVERRIDES, kept=not workflow.is_main_process)
     except AnoleError as error:
-        give_up(error)
+        exit_with_error(error)
 
 
-answers = RuleInputs(
+rule_inputs = RuleInputs(
     load_pipeline,
     workflow,
     wait_for_target=lambda target: checkpoints.describe.get(target=target),
@@ -55,7 +55,7 @@ answers = RuleInputs(
     ),
     overrides=OVERRIDES,
 )
-pipeline = answers.pipeline
+pipeline = rule_inputs.pipeline
 
 for build, reason in pipeline.skipped.items():
     print(f"anole: skipping build {build}: {reason}", file=sys.stderr)
@@ -92,15 +92,15 @@ def hold_project():
     try:
         fcntl.flock(hold_project.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        give_up("another snakemake is running in this folder")
+        exit_with_error("another snakemake is running in this folder")
     except OSError as error:
-        give_up(f"this folder's file system has no flock: {error.strerror}")
+        exit_with_error(f"this folder's file system has no flock: {error.strerror}")
 
 
 onstart:
     hold_project()
     drop_default_rate()
-    answers.pipeline.keep_targets()
+    rule_inputs.pipeline.keep_targets()
 
 
 RULES_OF_KINDS = [str(kind.rules) for kind in usable_kinds().values() if kind.rules]

@@ -1,9 +1,9 @@
 rule compile:
     input:
-        answers.build_files,
-        manifest=answers.manifest,
-        network=answers.network,
-        receipts=answers.ingredients,
+        rule_inputs.build_files,
+        manifest=rule_inputs.manifest,
+        network=rule_inputs.network,
+        receipts=rule_inputs.ingredients,
     output:
         directory("builds/{build}"),
     log:
@@ -14,7 +14,7 @@ rule compile:
         mem_mb=memory_mb(4000),
     params:
         anole=launcher,
-        order=answers.build_order,
+        order=rule_inputs.build_order,
     shell:
         "{params.anole} compile {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--output {output} {input.receipts} 2> {log}"

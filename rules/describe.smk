@@ -11,10 +11,10 @@ checkpoint describe:
     resources:
         **NODE,
         # Schedulers show a job only the GPUs that it requested.
-        gpu=answers.need("gpu"),
+        gpu=rule_inputs.need("gpu"),
         mem_mb=memory_mb(1000),
     params:
         anole=launcher,
-        asked=answers.asked_of_target,
+        asked=rule_inputs.asked_of_target,
     shell:
         "{params.anole} describe {wildcards.target} --asked {params.asked} --output {output} 2> {log}"

@@ -12,15 +12,15 @@ rule evaluate:
         "logs/evaluate/{build}.log",
     conda:
         "../environment.yml"
-    threads: answers.need("threads")
+    threads: rule_inputs.need("threads")
     resources:
         **NODE,
-        device=answers.need("device"),
-        gpu=answers.need("gpu"),
+        device=rule_inputs.need("device"),
+        gpu=rule_inputs.need("gpu"),
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,
-        required=answers.required,
-        declared=answers.declared,
+        required=rule_inputs.required,
+        declared=rule_inputs.declared,
     shell:
         "{params.anole} evaluate {input} --output {output} {params.required} {params.declared} 2> {log}"

@@ -1,7 +1,7 @@
 checkpoint extract:
     input:
-        answers.model_files,
-        answers.description_file,
+        rule_inputs.model_files,
+        rule_inputs.description_file,
     output:
         manifest="work/models/{model}/{target}.json",
         network="work/models/{model}/{target}.network",
@@ -15,10 +15,10 @@ checkpoint extract:
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        entry=answers.model_entry,
-        description=answers.target_description,
-        versions=answers.versions,
-        files=answers.digest,
+        entry=rule_inputs.model_entry,
+        description=rule_inputs.target_description,
+        versions=rule_inputs.versions,
+        files=rule_inputs.digest,
     shell:
         "{params.anole} extract {wildcards.model} --target {wildcards.target} --entry {params.entry} "
         "--target-description {params.description} {params.files} --tasks work/tasks --manifest {output.manifest} 2> {log}"

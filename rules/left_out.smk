@@ -3,7 +3,7 @@
 import atexit
 from subprocess import CalledProcessError
 
-from anole.documents.log import explanations, last_words
+from anole.documents.log import explanations, failure_summary
 
 
 def left_out(failed):
@@ -20,7 +20,7 @@ def left_out(failed):
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
     explained = [job for job in group if explanations(map(Path, job.log))] or group
     for job in sorted(explained, key=str):
-        reason = f"{job.rule.name} failed: {last_words([*map(Path, job.log)])}"
+        reason = f"{job.rule.name} failed: {failure_summary([*map(Path, job.log)])}"
         yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
 
 
@@ -45,7 +45,7 @@ def merge_what_exists():
                 "{job.params.anole} merge {job.params.builds} --shards db/shards --database db/tuning.sqlite 2> {job.log}"
             )
         except CalledProcessError:
-            yield f"anole: merge failed: {last_words([*map(Path, job.log)])}"
+            yield f"anole: merge failed: {failure_summary([*map(Path, job.log)])}"
 
 
 onerror:

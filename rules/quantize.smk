@@ -1,7 +1,7 @@
 # Only models on targets with `precision: int8` need this.
 rule quantize:
     input:
-        answers.own_files,
+        rule_inputs.own_files,
     output:
         "work/quantized/{model}.onnx",
     log:
@@ -13,7 +13,7 @@ rule quantize:
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,
-        entry=answers.own_entry,
-        files=answers.digest,
+        entry=rule_inputs.own_entry,
+        files=rule_inputs.digest,
     shell:
         "{params.anole} quantize {wildcards.model} --entry {params.entry} --output {output} 2> {log}"

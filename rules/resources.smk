@@ -14,7 +14,7 @@ resource_scopes:
 
 
 # The resources of jobs that need a node with their target.
-NODE = answers.node()
+NODE = rule_inputs.node()
 
 
 def memory_mb(base_mb):

@@ -6,20 +6,20 @@ rule tune:
     log:
         "logs/tune/{task}/{run}/{trials}.log",
     group:
-        answers.tuning_group
+        rule_inputs.tuning_group
     conda:
         "../environment.yml"
-    threads: answers.need("threads")
+    threads: rule_inputs.need("threads")
     resources:
         **NODE,
-        device=answers.need("device"),
-        gpu=answers.need("gpu"),
+        device=rule_inputs.need("device"),
+        gpu=rule_inputs.need("gpu"),
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=answers.need("measure"),
-        tuner=answers.tuner_settings,
-        seed=answers.tuner_seed,
+        measure=rule_inputs.need("measure"),
+        tuner=rule_inputs.tuner_settings,
+        seed=rule_inputs.tuner_seed,
     shell:
         "{params.anole} tune {input} --tuner {params.tuner} --seed {params.seed} --trials {wildcards.trials} "
         "--shards db/shards --receipt {output} --measure {params.measure:q} --builders {threads} > {log} 2>&1"
@@ -33,21 +33,21 @@ rule tune_together:
     log:
         "logs/tune_together/{model}-{target}-{key}-{trials}.log",
     group:
-        answers.tuning_group
+        rule_inputs.tuning_group
     conda:
         "../environment.yml"
-    threads: answers.need("threads")
+    threads: rule_inputs.need("threads")
     resources:
         **NODE,
-        device=answers.need("device"),
-        gpu=answers.need("gpu"),
+        device=rule_inputs.need("device"),
+        gpu=rule_inputs.need("gpu"),
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        measure=answers.need("measure"),
-        tuner=answers.tuner_settings,
-        seed=answers.tuner_seed,
-        seconds=answers.seconds,
+        measure=rule_inputs.need("measure"),
+        tuner=rule_inputs.tuner_settings,
+        seed=rule_inputs.tuner_seed,
+        seconds=rule_inputs.seconds,
     shell:
         "{params.anole} tune-together {input.manifest} --tuner {params.tuner} --seed {params.seed} "
         "--trials {wildcards.trials} {params.seconds} --tasks work/tasks --shards db/shards --receipts {output} "

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 
 
-def drawn_on_a_terminal(start: Callable[[int], subprocess.Popen[str]]) -> str:
+def terminal_output_of(start: Callable[[int], subprocess.Popen[str]]) -> str:
     """Return the output of a process on a terminal, including control characters; it must succeed."""
     master, slave = pty.openpty()
     process = start(slave)

@@ -17,7 +17,7 @@ from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
 from anole.project.job_resources import node_resources
 from anole.project.pipeline import Pipeline
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
@@ -90,7 +90,7 @@ def test_the_models_yaml_of_the_accelerator_is_valid(tmp_path: Path) -> None:
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
     assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
-    assert pipeline.place("vta") == Place.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
+    assert pipeline.place("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
 
 
 @pytest.mark.parametrize("page", LINKED, ids=relative)

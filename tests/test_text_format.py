@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.text_format import NONE, counted, duration, kernel_words, named_few, percent, significant
+from anole.text_format import NONE, counted, describe_kernel, duration, named_few, percent, significant
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_long_lists_are_shortened() -> None:
     ],
 )
 def test_a_kernel_is_named_by_layers_or_operators(kernel: str, layers: tuple[str, ...], text: str) -> None:
-    assert kernel_words(kernel, layers) == text
+    assert describe_kernel(kernel, layers) == text

@@ -14,7 +14,7 @@ def described(document: str | None) -> ArgumentParser:
     return ArgumentParser(description=document, formatter_class=RawDescriptionHelpFormatter)
 
 
-def of_builds(
+def parser_for_builds(
     document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
 ) -> ArgumentParser:
     """Return a parser for a command that times builds in turns, with these defaults; options with None are left out."""

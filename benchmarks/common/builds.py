@@ -72,9 +72,9 @@ def time_in_turns(
     Raises:
         AnoleError: an engine exits before its last turn.
     """
-    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
-        with environment({**device.environment(), **site.environment()}):
+    with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
+        with environment({**device.environment(), **access.environment()}):
             engines = start_engines(starts_in(Path(scratch)), running, folder)
-        with site.timing():
+        with access.timing():
             times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in engines.items()}, pace)
     return {name: each.started for name, each in engines.items()}, times

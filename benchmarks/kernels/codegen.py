@@ -25,7 +25,7 @@ from tvm.target import Target, codegen
 
 from anole.evaluate.timing.pairs import WaitMeter, latency_s, timed
 from anole.export.levels import choose_levels
-from anole.host.cores import caller_apart
+from anole.host.cores import caller_on_separate_core
 from anole.targets.cpu.device.builder import candidate_context, llvm_target
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.runtime import compile_runtime
@@ -87,7 +87,7 @@ def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dic
             artifact, config = Path(folder) / f"{len(kernels)}.so", planner.default_config(workload)
             codes[name] = compile_to(artifact, planner, workload, config, settings)
             kernels[name] = runner.load(artifact, config)
-    with caller_apart():
+    with caller_on_separate_core():
         for kernel in kernels.values():
             kernel(10)
         rounds = [one_round(kernels, n_turns) for _ in range(ROUNDS)]

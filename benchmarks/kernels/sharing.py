@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from anole.host.cores import caller_apart
+from anole.host.cores import caller_on_separate_core
 from anole.record import Config
 from anole.space import Space
 from anole.targets.cpu.settings import describe_cpu
@@ -76,7 +76,7 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
                 artifact = Path(folder) / f"{count}-{at}.so"
                 target.build(workload, config, artifact)
                 kernels[count, at] = runner.load(artifact, config)
-    with caller_apart():
+    with caller_on_separate_core():
         number = {which: max(1, round(TURN_S / kernel(100))) for which, kernel in kernels.items()}
         turns = [{which: kernel(number[which]) for which, kernel in kernels.items()} for _ in range(TURNS)]
     for count in counts:

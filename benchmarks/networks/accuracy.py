@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, build_engine, reference_engines
-from anole.evaluate.low_precision import narrow_engine
+from anole.evaluate.low_precision import low_precision_engine
 from anole.extract.tasks import extract_tasks
 from anole.quantize.stage import quantize_model
 from anole.targets import get_target
@@ -92,7 +92,7 @@ def _computed(
     """Return a description of the engine for a precision, and its outputs."""
     described_cpu = describe_cpu(threads=_THREADS)
     if precision == BF16 and lacks(BF16, described_cpu["features"]):
-        with narrow_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
+        with low_precision_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
             return {"computed_by": "ONNX Runtime, operands rounded"}, outputs_of(engine, samples, case)[0]
     facts: dict[str, Any] = {"computed_by": "build"}
     if precision == INT8 and case.own:

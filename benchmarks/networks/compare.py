@@ -25,7 +25,7 @@ from anole.documents import layout
 from anole.documents.build import read_build
 from anole.evaluate.comparison import relative_error
 from anole.evaluate.timing.turns import Pace
-from benchmarks.common.arguments import chosen, of_builds
+from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
 from benchmarks.common.rows import print_rows, quartiles, rounded
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
@@ -39,7 +39,7 @@ COLUMNS = (
 
 def main() -> None:
     """Print a row for each network and engine."""
-    parser = of_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
+    parser = parser_for_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     given = parser.parse_args()
     rivals = chosen(given.rivals, PACKAGES) if given.rivals else []

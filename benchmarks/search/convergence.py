@@ -48,7 +48,7 @@ def run(job: Job) -> Sequence[Row]:
     history.add(samples, list(table.measure([space.config(vector) for vector in samples])))
     surrogate = tuner_of(EXPLORERS[0]).surrogate.start(space)
     surrogate.fit(history)
-    highest = float(surrogate.score(space.vectors(space.every_valid_index)).max())
+    highest = float(surrogate.score(space.vectors(space.all_valid_indices)).max())
     with _bests() as bests:
         found = explorer.start(space).propose(surrogate, history, rng)
     near = np.flatnonzero(np.asarray(bests) >= highest - NEAR * abs(highest))

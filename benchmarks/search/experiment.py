@@ -79,7 +79,7 @@ class Progress:
         logger.info("%s: %d of %d runs%s", self.name, self.n_done, self.n_jobs, left)
 
 
-def carry_out(
+def run_experiment(
     experiment: Experiment, path: Path, ends_s: float, processes: int = 1, only: Collection[str] = ()
 ) -> bool:
     """Run the jobs that are missing in a file until the time is up, and return whether all are done.

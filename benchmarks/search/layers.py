@@ -29,7 +29,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.in_memory import tune_in_memory
 from benchmarks.common.arguments import chosen, described, log_progress
-from benchmarks.search.experiment import Experiment, Job, Row, carry_out, version_of
+from benchmarks.search.experiment import Experiment, Job, Row, run_experiment, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
 from kit.quality import batch_sizes, incumbents, shares
 
@@ -152,7 +152,7 @@ def main() -> None:
     log_progress()
     layers, variants = chosen(given.layers, KNOWN_LAYERS), chosen(given.variants, VARIANTS)
     live = Live(given.target, layers, {"constrained": variants}, 1, given.trials)
-    carry_out(live.experiment, given.file, time.monotonic() + 60 * given.minutes)
+    run_experiment(live.experiment, given.file, time.monotonic() + 60 * given.minutes)
 
 
 def space_of(target: str, layer: str, space: str) -> Space:

@@ -19,7 +19,7 @@ from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.clusters import CLUSTERED
 from benchmarks.search.convergence import CONVERGED
 from benchmarks.search.exact import TABLES
-from benchmarks.search.experiment import Experiment, carry_out
+from benchmarks.search.experiment import Experiment, run_experiment
 from benchmarks.search.layers import LIVE
 from benchmarks.search.networks import TIMING, TUNING
 from benchmarks.vta.networks import ACCELERATOR
@@ -45,7 +45,7 @@ def main() -> None:
     ends_s = time.monotonic() + 60 * given.minutes
     experiments = [EXPERIMENTS[name] for name in chosen(given.experiments, EXPERIMENTS)]
     complete = [
-        carry_out(each, given.folder / f"{each.name}{each.suffix}", ends_s, given.processes, given.only)
+        run_experiment(each, given.folder / f"{each.name}{each.suffix}", ends_s, given.processes, given.only)
         for each in experiments
     ]
     logging.info("all runs are complete" if all(complete) else "run again to continue")

@@ -14,7 +14,7 @@ from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.tpe import Tpe
-from kit.controls import Perfect, SizedAmongBest, SizedGreedy
+from kit.controls import PerfectExplorer, SizedAmongBest, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -118,8 +118,8 @@ TABLE_VARIANTS: Variants = {
     "release not learning": {"preset": "release", "explorer": {"learning_rate": 0}},
     "chameleon not learning": {"preset": "chameleon", "explorer": {"learning_rate": 0}},
     "dcoc not learning": {"preset": "dcoc", "explorer": {"learning_rate": 0}},
-    "perfect+greedy": {"preset": "autotvm", "explorer": Perfect()},
-    "perfect+greedy batch 16": {"preset": "autotvm", "explorer": Perfect(), "batch": 16},
+    "perfect+greedy": {"preset": "autotvm", "explorer": PerfectExplorer()},
+    "perfect+greedy batch 16": {"preset": "autotvm", "explorer": PerfectExplorer(), "batch": 16},
     "by merit": {"preset": "random", "explorer": "by_merit", "batch": 16},
     "descent": {"preset": "random", "explorer": "descent", "batch": 16},
     # An update of the policy after each episode, as in the papers.

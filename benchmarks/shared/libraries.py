@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.documents.build import read_build
-from anole.evaluate.comparison import draw_samples
+from anole.evaluate.comparison import random_samples
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
 from anole.measure.device_access import device_access
 from anole.targets import get_target
 from anole.targets.shared.kernel import find_compiler
-from benchmarks.common.arguments import of_builds
+from benchmarks.common.arguments import parser_for_builds
 from benchmarks.common.builds import rows_of_builds
 from benchmarks.common.rows import print_rows
 
@@ -47,18 +47,18 @@ STARTS = 9
 
 def main() -> None:
     """Print a row for each build."""
-    given = of_builds(__doc__, rounds=30).parse_args()
+    given = parser_for_builds(__doc__, rounds=30).parse_args()
     print_rows(COLUMNS, rows_of_builds(given.builds, partial(_row, pace=Pace(rounds=given.rounds))))
 
 
 def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
     build = read_build(folder)
     target = get_target(build.target_description)
-    with tempfile.TemporaryDirectory() as scratch, device_access(target) as site:
-        os.environ.update({**target.environment(), **site.environment()})  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as scratch, device_access(target) as access:
+        os.environ.update({**target.environment(), **access.environment()})  # type: ignore[attr-defined]
         exported = Path(scratch, "exported")
         network = export_build(folder, exported, weights_inside=False)
-        inputs = draw_samples(build)[0]
+        inputs = random_samples(build)[0]
         library_bytes = (exported / "libnetwork.so").stat().st_size
         library, level = _library_engine(exported, inputs)
         compiled = build_engine(folder, inputs, "cpu", network.threads)
@@ -68,7 +68,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
                 found.tobytes() == expected.tobytes()
                 for found, expected in zip(library.compute(), compiled.compute(), strict=True)
             )
-            with site.timing():
+            with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in engines}, pace)
                 starts = _starts(exported)
     rows = {f"{name}_ms": f"{1e3 * _median_s(each):.4f}" for name, each in times.items()}

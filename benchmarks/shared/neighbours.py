@@ -22,7 +22,7 @@ from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.load import LOAD_PACE, time_under_load
 from anole.evaluate.timing.turns import Pace
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, listed, of_builds
+from benchmarks.common.arguments import chosen, listed, parser_for_builds
 from benchmarks.common.builds import device_of, environment, rows_of_builds
 from benchmarks.common.rows import print_rows, rounded
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
@@ -35,7 +35,7 @@ COLUMNS = (
 
 def main() -> None:
     """Print a row for each network, number of busy processes, and engine."""
-    parser = of_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
+    parser = parser_for_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
     parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
     given = parser.parse_args()
     pace = replace(LOAD_PACE, rounds=given.rounds, burst_s=given.turn)
@@ -49,10 +49,10 @@ def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pa
     """Yield a row for each number of busy processes, and engine."""
     build = read_build(folder)
     device = device_of(build)
-    with TemporaryDirectory() as scratch, device_access(device) as site:
+    with TemporaryDirectory() as scratch, device_access(device) as access:
         theirs = {name: partial(start_engine, name, folder, Path(scratch)) for name in rivals}
-        with environment({**device.environment(), **site.environment()}):
-            latencies = time_under_load({OWN: partial(start_deployed, folder), **theirs}, counts, site, folder, pace)
+        with environment({**device.environment(), **access.environment()}):
+            latencies = time_under_load({OWN: partial(start_deployed, folder), **theirs}, counts, access, folder, pace)
     own = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
     for each in latencies:
         baseline = own[each.neighbours]

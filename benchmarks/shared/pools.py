@@ -27,7 +27,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, build_engine
 from anole.evaluate.timing.turns import Pace
 from anole.targets.base import Device
-from benchmarks.common.arguments import of_builds
+from benchmarks.common.arguments import parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
 from benchmarks.common.rows import print_rows, quartiles, rounded
 
@@ -36,7 +36,7 @@ COLUMNS = ("network", "threads", "own_ms", "tvm_ms", "speedup", "speedup_q1", "s
 
 def main() -> None:
     """Print a row for each network."""
-    parser = of_builds(__doc__, rounds=10)
+    parser = parser_for_builds(__doc__, rounds=10)
     parser.add_argument("--processes", type=int, default=3, help="processes per kind")
     given = parser.parse_args()
     compared = partial(compare, n_processes=given.processes, pace=Pace(rounds=given.rounds))

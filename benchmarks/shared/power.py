@@ -23,7 +23,7 @@ from typing import Any
 from anole.documents.build import Build, read_build
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.engines import Engine
-from anole.evaluate.timing.load import busy_neighbours
+from anole.evaluate.timing.load import busy_processes
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import compare_rounds
 from anole.measure.device_access import device_access
@@ -57,7 +57,7 @@ def trials(given: Any) -> Iterator[dict[str, Any]]:
     common = {"build": given.build.name, "threads": build.threads, "neighbours": given.neighbours}
     for trial in range(given.first, given.first + given.trials):
         for planted in given.planted:
-            with TemporaryDirectory() as scratch, busy_neighbours(given.neighbours):
+            with TemporaryDirectory() as scratch, busy_processes(given.neighbours):
                 copy = shutil.copytree(given.build, Path(scratch, "copy"))
                 folders = given.build.resolve(), copy
                 row = measure(build, folders, planted / 100, given.threshold / 100, given.seconds, trial)
@@ -70,9 +70,9 @@ def measure(
     """Compare a build with its copy, slowed down by a planted share, and return the row of the result."""
     device = get_device(build.target_description)
     starts = partial(start_longer, folders[0], 0.0), partial(start_longer, folders[1], planted)
-    with device_access(device) as site:
-        timer = PairTimer(starts, device.preload, {**device.environment(), **site.environment()}, build.name, seed)
-        with site.timing():
+    with device_access(device) as access:
+        timer = PairTimer(starts, device.preload, {**device.environment(), **access.environment()}, build.name, seed)
+        with access.timing():
             began_s = time.monotonic()
             ratio = compare_rounds(timer.take, threshold, max_s, 1000)
             seconds = time.monotonic() - began_s

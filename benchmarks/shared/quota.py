@@ -28,7 +28,7 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import start_engines
 from anole.evaluate.timing.turns import Pace, take_turns
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, of_builds
+from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds
 from benchmarks.common.rows import print_rows, quartiles, rounded
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
@@ -44,7 +44,7 @@ THREADS = "ANOLE_NUM_THREADS"
 
 def main() -> None:
     """Print a row for each network, engine and number of threads."""
-    parser = of_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
+    parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
     parser.add_argument("--processors", type=float, default=1.0, help="limit in CPU seconds per second")
     given = parser.parse_args()
     rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
@@ -58,13 +58,13 @@ def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) 
     build = read_build(folder)
     device = device_of(build)
     engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
-    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
+    with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
         starts = {}
         for name, threads in engines:
             group = running.enter_context(limited_group(processors))
             starts[f"{name} {threads}"] = partial(start_within, group, name, threads, folder, Path(scratch))
         started = start_engines(starts, running, folder, pinned=False)
-        with site.timing():
+        with access.timing():
             times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in started.items()}, pace)
     rates = {name: [len(turn) / turn.sum() for turn in turns] for name, turns in times.items()}
     for name, threads in engines:

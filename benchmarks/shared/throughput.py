@@ -27,7 +27,7 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineProcess, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, of_builds
+from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import Starts, device_of, environment, rows_of_builds
 from benchmarks.common.rows import print_rows, quartiles, rounded
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
@@ -42,7 +42,7 @@ RUNS = 8
 
 def main() -> None:
     """Print a row for each case, network or pair of networks, and engine."""
-    parser = of_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
+    parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
     parser.add_argument("--instances", type=int, default=4)
     given = parser.parse_args()
     names = [OWN, *(chosen(given.rivals, PACKAGES) if given.rivals else ())]
@@ -64,14 +64,14 @@ def compare(
     """Yield a row for each engine."""
     builds = [read_build(folder) for folder in folders]
     device = device_of(builds[0])
-    with TemporaryDirectory() as scratch, device_access(device) as site, ExitStack() as running:
-        with environment({**device.environment(), **site.environment()}):
+    with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
+        with environment({**device.environment(), **access.environment()}):
             engines = [
                 start_engines(_starts(folder, Path(scratch), instances, names), running, folder, pinned=False)
                 for folder in folders
             ]
         started = [name for name in names if all(name in each for each in engines)]
-        with site.timing(), ThreadPoolExecutor(len(folders)) as at_once:
+        with access.timing(), ThreadPoolExecutor(len(folders)) as at_once:
             by_name = {name: [each[name] for each in engines] for name in started}
             turns = {name: partial(_turn, each, instances * RUNS, at_once, pace) for name, each in by_name.items()}
             rates = take_turns(turns, pace)

@@ -45,8 +45,8 @@ from anole_vta.templates.design import (
     design_of,
     geometry_of,
     hardware_config,
+    padded_to_blocks,
     tiles_of,
-    whole_blocks,
 )
 from anole_vta.templates.estimates import min_cycles
 from benchmarks.common.arguments import described
@@ -251,7 +251,7 @@ def load(accelerator: str, network: str) -> Problem:
 def hardware_of(task: Task) -> set[tuple[int, ...]]:
     """Return the values of `HARDWARE` of every accelerator that runs a layer."""
     space = VtaTarget(task.target).space(task.workload)
-    columns = space.columns(space.vectors(space.every_valid_index))
+    columns = space.columns(space.vectors(space.all_valid_indices))
     return set(map(tuple, np.unique(np.stack([columns[name] for name in HARDWARE], axis=1), axis=0).tolist()))
 
 
@@ -259,7 +259,7 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
     """Return a layer with all its programs, from a trial of each; `numbers` are indices of accelerators."""
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
-    indices, (identities, programs) = space.every_valid_index, np.unique(space.every_identity, return_inverse=True)
+    indices, (identities, programs) = space.all_valid_indices, np.unique(space.all_identities, return_inverse=True)
     columns = space.columns(space.vectors(indices))
     hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
     rows, inverse = np.unique(hardware, axis=0, return_inverse=True)
@@ -273,7 +273,7 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
         if trial.measurement.latency_s is not None:
             cycles[program] = trial.measurement.latency_s * target.frequency_hz
             design = design_of(workload, target.geometry, trial.config)
-            padded = whole_blocks(workload, design.geometry)
+            padded = padded_to_blocks(workload, design.geometry)
             accesses[program] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
     geometries = [geometry_of(base, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
     each_j = np.array([unit_energies(geometry).each_j for geometry in geometries])

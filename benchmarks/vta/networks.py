@@ -93,7 +93,7 @@ def _all_blocks(layer: str) -> Best:
 
 def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
     """Return the lowest latency in microseconds of each block in the given rows."""
-    columns = table.space.columns(table.space.vectors(table.space.every_valid_index[rows]))
+    columns = table.space.columns(table.space.vectors(table.space.all_valid_indices[rows]))
     blocks = zip(*(columns[name].tolist() for name in BLOCK), strict=True)
     best: dict[str, float] = {}
     for block, latency_s in zip(blocks, table.latencies_s[rows].tolist(), strict=True):

@@ -20,7 +20,7 @@ from anole_vta.settings import describe_vta
 from anole_vta.simulator.timing import simulate
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, design_of, whole_blocks
+from anole_vta.templates.design import EPILOGUE, design_of, padded_to_blocks
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from benchmarks.vta.tables import layers_of
@@ -48,7 +48,7 @@ def measure(n_configs: int) -> Iterator[dict[str, object]]:
                 try:
                     began_s = time.perf_counter()
                     program = lower_conv2d(
-                        whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE
+                        padded_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE
                     )
                 except ConfigError:
                     continue

@@ -176,7 +176,7 @@ def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], N
     Returns:
         The sorted rows of `programs_of`; a valid config index for each; and the row index of each valid config.
     """
-    valid = space.every_valid_index
+    valid = space.all_valid_indices
     parts = (valid[at : at + 2**17] for at in range(0, len(valid), 2**17))
     rows = np.concatenate([programs_of(layer, DEFAULT, space.columns(space.vectors(part))) for part in parts])
     code = np.zeros(len(rows), dtype=np.int64)
@@ -206,7 +206,7 @@ def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)
-    indices = space.every_valid_index
+    indices = space.all_valid_indices
     found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
     _log(layer, found, f"{len(found)} of {space.size} configs can be lowered", began_s)
     return {

@@ -61,11 +61,11 @@ def __getattr__(name: str) -> Make:
 
 def _initialized(name: str, network: Network) -> nn.Module:
     from anole.extract.torch import example_inputs
-    from anole.extract.weights import draw_weights
+    from anole.extract.weights import randomize_weights
 
     assert network.make is not None
     made = network.make().eval()
-    draw_weights(made, tuple(example_inputs(network.model(name)).values()))
+    randomize_weights(made, tuple(example_inputs(network.model(name)).values()))
     return made
 
 

@@ -51,7 +51,7 @@ def megabytes(size_bytes: float | None) -> str:
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
-def shown_of(shown: int, all_: int) -> str:
+def omission_note(shown: int, all_: int) -> str:
     """Return a remark on a picture that omits some items; an empty text if it shows all."""
     return "" if shown >= all_ else f" The picture has {shown} of {all_}."
 
@@ -68,6 +68,6 @@ def named_few(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def kernel_words(kernel: str, layers: Sequence[str]) -> str:
+def describe_kernel(kernel: str, layers: Sequence[str]) -> str:
     """Format a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
     return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))

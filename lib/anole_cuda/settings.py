@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
 from anole.node import Node
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
 from anole.targets.rpc.address import Remote
 from anole_cuda.device.architecture import ARCHITECTURES, BlockLimits
@@ -83,7 +83,7 @@ KIND = Kind(
     describe_cuda,
     _target,
     detected=("arch",),
-    place=Place.GPU,
+    place=DeviceLocation.GPU,
     measurable_elsewhere=True,
     inventory=_inventory,
     finer="anole.targets.shared.output_tiles:finer_tiles",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anole.errors import ConfigError, TargetError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, LocalDevice, Place, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, DeviceLocation, LocalDevice, version_of
 from anole.targets.kind import is_open
 from anole.task import Workload, with_plain_weights
 from anole_cuda.device.architecture import BlockLimits
@@ -32,7 +32,7 @@ class CudaTarget:
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    place: Final = Place.GPU
+    place: Final = DeviceLocation.GPU
     networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole_cuda.device.builder",)
     runs_on = "cuda"
@@ -80,7 +80,7 @@ class CudaTarget:
         """Return True: the GPU runs every operator."""
         return True
 
-    def narrowed(self, workload: Workload) -> Workload:
+    def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload with plain float32 weights."""
         return with_plain_weights(workload)
 

@@ -1,6 +1,6 @@
 rule accelerator:
     input:
-        receipts=answers.explored,
+        receipts=rule_inputs.explored,
     output:
         directory("accelerators/{accelerator}"),
     log:
@@ -11,7 +11,7 @@ rule accelerator:
         mem_mb=memory_mb(3000),
     params:
         anole=launcher,
-        order=answers.accelerator_order,
+        order=rule_inputs.accelerator_order,
     shell:
         "{params.anole} accelerator {wildcards.accelerator} --order {params.order} --output {output} "
         "{input.receipts} 2> {log}"

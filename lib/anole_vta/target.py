@@ -10,7 +10,7 @@ from typing import Any, Final
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import NetworkEntryPoints, Place, version_of
+from anole.targets.base import DeviceLocation, NetworkEntryPoints, version_of
 from anole.targets.kind import is_open
 from anole.task import BatchMatmul, Conv2d, Dense, Workload, with_plain_weights
 from anole_vta.area import BOUNDS, Bounds
@@ -25,14 +25,14 @@ from anole_vta.templates.design import (
     default_config,
     design_of,
     geometry_of,
-    whole_blocks,
+    padded_to_blocks,
 )
 
 
 class VtaTarget:
     """An accelerator with a fixed or searched geometry, from a description of `describe_vta`."""
 
-    place: Final = Place.SIMULATOR
+    place: Final = DeviceLocation.SIMULATOR
     networks = NetworkEntryPoints("anole_vta.compile.compiler:compile_for_vta", "anole_vta.evaluate:SimulatedRunner")
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 2, "dense": 2}
@@ -60,7 +60,7 @@ class VtaTarget:
             return False
         return can_run(lambda: self.default_config(workload))
 
-    def narrowed(self, workload: Workload) -> Workload:
+    def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload with plain weights, as the accelerator multiplies them."""
         return with_plain_weights(workload)
 
@@ -81,7 +81,7 @@ class VtaTarget:
         """Return the cycles of one run with bias, shift and clip; raise ConfigError if the config cannot run."""
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
-        return _cycles(_Run(whole_blocks(convolution, design.geometry), design.program, design))
+        return _cycles(_Run(padded_to_blocks(convolution, design.geometry), design.program, design))
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Return the target with a given geometry."""

@@ -13,7 +13,7 @@ from anole.search.roles import History
 from anole.space import Space, option_knob
 from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
-from kit.controls import Perfect
+from kit.controls import PerfectExplorer
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 
@@ -81,6 +81,6 @@ def test_a_perfect_explorer_proposes_the_highest_scores_of_the_space() -> None:
     surrogate.fit(history)
     left = SPACE.sample(900, np.random.default_rng(1), exclude=history.visited)
     best = np.sort(surrogate.score(left))[::-1][:5]
-    found = Perfect(n_candidates=5).propose(surrogate, history, np.random.default_rng(0))
+    found = PerfectExplorer(n_candidates=5).propose(surrogate, history, np.random.default_rng(0))
     np.testing.assert_allclose(found.scores, best)
     assert found.log["queries"] == len(left) == 800

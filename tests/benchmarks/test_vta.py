@@ -44,7 +44,7 @@ def tiny(monkeypatch, tmp_path):
 def test_every_valid_config_has_the_cycles_of_its_program(tiny):
     table = tables.buffer_table(tiny.name.removesuffix(".csv.xz"))
     space = table.space
-    assert len(table.latencies_s) == len(space.every_valid_index) > 1_000
+    assert len(table.latencies_s) == len(space.all_valid_indices) > 1_000
     for vector in space.sample(40, np.random.default_rng(0)):
         config = space.config(vector)
         (measured,) = table.measure([config])
@@ -76,7 +76,7 @@ def test_simulated_configs_are_still_in_their_space(name):
     table = tables.buffer_table(name)
     layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
     assert len(table.latencies_s) >= 100_000
-    for vector in table.space.vectors(table.space.every_valid_index[:: len(table.latencies_s) // 5]):
+    for vector in table.space.vectors(table.space.all_valid_indices[:: len(table.latencies_s) // 5]):
         config = table.space.config(vector)
         (measured,) = table.measure([config])
         try:

@@ -23,7 +23,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
 from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload, weight_scheme
 
-from .conftest import by_default, called, drawn, functions, lowered
+from .conftest import by_default, called, functions, lowered, random_config
 
 
 def by_winograd(size: int, target: Any, workload: Workload) -> Choice:
@@ -78,7 +78,7 @@ def is_parallel(func: tirx.PrimFunc) -> bool:
 )
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
-    module = lowered(net.imported, net.target, by_default if seed is None else partial(drawn, seed))
+    module = lowered(net.imported, net.target, by_default if seed is None else partial(random_config, seed))
     assert not [name for name, func in functions(module).items() if is_anchor(func) and not is_parallel(func)]
     net.check(run(net, module))
 
@@ -197,7 +197,7 @@ def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
     plain = network("residual")
     target = get_target({**plain.target.description, "weights": "int8"})
     stored = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
-    module = lowered(stored.imported, target, by_default if seed is None else partial(drawn, seed))
+    module = lowered(stored.imported, target, by_default if seed is None else partial(random_config, seed))
     other = lowered(plain.imported, plain.target)
     schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchored(func))}
     assert schemes == {None, WeightScheme(8, 16)}

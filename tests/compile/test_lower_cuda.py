@@ -19,7 +19,7 @@ from anole_cuda.templates.winograd_space import can_winograd, winograd_space
 from kit.emulated_gpu.programs import network_results
 from kit.emulated_gpu.worker import EmulatedGpu
 
-from .conftest import by_default, drawn, functions, lowered
+from .conftest import by_default, functions, lowered, random_config
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
@@ -45,7 +45,7 @@ def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
         ("residual", by_default),
         ("joined", by_default),
         *(
-            (name, partial(drawn, 0))
+            (name, partial(random_config, 0))
             for name in ("residual", "branches", "joined", "varied", "gated", "summed", "enlarged", "norm_last")
         ),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anole.compile.matching import Match, coverage, match_tasks, warn_of_untuned, warn_of_wide
+from anole.compile.matching import Match, coverage, match_tasks, warn_of_float32_layers, warn_of_untuned
 from anole.documents.build import Coverage
 from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import ListedTask, Manifest, Origin
@@ -112,9 +112,9 @@ def test_float32_layers_in_a_quantized_network_are_logged_with_share_and_reason(
         "attention": BatchMatmul(1, 8, 64, 8),
     }
     matches = [Match(Task(each, {}, 1), 1, (name,), {}, None) for name, each in workloads.items()]
-    warn_of_wide("net", matches[1:])
+    warn_of_float32_layers("net", matches[1:])
     assert not caplog.text
-    warn_of_wide("net", matches)
+    warn_of_float32_layers("net", matches)
     found = [line.rpartition(": ")[2] + " " + line.partition("(")[2].partition(")")[0] for line in caplog.messages]
     assert found == [
         "float its operands are not both quantized",

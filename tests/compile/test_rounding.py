@@ -39,13 +39,18 @@ class Net:
         """Return the build and the config of each build that was checked."""
         checked: list[Any] = []
 
-        def rounds_too_much(folder: Path) -> bool:
+        def has_large_rounding_error(folder: Path) -> bool:
             checked.append(read_build(folder).tasks[0].config)
             return inaccurate
 
         receipts, settings = {self.task.key: receipt}, BuildSettings("net", "random", 4, False, 0)
         return compile_build(
-            self.model, self.manifest, settings, receipts, Path("net"), rounds_too_much=rounds_too_much
+            self.model,
+            self.manifest,
+            settings,
+            receipts,
+            Path("net"),
+            has_large_rounding_error=has_large_rounding_error,
         ), checked
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from anole.documents.log import LogFormatter, explanations, is_warning, last_words, messages, said_last
+from anole.documents.log import LogFormatter, explanations, failure_summary, is_warning, last_result, messages
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def test_messages_are_parsed_without_their_time(log: Path) -> None:
 
 
 def test_the_result_is_the_last_message_that_is_not_a_warning(log: Path, tmp_path: Path) -> None:
-    assert said_last([log]) == "conv2d 64->64: 90.0 GFLOP/s"
+    assert last_result([log]) == "conv2d 64->64: 90.0 GFLOP/s"
     with log.open("a") as file:
         file.write("12:00:00 done\nand what a library says at exit\n")
-    assert said_last([log]) == "done"
-    assert said_last([]) is said_last([tmp_path / "none.log"]) is None
+    assert last_result([log]) == "done"
+    assert last_result([]) is last_result([tmp_path / "none.log"]) is None
 
 
 def test_only_an_error_of_anole_explains_a_failure(tmp_path: Path) -> None:
@@ -50,6 +50,6 @@ def test_only_an_error_of_anole_explains_a_failure(tmp_path: Path) -> None:
     full.write_text("12:00:00 conv2d: 1/8\nanole: the disk is full\nKilled\n")
     fault.write_text("12:00:00 says anole: nothing\nSegmentation fault\n\n")
     assert (explanations([full]), explanations([fault, empty])) == (["the disk is full"], [])
-    assert last_words([full]) == f"the disk is full (see {full})"
-    assert last_words([fault]) == f"Segmentation fault (see {fault})"
-    assert last_words([empty]) == f"there is no message (see {empty})"
+    assert failure_summary([full]) == f"the disk is full (see {full})"
+    assert failure_summary([fault]) == f"Segmentation fault (see {fault})"
+    assert failure_summary([empty]) == f"there is no message (see {empty})"

@@ -17,7 +17,7 @@ from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, relative_error
-from anole.evaluate.correctness import refuse_wrong, remedy
+from anole.evaluate.correctness import reject_wrong, remedy
 
 BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
@@ -41,10 +41,10 @@ INT8_BUILD = replace(BUILD, kernels=(BuiltKernel("conv", 1, None, (), 1, 1, "uin
 def test_a_quantized_network_is_compared_with_its_file(evidence: dict[str, Any], message: str | None) -> None:
     evaluation = replace(FAR, **evidence)
     if message is None:
-        refuse_wrong(Path("net"), INT8_BUILD, evaluation)
+        reject_wrong(Path("net"), INT8_BUILD, evaluation)
         return
     with pytest.raises(BuildError, match=re.escape(message)):
-        refuse_wrong(Path("net"), INT8_BUILD, evaluation)
+        reject_wrong(Path("net"), INT8_BUILD, evaluation)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog:
     evaluation = replace(FAR, **evidence)
     if message is not None:
         with pytest.raises(BuildError, match=re.escape(message)):
-            refuse_wrong(Path("net"), BUILD, evaluation)
+            reject_wrong(Path("net"), BUILD, evaluation)
         return
     with caplog.at_level(logging.WARNING):
-        refuse_wrong(Path("net"), BUILD, evaluation)
+        reject_wrong(Path("net"), BUILD, evaluation)
     is_far = any(latency.relative_error > 1e-4 for latency in evaluation.latencies)
     assert ("net: the outputs differ from those of onnxruntime by 0.02, and " in caplog.text) is is_far
 
@@ -86,11 +86,11 @@ def test_evidence_decides(evidence: dict[str, Any], message: str | None, caplog:
 def test_agreement_with_one_of_two_references_suffices(caplog: pytest.LogCaptureFixture) -> None:
     torch, runtime = replace(LATENCY, reference="torch", relative_error=0.26), replace(LATENCY, relative_error=9e-7)
     with caplog.at_level(logging.WARNING):
-        refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, runtime)))
+        reject_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, runtime)))
     warned = "differ from those of torch by 0.26, and from those of onnxruntime by only 9e-07: the references disagree"
     assert warned in caplog.text
     with pytest.raises(BuildError, match=r"relative error 0\.26"):
-        refuse_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, replace(runtime, relative_error=2e-4))))
+        reject_wrong(Path("net"), BUILD, replace(FAR, latencies=(torch, replace(runtime, relative_error=2e-4))))
 
 
 @pytest.mark.parametrize(("algorithm", "is_mentioned"), [("winograd", True), ("direct", False)])
@@ -141,9 +141,9 @@ def test_an_evaluation_shows_the_error_that_decides(errors: dict[str, float], ex
 def test_a_rounding_build_may_equal_a_rounded_reference(setting: dict[str, str]) -> None:
     build = replace(BUILD, target_description={"kind": "cpu", **setting})
     far = replace(FAR, latencies=(replace(LATENCY, relative_error=0.5),), narrow_error=0.1)
-    refuse_wrong(Path("net"), build, replace(far, rounded_error=9e-5))
+    reject_wrong(Path("net"), build, replace(far, rounded_error=9e-5))
     with pytest.raises(BuildError, match=re.escape("at most 0.01 is allowed")):
-        refuse_wrong(Path("net"), build, replace(far, rounded_error=2e-4))
+        reject_wrong(Path("net"), build, replace(far, rounded_error=2e-4))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_the_tolerance_of_low_precision_is_its_effect_on_the_reference(
 ) -> None:
     evaluation = replace(FAR, latencies=(replace(LATENCY, relative_error=error),), narrow_error=rounding_error)
     if message is None:
-        refuse_wrong(Path("net"), BF16_BUILD, evaluation)
+        reject_wrong(Path("net"), BF16_BUILD, evaluation)
         return
     with pytest.raises(BuildError, match=re.escape(message)):
-        refuse_wrong(Path("net"), BF16_BUILD, evaluation)
+        reject_wrong(Path("net"), BF16_BUILD, evaluation)

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from anole.config.entries import ModelSpec
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import export_onnx, reference_engines
-from anole.evaluate.low_precision import narrow_engine
+from anole.evaluate.low_precision import low_precision_engine
 from anole.extract.torch import make_network
 from anole.targets.cpu.settings import describe_cpu
 
@@ -51,6 +51,6 @@ def test_low_precision_is_close_to_float32(scheme: str, tmp_path: Path, monkeypa
     if scheme != "torch":
         monkeypatch.setitem(sys.modules, "torch", None)
     bf16 = {**describe_cpu(threads=1), "precision": "bf16", "weights": "int8"}
-    with reference_engines(model, samples[0], 1) as plain, narrow_engine(model, bf16, samples[0], 1) as rounded:
+    with reference_engines(model, samples[0], 1) as plain, low_precision_engine(model, bf16, samples[0], 1) as rounded:
         found = compare_outputs(rounded.compute_each(samples), plain[0].compute_each(samples))
     assert 1e-4 < found.error < 5e-2

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from anole.documents.evaluation import Evaluation, Latency
 from anole.evaluate.correctness import _is_near_on_average
 from anole.evaluate.engines import Engine
-from anole.evaluate.perturbation import LARGEST_CHANCE, MAX_ERROR_RATIO, MeansCompared, chance, compare_means, perturbed
+from anole.evaluate.perturbation import (
+    MAX_CHANCE_ERROR,
+    MAX_ERROR_RATIO,
+    MeanComparison,
+    chance,
+    compare_means,
+    perturbed,
+)
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.standard_normal((40, 32), np.float32), RNG.standard_normal((32, 16), np.float32)
@@ -50,11 +57,11 @@ def quantized_network(levels: int, noise: float = 0.0, unit: float = 0.0) -> Fun
     return network
 
 
-def is_near(found: MeansCompared) -> bool:
+def is_near(found: MeanComparison) -> bool:
     """Return the decision of `anole.evaluate.correctness`."""
     compared = Latency("test", 1.0, 1.0, 1.0, relative_error=found.nearby_error)
     evaluation = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (compared,), **vars(found))
-    return _is_near_on_average(evaluation, LARGEST_CHANCE)
+    return _is_near_on_average(evaluation, MAX_CHANCE_ERROR)
 
 
 def test_a_correct_build_of_a_sensitive_network_is_near_on_average() -> None:
@@ -69,7 +76,7 @@ def test_noise_in_the_weights_of_a_sensitive_network_is_detected(noise: float) -
     found = compare_means(engine(quantized_network(50, noise, 3e-7)), engine(quantized_network(50)), SAMPLES)
     # The reference's sensitivity would explain the difference.
     assert found.nearby_error < MAX_ERROR_RATIO * found.reference_sensitivity
-    assert found.averaged_error > LARGEST_CHANCE
+    assert found.averaged_error > MAX_CHANCE_ERROR
     assert not is_near(found)
 
 
@@ -81,7 +88,7 @@ def test_an_insensitive_reference_explains_no_difference() -> None:
 
 def test_a_too_sensitive_reference_shows_nothing() -> None:
     found = compare_means(engine(quantized_network(1, unit=3e-7)), engine(quantized_network(1)), SAMPLES)
-    assert chance(found.nearby_error, found.averaged_draws) > LARGEST_CHANCE
+    assert chance(found.nearby_error, found.averaged_draws) > MAX_CHANCE_ERROR
     assert not is_near(found)
 
 

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
-from anole.evaluate.quantized_reference import _unfused_file, defined_engine
+from anole.evaluate.quantized_reference import _unfused_file, unfused_engine
 
 RNG = np.random.default_rng(0)
 
@@ -54,5 +54,5 @@ def test_the_outputs_match_the_file(tmp_path: Path) -> None:
     x = RNG.standard_normal((3, 8)).astype(np.float32)
     weight = numpy_helper.to_array(onnx.load(tmp_path / "net.onnx").graph.initializer[2]).astype(np.float32)
     data = (np.clip(np.round(x / np.float32(0.05)) + 120, 0, 255) - 120) * np.float32(0.05)
-    with defined_engine(model, [x], 1) as engine:
+    with unfused_engine(model, [x], 1) as engine:
         np.testing.assert_allclose(engine.compute()[0], data @ (weight * np.float32(0.05)) + data, 1e-5, 1e-5)

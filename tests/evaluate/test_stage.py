@@ -16,7 +16,7 @@ from anole.evaluate.comparison import Comparison
 from anole.evaluate.device import _latency
 from anole.evaluate.engines import Engine
 from anole.evaluate.stage import evaluate_build
-from anole.evaluate.winograd_error import rounds_too_much
+from anole.evaluate.winograd_error import has_large_rounding_error
 
 from ..tiny_builds import HOME, run_python
 
@@ -30,7 +30,7 @@ import tiny
 from anole.compile.recorded import compile_with_random_weights
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
-from anole.evaluate.winograd_error import rounds_too_much
+from anole.evaluate.winograd_error import has_large_rounding_error
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
 from anole.config.entries import ModelSpec
@@ -116,7 +116,7 @@ for path in sorted(Path().glob("*/build.json")):
         evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
         failures[name] = str(error)
-rounding = {name: rounds_too_much(Path(name)) for name in ("torch", "faint", "shy", "bf16")}
+rounding = {name: has_large_rounding_error(Path(name)) for name in ("torch", "faint", "shy", "bf16")}
 print(json.dumps([failures, rounding]))
 """
 
@@ -248,7 +248,7 @@ def test_doubtful_builds_are_detected_after_compiling(evaluated: Evaluated) -> N
 
 
 def test_a_build_for_a_different_machine_is_not_run() -> None:
-    assert not rounds_too_much(HOME / "tests/old_records/builds/residual-board-anole")
+    assert not has_large_rounding_error(HOME / "tests/old_records/builds/residual-board-anole")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.extract.converters import nearest_places
+from anole.extract.converters import nearest_indices
 from anole.extract.graph import find_layers
 from anole.extract.load import load_model
 
@@ -29,7 +29,7 @@ def test_nearest_indices_match_torch(inputs: int, request: tuple[int | None, flo
     expected = torch.nn.functional.interpolate(
         data, size=size and (size, 1), scale_factor=factor and (factor, 1.0)
     ).flatten()
-    found = nearest_places(inputs, len(expected), factor)
+    found = nearest_indices(inputs, len(expected), factor)
     np.testing.assert_array_equal(found, expected.long().numpy())
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from anole.config.entries import ModelSpec
 from anole.extract import weights
 from anole.extract.torch import make_network
-from anole.extract.weights import draw_weights
+from anole.extract.weights import randomize_weights
 
 from ..tiny_networks import Gated, Residual, Shy, norm_first
 
@@ -103,7 +103,7 @@ def randomized(name: str) -> tuple[nn.Module, torch.Tensor]:
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
     network, inputs = make().eval(), torch.randn(3, *shape)
-    draw_weights(network, (inputs[0],))
+    randomize_weights(network, (inputs[0],))
     return network, inputs
 
 
@@ -134,7 +134,7 @@ def test_noise_of_one_percent_in_any_layer_is_detected(name: str) -> None:
 def test_rounding_errors_are_not_amplified() -> None:
     torch.manual_seed(0)
     network, inputs = nn.Sequential(*(Attention(24) for _ in range(16))).eval(), torch.randn(3, 1, 16, 24)
-    draw_weights(network, (inputs[0],))
+    randomize_weights(network, (inputs[0],))
     single = outputs(network, inputs)
     double = outputs(network.double(), inputs.double())
     assert (single - double).norm() < 2e-5 * double.norm()
@@ -194,14 +194,14 @@ def test_a_network_that_cannot_be_copied_is_randomized_itself() -> None:
     network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)).eval()
     network.generator = (number for number in range(3))
     before = network[0].weight.clone()
-    draw_weights(network, (torch.randn(1, 4),))
+    randomize_weights(network, (torch.randn(1, 4),))
     assert network[0].weight.dtype == torch.float32 and not torch.equal(network[0].weight, before)
 
 
 def test_a_network_that_accepts_only_one_row_is_run_with_one() -> None:
     network = OneRow().eval()
     before = network.linear.weight.clone()
-    draw_weights(network, (torch.randn(1, 4),))
+    randomize_weights(network, (torch.randn(1, 4),))
     # Its layer does not accept double precision, so only constant weights became random.
     assert torch.equal(network.linear.weight, before)
     assert network(torch.randn(1, 4)).dtype == torch.float32
@@ -210,7 +210,7 @@ def test_a_network_that_accepts_only_one_row_is_run_with_one() -> None:
 def test_a_network_in_half_precision_is_not_calibrated() -> None:
     network = nn.Linear(4, 3).half().eval()
     before = network.weight.clone()
-    draw_weights(network, (torch.randn(1, 4).half(),))
+    randomize_weights(network, (torch.randn(1, 4).half(),))
     assert network.weight.dtype == torch.float16 and torch.equal(network.weight, before)
 
 

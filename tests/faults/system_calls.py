@@ -88,7 +88,7 @@ class Ended:
     entries: tuple[Entry, ...] = ()
 
     @property
-    def told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether it reported an error properly: with exit status 2 and on one line."""
         lines = [line for line in self.error.splitlines() if line.startswith("anole: ")]
         return self.status == 2 and len(lines) == 1 and "Traceback" not in self.error

@@ -33,7 +33,7 @@ def attempt(
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(before, folder)
     ended = run(wanted.arguments(folder), folder)
-    is_valid = ended.killed or ended.status == 0 or ended.told
+    is_valid = ended.killed or ended.status == 0 or ended.is_reported
     if not is_valid or "Traceback" in ended.error:
         return f"ends with status {ended.status} and {shown(ended.error)}"
     return outlived(again, wanted, ended, folder)
@@ -123,6 +123,6 @@ def test_injected_faults_have_an_effect(driver: Driver, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "before", tmp_path / "now")
         fault = Fault(write.number, kind, errno.ENOSPC)
         ended = driver.run(append_arguments(tmp_path / "now"), tmp_path / "now", fault)
-        assert ended.killed if kind is Kind.KILL else (ended.told and message in ended.error)
+        assert ended.killed if kind is Kind.KILL else (ended.is_reported and message in ended.error)
         shutil.rmtree(tmp_path / "now")
     assert {call.name for call in clean.calls} <= set(ERRORS)

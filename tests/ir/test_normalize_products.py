@@ -11,7 +11,7 @@ from anole.extract.graph import workload_of
 from anole.ir.normalize_products import normalize_products
 from anole.task import BatchMatmul
 
-from ..extract.passes.building import assert_rewritten, calls, drawn
+from ..extract.passes.building import assert_rewritten, calls, random_array
 
 
 def transposed_matrix(value: ir.Expr) -> ir.Expr:
@@ -76,5 +76,7 @@ def test_transpositions_are_folded(
     operators: list[str],
     workload: BatchMatmul | None,
 ) -> None:
-    after = assert_rewritten(normalize_products, build, drawn(*left), drawn(*right, seed=1), left=operators)
+    after = assert_rewritten(
+        normalize_products, build, random_array(*left), random_array(*right, seed=1), left=operators
+    )
     assert workload_of(calls(after)[-1]) == workload

@@ -84,7 +84,10 @@ def test_inputs_with_the_same_name_must_have_the_same_range() -> None:
             spec([{"batch": "1..4", "more": "1..2"}, 3]),
             "models.net.inputs.x[0]: found .*; a variable extent is one",
         ),
-        (spec([{"a b": "1..4"}, 3]), "models.net.inputs.x[0]: found the name 'a b'; the name of a range consists of letters"),
+        (
+            spec([{"a b": "1..4"}, 3]),
+            "models.net.inputs.x[0]: found the name 'a b'; the name of a range consists of letters",
+        ),
         (
             spec([1]) | {"models": {"net": {"source": "onnx:pyproject.toml", "dims": {"batch-size": "1..4"}}}},
             "models.net.dims.batch-size: found a range of 'batch-size'; the name of a range consists",

@@ -123,7 +123,7 @@ def test_an_opened_table_has_the_same_latencies_and_fails_where_the_constraint_h
 
     odd = Constraint("too much", lambda columns: columns["a"] + columns["b"] < 8)
     small, large = Space(knobs(2, 4, 6), [odd]), Space(knobs(1, 2, 4, 6, 8))
-    table = Table(WORKLOAD, small, np.arange(1.0, 1 + len(small.every_valid_index)))
+    table = Table(WORKLOAD, small, np.arange(1.0, 1 + len(small.all_valid_indices)))
     whole = opened(table, large)
     found = {}
     for config in map(large.config, large.vectors(np.arange(large.size))):

@@ -21,7 +21,7 @@ from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote
 from anole.task import Dense, Task
 
-from .faulty import BesideFaultyCpu, FaultyCpu
+from .faulty_cpu import FaultyCpu, UndisturbedFaultyCpu
 from .servers import HOST, server
 
 TASK = Task(Dense(1, 64, 64), describe_cpu(threads=1), 1)
@@ -55,7 +55,7 @@ class Measuring:
         return "".join(text.split())
 
 
-with_both_targets = pytest.mark.parametrize("target", [FaultyCpu, BesideFaultyCpu], indirect=True)
+with_both_targets = pytest.mark.parametrize("target", [FaultyCpu, UndisturbedFaultyCpu], indirect=True)
 """A target on which building disturbs timing, and one on which they overlap."""
 
 
@@ -190,8 +190,8 @@ def test_a_remote_device_is_checked_too(faults: Path) -> None:
     process = server(faults)
     process.start()
     try:
-        site = RemoteDevices(Remote(HOST, process.port))
-        for measuring in _measuring(faults, FaultyCpu({**TASK.target, "faults": str(faults)}), None, site=site):
+        access = RemoteDevices(Remote(HOST, process.port))
+        for measuring in _measuring(faults, FaultyCpu({**TASK.target, "faults": str(faults)}), None, access=access):
             assert measuring.measure(failing(CONFIGS[:2])) == [FAILED] * 2
             (faults / "nothing is built").touch()
             with pytest.raises(MeasureError, match="a config that worked before fails now too"):

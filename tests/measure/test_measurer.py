@@ -20,7 +20,7 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Task
 
-from .faulty import FaultyCpu
+from .faulty_cpu import FaultyCpu
 
 TASK = Task(Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)), describe_cpu(), 1)
 SPACE = get_target(TASK.target).space(TASK.workload)

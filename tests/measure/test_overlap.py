@@ -16,7 +16,7 @@ from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
 
-from .beside import BesideCpu
+from .undisturbed_cpu import UndisturbedCpu
 
 TASK = Task(Dense(1, 8, 8), describe_cpu(threads=1), 1)
 ONCE = MeasureOptions(Fixed(number=1, repeats=1), 2, Limits(build_s=30.0, run_s=30.0))
@@ -30,7 +30,7 @@ def measurer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measurer]:
     folder = tmp_path_factory.mktemp("locks")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(lock, "lock_path", lambda device: folder / f"{device}.lock")
-        with Measurer(TASK, ONCE, target=BesideCpu(TASK.target)) as measurer:
+        with Measurer(TASK, ONCE, target=UndisturbedCpu(TASK.target)) as measurer:
             yield measurer
 
 
@@ -98,7 +98,7 @@ def test_each_measurer_takes_an_idle_device_and_keeps_it(measurer: Measurer, not
     others = tmp_path / "others"
     others.touch()
     assert len(list(measurer.measure(configs(notes, 2)))) == 2
-    with Measurer(TASK, ONCE, target=BesideCpu(TASK.target)) as other:
+    with Measurer(TASK, ONCE, target=UndisturbedCpu(TASK.target)) as other:
         assert len(list(other.measure(configs(others, 1)))) == 1
         assert len(list(measurer.measure(configs(notes, 1)))) == 1
     assert [{unit for unit, _ in ran(path).values()} for path in (notes, others)] == [{"0"}, {"1"}]

@@ -36,7 +36,7 @@ from anole.task import Dense, Task
 from anole_cuda.device.runner import find_gpu
 
 from ..host.holding import start_holding
-from .faulty import CallingCpu, KeepingCpu
+from .faulty_cpu import CallingCpu, KeepingCpu
 from .servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
 
 Configs = list[dict[str, Any]]
@@ -137,9 +137,9 @@ def measurer(kept: Path) -> Measuring:
     target = KeepingCpu({**TASK.target, "kept": str(kept)})
 
     def measurer(remote: Remote | RemoteDevices, limits: Limits = LIMITS, retries: Retries = QUICK) -> Measurer:
-        site = remote if isinstance(remote, RemoteDevices) else RemoteDevices(remote)
+        access = remote if isinstance(remote, RemoteDevices) else RemoteDevices(remote)
         options = MeasureOptions(Fixed(number=10, repeats=10), 2, limits, retries)
-        return Measurer(TASK, options, target=target, site=site)
+        return Measurer(TASK, options, target=target, access=access)
 
     return measurer
 
@@ -240,7 +240,7 @@ def test_a_server_without_a_gpu_is_refused(pair: Processes) -> None:
 def test_a_server_with_another_number_of_threads_is_refused(pair: Processes) -> None:
     task = Task(TASK.workload, {**TASK.target, "threads": 3}, 1)
     with (
-        Measurer(task, MeasureOptions(Fixed()), site=RemoteDevices(at(pair[:1]))) as measuring,
+        Measurer(task, MeasureOptions(Fixed()), access=RemoteDevices(at(pair[:1]))) as measuring,
         pytest.raises(TargetError, match="with 1 of the target's 3 threads; start it with TVM_NUM_THREADS=3"),
     ):
         list(measuring.measure(CONFIGS[:1]))
@@ -467,9 +467,9 @@ class RecordingConsistency(ServerConsistency):
 
 @pytest.mark.guard
 def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processes) -> None:
-    site = RemoteDevices(at(pair))
-    recording = site.likeness = RecordingConsistency()
-    with measurer(site) as measuring:
+    access = RemoteDevices(at(pair))
+    recording = access.consistency = RecordingConsistency()
+    with measurer(access) as measuring:
         while not recording.compared:
             assert statuses(list(measuring.measure(CONFIGS))) == [Status.OK] * len(CONFIGS)
     (latencies_s,) = recording.compared

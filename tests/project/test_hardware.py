@@ -13,7 +13,7 @@ from anole.config.entries import TargetSpec
 from anole.documents.described import read_described, write_described
 from anole.errors import SpecError, TargetError
 from anole.host.processor import processor
-from anole.project.hardware import Hardware, asked_of, describe_here, describe_target, keep, look_for
+from anole.project.hardware import Hardware, describe_target, describe_this_machine, hardware_request, keep, look_for
 from anole.targets.rpc.address import Remote
 
 NODES = {"partition": "amd"}
@@ -28,7 +28,7 @@ def kept_path(project: Path, target: TargetSpec) -> Path:
 
 def describe_on_node(target: TargetSpec, project: Path, **changes: Any) -> dict[str, Any]:
     """Write the description of a node with another CPU, and return it."""
-    described = describe_here(asked_of(target))
+    described = describe_this_machine(hardware_request(target))
     description = {**described.description, "model": "EPYC 9755", **changes}
     write_described(kept_path(project, target), replace(described, description=description, node="zen1"))
     return description
@@ -101,7 +101,7 @@ def test_a_job_uses_the_stored_description(tmp_path: Path) -> None:
     keep(here, Hardware(description, "it is elsewhere"), tmp_path)
     assert look_for(here, tmp_path, kept=True) == Hardware(description, "it is elsewhere")
     assert look_for(here, tmp_path).description == describe_target(here, tmp_path) != description
-    assert read_described(kept_path(tmp_path, here)).asked == asked_of(here)
+    assert read_described(kept_path(tmp_path, here)).asked == hardware_request(here)
     keep(GPU, Hardware(None, "no GPU"), tmp_path)
     assert look_for(GPU, tmp_path, kept=True) == Hardware(None, "no GPU")
 
@@ -112,7 +112,7 @@ def test_a_job_detects_hardware_without_a_stored_description(tmp_path: Path) -> 
 
 
 def test_a_description_contains_the_hardware_and_the_request() -> None:
-    described = describe_here(asked_of(ON_NODES))
+    described = describe_this_machine(hardware_request(ON_NODES))
     assert described.asked == {"kind": "cpu", "settings": {"threads": 1}, "nodes": NODES}
     assert described.description["model"] == processor().name and described.description["threads"] == 1
     assert described.absence is None and described.node
@@ -130,5 +130,5 @@ def test_a_description_contains_the_hardware_and_the_request() -> None:
 )
 def test_a_node_with_other_hardware_raises_an_error(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError) as caught:
-        describe_here(asked_of(replace(ON_NODES, settings=settings)))
+        describe_this_machine(hardware_request(replace(ON_NODES, settings=settings)))
     assert message in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from anole.documents import layout
 from anole.documents.described import write_described
 from anole.keys import canonical_json
-from anole.project.hardware import asked_of, describe_here
+from anole.project.hardware import describe_this_machine, hardware_request
 from anole.project.job_resources import JobResources, limits_of, node_resources, resources_of
 from anole.project.pipeline import Pipeline
 from anole.targets.rpc.address import Remote
@@ -75,7 +75,7 @@ def test_resources_of_an_undescribed_target_are_provisional(tmp_path: Path) -> N
     pipeline = load(tmp_path, entry[1])
     assert pipeline.undescribed == ["here"]
     assert resources_of(pipeline, "here", None) == JobResources(1, 1, 0, "{}")
-    described = describe_here(asked_of(pipeline.spec.targets["here"]))
+    described = describe_this_machine(hardware_request(pipeline.spec.targets["here"]))
     described = replace(described, description={**described.description, "threads": 48})
     write_described(tmp_path / layout.described_path("here"), described)
     pipeline = load(tmp_path, entry[1])

@@ -15,7 +15,7 @@ from anole.documents.described import write_described
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
 from anole.documents.manifest import ListedTask
 from anole.documents.receipt import Receipt, Refined, TriedConfig, write_receipt
-from anole.project.hardware import asked_of, describe_here
+from anole.project.hardware import describe_this_machine, hardware_request
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, PlannedStep, make_plan
 from anole.record import Config, Confirmation, Measurement, Run, Status, Trial, utc_now
@@ -227,7 +227,7 @@ def test_an_undescribed_target_is_described_first(project: Path, plan: Callable[
     first, second, *_ = plan().steps
     assert (first.stage, first.subject, first.reason) == ("describe", "cpu", "no node has described it yet")
     assert (second.stage, second.subject, second.reason) == ("extract", "one for cpu", "new")
-    described = describe_here(asked_of(pipeline.spec.targets["cpu"]))
+    described = describe_this_machine(hardware_request(pipeline.spec.targets["cpu"]))
     write_described(project / layout.described_path("cpu"), described)
     extracted(load(project), "one", (SHARED, 3))
     assert steps(plan())[:2] == [("extract", "two for cpu"), ("tune", SHARED.label)]

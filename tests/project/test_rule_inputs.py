@@ -13,7 +13,7 @@ from anole.documents import layout
 from anole.documents.described import write_described
 from anole.documents.manifest import ListedTask
 from anole.keys import is_key
-from anole.project.hardware import asked_of, describe_here
+from anole.project.hardware import describe_this_machine, hardware_request
 from anole.project.pipeline import Pipeline
 from anole.project.rule_inputs import RuleInputs, Wildcards
 
@@ -119,8 +119,8 @@ def test_a_cluster_target_is_available_after_a_node_described_it() -> None:
     for question in (answers.description_file, answers.target_description, answers.versions):
         with pytest.raises(Waiting, match="amd"):
             question(extract)
-    described = describe_here(asked_of(project.pipeline.spec.targets["amd"]))
-    assert content(answers.asked_of_target(extract)) == asked_of(project.pipeline.spec.targets["amd"])
+    described = describe_this_machine(hardware_request(project.pipeline.spec.targets["amd"]))
+    assert content(answers.asked_of_target(extract)) == hardware_request(project.pipeline.spec.targets["amd"])
     write_described(layout.described_path("amd"), described)
     assert answers.description_file(extract) == "work/targets/amd.json"
     assert content(answers.target_description(extract)) == described.description

@@ -19,7 +19,7 @@ from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.errors import BuildError
 from anole.evaluate.timing.sequential import Ratio
-from anole.report.compare import Rules, compare_builds, pairs_of, ratio_words
+from anole.report.compare import Rules, compare_builds, describe_ratio, pairs_of
 
 from ..tiny_builds import HOME
 
@@ -154,7 +154,7 @@ def test_pairs_have_the_same_names(tmp_path: Path) -> None:
     ],
 )
 def test_a_verdict_is_described_in_words(ratio: Ratio, words: str) -> None:
-    assert ratio_words(ratio) == words
+    assert describe_ratio(ratio) == words
 
 
 def test_several_pairs_are_named_and_counted(accelerated: Path, tmp_path: Path) -> None:

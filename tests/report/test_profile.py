@@ -94,7 +94,7 @@ def test_a_build_that_cannot_be_profiled_is_rejected(
         profile_build(tmp_path, 0.0)
 
 
-PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10, narrow_flop_per_s={"bfloat16": 2e12})
+PEAK = Roofline(flop_per_s=1e12, bytes_per_s=1e10, peak_by_dtype={"bfloat16": 2e12})
 ROWS = (
     Row("fused_conv2d_add_relu", ("layer1.0.conv1", "layer1.1.conv1_of_a_long_name"), 2, 2e-3, 0.8, 10**9, 10**6, 0.5),
     Row("max_pool2d1", (), 1, 4e-4, 0.16, 0, 2 * 10**6, 0.2),

@@ -18,7 +18,7 @@ from anole.space.space import Vectors
 from anole.testing import formulas
 from anole.testing.formulas import Formula
 from anole.testing.in_memory import tune_in_memory
-from kit.oracle import Knowing, Oracle
+from kit.oracle import Oracle, OracleSurrogate
 
 
 def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = ()) -> Space:
@@ -70,6 +70,6 @@ def bowl() -> Formula:
 
 
 @pytest.fixture
-def oracle(bowl: Formula) -> Knowing:
+def oracle(bowl: Formula) -> OracleSurrogate:
     """A surrogate that knows the bowl."""
     return Oracle(bowl, bowl.optimum_s).start(bowl.space)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from anole.search.watch import NOBODY, Watch
+from anole.search.watch import NO_WATCH, Watch
 
 
 def test_watches_are_called_in_order():
@@ -11,7 +11,7 @@ def test_watches_are_called_in_order():
     def recording(name):
         return Watch(*(partial(lambda kind, *given: calls.append((name, kind, *given)), kind) for kind in "itc"))
 
-    watch = recording("first").then(NOBODY).then(recording("second"))
+    watch = recording("first").then(NO_WATCH).then(recording("second"))
     watch.iteration(3, {"steps": 2.0})
     watch.trial("a trial")
     watch.confirmation("a confirmation")

@@ -115,9 +115,9 @@ def test_valid_configs_are_enumerated_in_batches_and_cached(monkeypatch):
         for each in unrestricted.constraints
     ]
     space = replace(unrestricted, constraints=watched)
-    # Searches do not enumerate a large space; `every_valid_index` does.
+    # Searches do not enumerate a large space; `all_valid_indices` does.
     assert space.valid_indices is None and not asked
-    np.testing.assert_array_equal(space.every_valid_index, valid)
+    np.testing.assert_array_equal(space.all_valid_indices, valid)
     assert len(asked) == -(-space.size // 7) * len(watched) > 1
     vectors = space.vectors(np.arange(space.size))
     np.testing.assert_array_equal(np.flatnonzero(space.valid(vectors)), valid)

@@ -19,7 +19,7 @@ import anole
 from anole.tune import progress as module
 from anole.tune.progress import Progress
 
-from ..terminal import drawn_on_a_terminal
+from ..terminal import terminal_output_of
 
 TUNING = """
 from anole.tune.progress import Progress
@@ -38,7 +38,7 @@ def run_on_a_terminal(script: str) -> str:
         "COLUMNS": "120",
     }
     command = [sys.executable, "-c", script]
-    shown = drawn_on_a_terminal(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment, text=True))
+    shown = terminal_output_of(lambda terminal: subprocess.Popen(command, stderr=terminal, env=environment, text=True))
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 

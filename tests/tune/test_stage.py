@@ -113,7 +113,7 @@ def test_a_budget_that_is_no_larger_measures_nothing(
 def test_a_resumed_run_knows_its_best(project: Project, four: object, monkeypatch: pytest.MonkeyPatch) -> None:
     best_s = []
 
-    def measurer(task: Task, options: MeasureOptions, site: DeviceAccess | None, fastest: Trial) -> None:
+    def measurer(task: Task, options: MeasureOptions, access: DeviceAccess | None, fastest: Trial) -> None:
         best_s.append(fastest.measurement.latency_s)
         raise InterruptedError
 

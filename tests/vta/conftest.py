@@ -16,7 +16,7 @@ from anole.task import Conv2d
 from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.isa import Alu, AluOpcode, decode_stream, encode_stream
 from anole_vta.network.network import AcceleratorLayer, Pool, Quantized, QuantizedNetwork
-from anole_vta.network.simulated_accelerator import Loaded, can_add, load_step
+from anole_vta.network.simulated_accelerator import LoadedStep, can_add, load_step
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, lower_conv2d
 from anole_vta.templates.design import can_run, conv2d_space
 from anole_vta.templates.program import Program
@@ -80,7 +80,7 @@ class Case:
         names = (self.step.data,) if residual is None else (self.step.data, residual)
         return QuantizedNetwork(names, (self.step.result,), (self.step,))
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedStep:
         return load_step(self.step, self.geometry, self.inputs[0].numbers.shape)
 
 

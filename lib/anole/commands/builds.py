@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import AS_JSON, PATH, guard_process, show, spare_torch, without_torch
+from anole.commands.shared import AS_JSON, PATH, block_torch, block_torch_for, guard_process, show
 
 
 @click.command(epilog="Example: anole run builds/resnet18-cpu-anole --input image.npy --output scores.npy")
@@ -42,7 +42,7 @@ def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, 
             raise click.UsageError("--output needs --input or --random")
         click.echo(describe_build(folder))
         return
-    without_torch()
+    block_torch()
     for name, array in run_build(folder, inputs, output, seed or 0).items():
         click.echo(f"{name}: {array.dtype} {list(array.shape)}, {_shown(array)}")
 
@@ -64,7 +64,7 @@ def profile(folder: Path, seconds: float, as_json: bool) -> None:
     """
     from anole.report.profile import profile_build, render_profile
 
-    without_torch()
+    block_torch()
     made = profile_build(folder, seconds)
     if as_json:
         click.echo(json.dumps(made.to_json(), indent=1))
@@ -113,7 +113,7 @@ def compare(
     """
     if seconds is not None and rounds is not None:
         raise click.UsageError("give --seconds or --rounds, not both")
-    without_torch()
+    block_torch()
     from anole.evaluate.timing.sequential import ALPHA, Verdict
     from anole.report.compare import Rules, compare_builds, pairs_of, render_compared
 
@@ -162,7 +162,7 @@ def export(folder: Path, output: Path, weights: str, levels: tuple[str, ...], pr
     from anole.targets.base import named_object
 
     build = read_build(folder)
-    spare_torch(build.model_spec)
+    block_torch_for(build.model_spec)
     exporter = kind_of(build.target_description).exporter
     if exporter is None:
         kind = build.target_description["kind"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from anole.commands import candidates
-from anole.commands.shared import SPEC, enter_project, show, without_torch
+from anole.commands.shared import SPEC, block_torch, enter_project, show
 
 
 @click.command(epilog="Example: anole doctor")
@@ -69,7 +69,7 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
 
     if (tracker is None) != (key is None):
         raise click.UsageError("give --tracker and --key together, or neither")
-    without_torch()
+    block_torch()
     named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
     serve(host, port, named, threads or available_cores())
 

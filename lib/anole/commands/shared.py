@@ -185,12 +185,12 @@ def require_target(what: str, description: Mapping[str, Any]) -> None:
         raise TargetError(f"{what}: {absence}")
 
 
-def spare_torch(model: ModelSpec) -> None:
+def block_torch_for(model: ModelSpec) -> None:
     """Prevent TVM from importing torch for a model that does not need it."""
     if model.scheme == "onnx":
-        without_torch()
+        block_torch()
 
 
-def without_torch() -> None:
+def block_torch() -> None:
     """Prevent TVM from importing torch, which takes most of TVM's import time."""
     import_module("anole.host.block_torch_import")

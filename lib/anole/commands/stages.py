@@ -19,13 +19,13 @@ from anole.commands.shared import (
     Counts,
     Json,
     OrderType,
+    block_torch,
+    block_torch_for,
     enter_project,
     guard_process,
     require_target,
     show,
-    spare_torch,
     tuning_options,
-    without_torch,
 )
 from anole.documents import layout
 from anole.quantize.methods import METHODS, TARGET_SQNR_DB
@@ -50,14 +50,14 @@ def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
     from anole.config.reading import load_spec
     from anole.documents.described import write_described
     from anole.node import Node
-    from anole.project.hardware import asked_of, describe_here
+    from anole.project.hardware import describe_this_machine, hardware_request
 
     if asked is None:
         (output,) = enter_project(spec, output)
         targets = load_spec(Path(spec.name)).targets
         Node(target, "targets", spec.name).choice(targets, "one of the targets")
-        asked = asked_of(targets[target])
-    write_described(output or layout.described_path(target), describe_here(asked))
+        asked = hardware_request(targets[target])
+    write_described(output or layout.described_path(target), describe_this_machine(asked))
 
 
 @click.command(epilog="Example: anole extract resnet18 --target cpu")
@@ -93,7 +93,7 @@ def extract(
         found, description, files = find_model(Path(spec.name), model, target)
     else:
         found = ModelSpec.from_json(model, entry)
-    spare_torch(found)
+    block_torch_for(found)
     manifest = manifest or layout.manifest_path(model, target)
     extract_model(found, target, description, manifest, tasks or layout.TASKS, files)
 
@@ -215,7 +215,7 @@ def refine(
     build's receipts, which `anole tune` wrote, or, with --order, from RECEIPTS.
     """
     guard_process(f"build {build}")
-    without_torch()
+    block_torch()
     from anole.project.pipeline import find_build
     from anole.refine.stage import refine_network
 
@@ -244,16 +244,16 @@ def compile_(
     `anole refine` wrote, or, with --order, from RECEIPTS. A task without a receipt gets its default config.
     """
     guard_process(f"build {build}")
-    without_torch()
+    block_torch()
     from anole.compile.stage import compile_network
-    from anole.evaluate.winograd_error import rounds_too_much
+    from anole.evaluate.winograd_error import has_large_rounding_error
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
         (output,) = enter_project(spec, output)
         found = find_build(Path(spec.name), build)
         order, manifest, receipts = found.order, found.manifest, found.ingredients
-    compile_network(build, order, manifest, receipts, output or layout.build_path(build), rounds_too_much)
+    compile_network(build, order, manifest, receipts, output or layout.build_path(build), has_large_rounding_error)
 
 
 @click.command(epilog="Example: anole accelerator edge")
@@ -324,7 +324,7 @@ def evaluate(
     declared = declared_model(spec or layout.project_of_build(folder.absolute()) / "models.yaml", build, overrides)
     if required:
         require_target(f"build {build.name}", build.target_description)
-    spare_torch(build.model_spec)
+    block_torch_for(build.model_spec)
     evaluation = output or layout.evaluation_path(folder.name)
     evaluate_network(folder, evaluation, compile_with_random_weights, Pace(rounds=rounds), neighbours, declared)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from anole.compile.folder import new_folder, write_description
-from anole.compile.matching import coverage, match_tasks, warn_of_untuned, warn_of_wide
+from anole.compile.matching import coverage, match_tasks, warn_of_float32_layers, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
-from anole.compile.rounding import RoundsTooMuch, coarse_layers, with_finer_configs
+from anole.compile.rounding import RoundingCheck, coarse_layers, with_finer_configs
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, digests
 from anole.documents.manifest import Manifest, Order
@@ -51,13 +51,13 @@ def compile_build(
     receipts: Receipts,
     folder: Path,
     imported: Imported | None = None,
-    rounds_too_much: RoundsTooMuch | None = None,
+    has_large_rounding_error: RoundingCheck | None = None,
 ) -> Build:
     """Compile a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network is not modified; if it is None, the model is imported. A build that `rounds_too_much` rejects is compiled
-    again with finer configs, such as smaller Winograd tiles.
+    network is not modified; if it is None, the model is imported. A build that `has_large_rounding_error` rejects is
+    compiled again with finer configs, such as smaller Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -68,12 +68,16 @@ def compile_build(
     network = match_network(model, manifest, receipts, target, imported)
     with new_folder(folder) as scratch:
         build, compiled = _compile(network, manifest, settings, target, scratch)
-        if (layers := coarse_layers(network, target)) and rounds_too_much is not None and rounds_too_much(scratch):
+        if (
+            (layers := coarse_layers(network, target))
+            and has_large_rounding_error is not None
+            and has_large_rounding_error(scratch)
+        ):
             _log.info("%s: too inaccurate; compiling again with finer configs of %s", settings.name, ", ".join(layers))
             for path in scratch.iterdir():
                 path.unlink()
             build, compiled = _compile(with_finer_configs(network, target), manifest, settings, target, scratch)
-        warn_of_wide(settings.name, compiled.matches)
+        warn_of_float32_layers(settings.name, compiled.matches)
         warn_of_untuned(settings.name, compiled.matches, settings.trials)
         _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
     return build

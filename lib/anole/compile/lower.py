@@ -31,8 +31,8 @@ from anole.extract.graph import workload_of
 from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.ir.kernel_calls import WORKLOAD, Pattern
 from anole.ir.nodes import blocks_of, collect, with_values
-from anole.ir.normalize_products import TRANSPOSED_BYTES, operands_of
-from anole.ir.symbols import plain_types, symbols_of, unbound_symbols, with_opaque_extents
+from anole.ir.normalize_products import TRANSPOSED_INT8, operands_of
+from anole.ir.symbols import symbols_of, unbound_symbols, with_opaque_extents, with_opaque_types
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
@@ -68,7 +68,7 @@ def lower(
     """
     transform = relax.transform
     anchor = _Legalizer(choices, packed)
-    products = ("relax.matmul", "relax.einsum", TRANSPOSED_BYTES, WEIGHT_ONLY)
+    products = ("relax.matmul", "relax.einsum", TRANSPOSED_INT8, WEIGHT_ONLY)
     anchors = dict.fromkeys(("relax.nn.conv2d", *products), anchor)
     others = {
         "relax.add": legalize_add,
@@ -180,7 +180,7 @@ def _with_symbolic_extents(workload: Workload, data_ty: Any, result_ty: Any) -> 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbols: Sequence[tirx.Var]) -> tirx.PrimFunc:
     """Create the anchor's function; its block is marked with the workload and open for epilogues."""
     # With symbolic types, TVM would simplify padded extents, in which `with_opaque_extents` could not find the extent.
-    (data_ty, packed_ty, result_ty), original_values = plain_types(types)
+    (data_ty, packed_ty, result_ty), original_values = with_opaque_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")
     result = choice.template.compute(_with_symbolic_extents(workload, data_ty, result_ty), choice.config, data, packed)

@@ -119,7 +119,7 @@ def warn_of_untuned(build: str, matches: Sequence[Match], trials: int) -> None:
             )  # fmt: skip
 
 
-def warn_of_wide(build: str, matches: Sequence[Match]) -> None:
+def warn_of_float32_layers(build: str, matches: Sequence[Match]) -> None:
     """Warn about float32 layers in a quantized network, with the reason and their share of the work."""
     total = sum(match.flop for match in matches)
     if not any(match.task.workload.dtype == "uint8" for match in matches):

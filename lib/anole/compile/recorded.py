@@ -44,7 +44,7 @@ def compile_with_random_weights(build: Build, folder: Path) -> Build:
     logging.disable(logging.WARNING)
     try:
         manifest, receipts = recorded_manifest(build), recorded_receipts(build)
-        randomized = load_model(build.model_spec, redrawn=True)
+        randomized = load_model(build.model_spec, random_weights=True)
         return compile_build(build.model_spec, manifest, settings, receipts, folder, randomized)
     finally:
         logging.disable(logging.NOTSET)

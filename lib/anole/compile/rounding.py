@@ -15,7 +15,7 @@ from anole.targets import kind_of
 from anole.targets.base import Target, named_object
 from anole.task import Workload
 
-RoundsTooMuch = Callable[[Path], bool]
+RoundingCheck = Callable[[Path], bool]
 """A check that compares a complete build with its model, see `anole.evaluate.winograd_error`."""
 
 _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]

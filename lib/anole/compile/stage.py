@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.compile.rounding import RoundsTooMuch
+from anole.compile.rounding import RoundingCheck
 from anole.documents import layout
 from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
 from anole.documents.manifest import Manifest, Order, network_path, read_manifest
@@ -24,13 +24,13 @@ def compile_network(
     manifest_path: Path,
     receipt_paths: Iterable[Path],
     folder: Path,
-    rounds_too_much: RoundsTooMuch | None = None,
+    has_large_rounding_error: RoundingCheck | None = None,
 ) -> None:
     """Compile a build with this name from the files of the extract and tune stages.
 
     A receipt file has one receipt, several, or refined ones; a task without a receipt gets a default config, which is
     logged. If the build is locked, configs in the project's lock file take precedence over receipts. For
-    `rounds_too_much` see `compile_build`.
+    `has_large_rounding_error` see `compile_build`.
 
     Raises:
         DocumentError: the manifest or the network is missing, broken or stale, or a receipt is missing or broken.
@@ -43,7 +43,7 @@ def compile_network(
         receipts = {**receipts, **_locked_receipts(build, order, manifest, layout.project_of_manifest(manifest_path))}
     model, settings = order.model_spec, BuildSettings.of(build, order)
     network = read_network(network_path(manifest_path))
-    compile_build(model, manifest, settings, receipts, folder, network, rounds_too_much)
+    compile_build(model, manifest, settings, receipts, folder, network, has_large_rounding_error)
 
 
 def _locked_receipts(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
@@ -52,7 +52,7 @@ def _locked_receipts(build: str, order: Order, manifest: Manifest, project: Path
     entry = lockfile.builds.get(build)
     if entry is None or entry.key != order.lock:
         raise BuildError(f"{lockfile.path}: builds.{build}: has changed since this job was planned; start it again")
-    lockfile.refuse_other_target(build, order.origin.target_description)
+    lockfile.check_target(build, order.origin.target_description)
     for task in manifest.tasks:
         if task.key not in entry.tasks:
             _log.warning("%s: %s has no config in %s: its records decide", build, task.label, lockfile.path)

@@ -174,7 +174,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
 
 
-def refuse_other_files(folder: Path, build: Build) -> None:
+def check_build_files(folder: Path, build: Build) -> None:
     """Raise DocumentError for a build whose files do not match its description.
 
     Results of such files would be attributed to the wrong configs. Builds of Anole before 0.7.1 with several inputs are

@@ -15,7 +15,7 @@ class DescribedTarget:
     """A target as described on a cluster's node or on the machine that runs the workflow.
 
     Attributes:
-        asked: the target in models.yaml: its kind, settings and nodes; see `anole.project.hardware.asked_of`.
+        asked: the target in models.yaml: its kind, settings and nodes; see `anole.project.hardware.hardware_request`.
         description: everything that identifies the target; None if it cannot be detected.
         absence: why that machine cannot measure on the target; None if it can.
     """

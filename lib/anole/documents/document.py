@@ -91,7 +91,7 @@ def _checksum(plain: Mapping[str, Any]) -> str:
     return f"{crc32(canonical_json(plain).encode()):08x}"
 
 
-def differing(one: Any, other: Any) -> list[str]:
+def differing_fields(one: Any, other: Any) -> list[str]:
     """Return the names of the fields in which two documents of one class differ."""
     names = [field.name for field in dataclasses.fields(one)]
     return [name for name in names if encode(getattr(one, name)) != encode(getattr(other, name))]

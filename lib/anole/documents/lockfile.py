@@ -57,7 +57,7 @@ class Lockfile:
     path: Path
     builds: Mapping[str, LockedBuild] = field(default_factory=dict, hash=False)
 
-    def refuse_other_target(self, build: str, description: Mapping[str, Any]) -> None:
+    def check_target(self, build: str, description: Mapping[str, Any]) -> None:
         """Raise SpecError if a build is locked for a target with another description."""
         entry = self.builds.get(build)
         if entry is None:

@@ -38,13 +38,13 @@ def explanations(logs: Iterable[Path]) -> list[str]:
     return [line.removeprefix(_EXPLANATION) for line in _lines(logs) if line.startswith(_EXPLANATION)]
 
 
-def last_words(logs: Sequence[Path]) -> str:
+def failure_summary(logs: Sequence[Path]) -> str:
     """Return the last error message, or else the last line, of logs, with their paths."""
     found = explanations(logs) or _lines(logs) or ["there is no message"]
     return f"{found[-1]} (see {', '.join(map(str, logs))})"
 
 
-def said_last(logs: Iterable[Path]) -> str | None:
+def last_result(logs: Iterable[Path]) -> str | None:
     """Return the first line of the last message that is not a warning: the result of a finished stage."""
     infos = [message for message in messages(logs) if not is_warning(message)]
     return infos[-1].partition("\n")[0] if infos else None

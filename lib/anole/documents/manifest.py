@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from anole.codec import FLAT, LATER
 from anole.config.entries import ModelSpec
 from anole.documents import layout
-from anole.documents.document import checked_text, differing, read_document, read_plain, write_document
+from anole.documents.document import checked_text, differing_fields, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.files import write_atomically
 from anole.keys import Key
@@ -101,7 +101,7 @@ class Order:
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
     """Read a manifest; raise DocumentError if it is stale, i.e. differs from a given origin."""
     manifest = read_document(path, Manifest, "extract")
-    changed = [] if origin is None else differing(manifest.origin, origin)
+    changed = [] if origin is None else differing_fields(manifest.origin, origin)
     if changed == ["files"]:
         raise DocumentError(path, "the model's files have changed", "extract")
     if changed:

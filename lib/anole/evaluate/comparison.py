@@ -60,7 +60,7 @@ def draw_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
     return [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
 
 
-def draw_samples(build: Build) -> list[list[NDArray[Any]]]:
+def random_samples(build: Build) -> list[list[NDArray[Any]]]:
     """Return the inputs that a build is checked on: the ones it is timed on, other noise, and patches."""
     noise = [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
     patches = [_random_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]

@@ -17,12 +17,12 @@ from pathlib import Path
 from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
-from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, draw_samples
+from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, random_samples
 from anole.evaluate.engines import Arrays
-from anole.evaluate.low_precision import narrow_engine
+from anole.evaluate.low_precision import low_precision_engine
 from anole.evaluate.network_runner import NetworkRunner
-from anole.evaluate.perturbation import LARGEST_CHANCE, MAX_ERROR_RATIO, MeansCompared, chance, compare_means
-from anole.evaluate.quantized_reference import defined_engine
+from anole.evaluate.perturbation import MAX_CHANCE_ERROR, MAX_ERROR_RATIO, MeanComparison, chance, compare_means
+from anole.evaluate.quantized_reference import unfused_engine
 from anole.targets import kind_of
 from anole.targets.kind import Rounding
 
@@ -87,7 +87,7 @@ def with_evidence(
     return evaluation
 
 
-def refuse_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
+def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
     """Raise a `BuildError` if outputs are too far from a reference and no other evidence shows their correctness."""
     allowed = _max_error(build)
     for latency in _far_references(build, evaluation):
@@ -127,7 +127,7 @@ def _is_int8(build: Build) -> bool:
 
 def _largest_chance(build: Build) -> float:
     """Return the largest difference of means that may be attributed to chance."""
-    return _LOW_PRECISION_LIMIT if _is_int8(build) else LARGEST_CHANCE
+    return _LOW_PRECISION_LIMIT if _is_int8(build) else MAX_CHANCE_ERROR
 
 
 def remedy(build: Build) -> str:
@@ -177,11 +177,11 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
     from anole.evaluate.engines import torch_engine
     from anole.extract.torch import make_network
 
-    samples = draw_samples(build)
+    samples = random_samples(build)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "random")
         compile_with_random_weights(build, folder)
-        network = ByName(build.model_spec, make_network(build.model_spec, redrawn=True))
+        network = ByName(build.model_spec, make_network(build.model_spec, random_weights=True))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
         found = runner.engine(folder, samples[0]).compute_each(samples)
     comparison = compare_outputs(found, reference.compute_each(samples))
@@ -196,10 +196,10 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
 def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
     """Return the error of a low-precision reference vs. the original one, and the build's error vs. the former."""
     _log.info("%s: differs from a reference; computing the reference with the build's precision", build.name)
-    samples = draw_samples(build)
+    samples = random_samples(build)
     with (
         runner.references(build, samples[0]) as references,
-        narrow_engine(build.model_spec, build.target_description, samples[0], runner.threads) as low_precision,
+        low_precision_engine(build.model_spec, build.target_description, samples[0], runner.threads) as low_precision,
     ):
         rounded = low_precision.compute_each(samples)
         own = compare_outputs(rounded, references[0].compute_each(samples)).error
@@ -209,7 +209,7 @@ def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
     """Return the errors of a build and of its most exact reference, both compared with the exact network."""
     _log.info("%s: differs from a reference; computing the network %s, which may take minutes", folder, _method(build))
-    samples = draw_samples(build)
+    samples = random_samples(build)
     exact = _exact_outputs(runner, build, samples)
     with runner.references(build, samples[0]) as references:
         theirs = min(compare_outputs(each.compute_each(samples), exact).error for each in references)
@@ -227,14 +227,14 @@ def _exact_outputs(runner: NetworkRunner, build: Build, samples: list[Arrays]) -
 
     if not _is_int8(build):
         return compute_in_double(build.model_spec, samples)
-    with defined_engine(build.model_spec, samples[0], runner.threads) as engine:
+    with unfused_engine(build.model_spec, samples[0], runner.threads) as engine:
         return engine.compute_each(samples)
 
 
-def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeansCompared:
+def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeanComparison:
     """Compare a build with a reference on average over nearby inputs."""
     _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
-    samples = draw_samples(build)
+    samples = random_samples(build)
     with runner.references(build, samples[0]) as references:
         engine = next(each for each in references if each.name == reference)
         return compare_means(runner.engine(folder, samples[0]), engine, samples, _largest_chance(build))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.errors import BuildError
-from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, draw_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
 from anole.evaluate.engine_factories import start_deployed, start_reference
 from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.timing.load import log_load, time_under_load
@@ -40,14 +40,14 @@ class DeviceRunner:
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
         """Return a build's relative error and speedup compared with each reference."""
-        samples = draw_samples(build)
-        with self._prepared() as site, self.references(build, samples[0]) as references:
+        samples = random_samples(build)
+        with self._prepared() as access, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             found = compiled.compute_each(samples)
             if build.sizes is None:
                 _check_other_deployed(folder, samples, found)
             compared = {engine: compare_outputs(found, engine.compute_each(samples)) for engine in references}
-            with site.timing():
+            with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
         latencies = [_latency(engine, comparison, times) for engine, comparison in compared.items()]
         for latency in latencies:
@@ -78,18 +78,18 @@ class DeviceRunner:
         """Return the latencies of a build and of its references under background load."""
         os.sched_setaffinity(0, self._cores)
         folder = folder.resolve()
-        with self._prepared() as site, tempfile.TemporaryDirectory() as scratch:
+        with self._prepared() as access, tempfile.TemporaryDirectory() as scratch:
             starts = {name: partial(start_reference, name, folder, Path(scratch)) for name in references}
-            latencies = time_under_load({"build": partial(start_deployed, folder), **starts}, counts, site, folder)
+            latencies = time_under_load({"build": partial(start_deployed, folder), **starts}, counts, access, folder)
         log_load(build.name, latencies)
         return latencies
 
     @contextmanager
     def _prepared(self) -> Iterator[DeviceAccess]:
         """Prepare this process for the device; enter it before TVM and torch start."""
-        with device_access(self._target) as site:
-            os.environ.update({**self._target.environment(), **site.environment()})
-            yield site
+        with device_access(self._target) as access:
+            os.environ.update({**self._target.environment(), **access.environment()})
+            yield access
 
 
 def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:

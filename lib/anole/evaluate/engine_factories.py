@@ -19,7 +19,7 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine, torch_network
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 
 
 def start_deployed(folder: Path) -> Engine:
@@ -54,7 +54,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
     """
     build = read_build(folder)
     inputs, device = draw_inputs(build), get_target(build.target_description)
-    if device.place is Place.SIMULATOR:
+    if device.place is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
     if name == "onnxruntime":
         return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)

@@ -12,7 +12,7 @@ from anole.documents.build import Build
 from anole.errors import DocumentError
 
 
-def refuse_other_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
+def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
     """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs or outputs from the model's.
 
     `declared` is the current entry in models.yaml; without it, the build's own entry counts.

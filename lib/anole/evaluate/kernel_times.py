@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import load_machine
-from anole.host.cores import caller_apart
+from anole.host.cores import caller_on_separate_core
 
 _CONTINUE = 0
 """An instrument's return value that lets TVM's virtual machine execute the call."""
@@ -54,7 +54,7 @@ def time_kernels(
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
     timed = machine["main"]
-    with caller_apart():
+    with caller_on_separate_core():
         whole_s, laps_s = _take_turns(
             lambda: plain(*arguments), lambda: timed(*arguments), stopwatch, seconds, min_runs
         )

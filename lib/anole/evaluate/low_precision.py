@@ -31,7 +31,7 @@ _MIN_OPSET = 13
 
 
 @contextmanager
-def narrow_engine(
+def low_precision_engine(
     model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[NDArray[Any]], threads: int
 ) -> Iterator[Engine]:
     """Yield torch, or ONNX Runtime on a modified file, with weights rounded as the target stores them.

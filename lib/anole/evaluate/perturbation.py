@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.engines import Arrays, Engine
 
-LARGEST_CHANCE = 3e-3
+MAX_CHANCE_ERROR = 3e-3
 """Max difference of float32 means that may be attributed to chance: otherwise noise in weights would go undetected."""
 
 MAX_ERROR_RATIO = 3.0
@@ -42,7 +42,7 @@ _ULPS = 4
 
 
 @dataclass(frozen=True)
-class MeansCompared:
+class MeanComparison:
     """The distances of a build from a reference on nearby inputs; see the same fields of `Evaluation`."""
 
     reference_sensitivity: float
@@ -57,8 +57,8 @@ def chance(nearby_error: float, draws: int) -> float:
 
 
 def compare_means(
-    build: Engine, reference: Engine, samples: Sequence[Arrays], largest_chance: float = LARGEST_CHANCE
-) -> MeansCompared:
+    build: Engine, reference: Engine, samples: Sequence[Arrays], largest_chance: float = MAX_CHANCE_ERROR
+) -> MeanComparison:
     """Compare a build with a reference on nearby inputs.
 
     Take enough draws to reduce the error due to chance to `largest_chance`, within a time limit; or only a few, if the
@@ -81,7 +81,7 @@ def compare_means(
             mine.add(inputs)
             theirs.add(inputs)
     averaged_error = compare_outputs(mine.outputs(), theirs.outputs()).error
-    return MeansCompared(sensitivity, nearby_error, averaged_error, mine.draws)
+    return MeanComparison(sensitivity, nearby_error, averaged_error, mine.draws)
 
 
 class _Mean:

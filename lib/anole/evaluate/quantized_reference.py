@@ -23,7 +23,7 @@ _FUSED = (*PRODUCTS, "QuantizeLinear")
 
 
 @contextmanager
-def defined_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[Engine]:
+def unfused_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[Engine]:
     """Yield ONNX Runtime on a file in which only products are fused with the dequantization of their operands.
 
     Raises:

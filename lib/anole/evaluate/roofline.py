@@ -14,7 +14,7 @@ from anole.evaluate.kernel_times import KernelTimes, time_kernels
 from anole.measure.device_access import device_access
 from anole.targets import get_profilable
 from anole.targets.base import ProfilableDevice
-from anole.text_format import kernel_words, significant
+from anole.text_format import describe_kernel, significant
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +38,16 @@ class Roofline:
 
     Attributes:
         flop_per_s: the peak for float32.
-        narrow_flop_per_s: the peaks for the low-precision types that the kernels multiply.
+        peak_by_dtype: the peaks for the low-precision types that the kernels multiply.
     """
 
     flop_per_s: float
     bytes_per_s: float
-    narrow_flop_per_s: Mapping[str, float] = field(default_factory=dict, hash=False)
+    peak_by_dtype: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def min_s(self, flop: int, size_bytes: int, dtype: str = "float32") -> float:
         """Return a lower bound of the seconds for operations of a type and for memory traffic."""
-        return max(flop / self.narrow_flop_per_s.get(dtype, self.flop_per_s), size_bytes / self.bytes_per_s)
+        return max(flop / self.peak_by_dtype.get(dtype, self.flop_per_s), size_bytes / self.bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Row:
     @property
     def words(self) -> str:
         """The kernel's readable name."""
-        return kernel_words(self.kernel, self.layers)
+        return describe_kernel(self.kernel, self.layers)
 
     @property
     def rate(self) -> str:
@@ -136,7 +136,7 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
 
 def profile_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Roofline | None = None) -> KernelProfile:
     """Return the times of the kernels that were called."""
-    peaks = {} if peak is None else peak.narrow_flop_per_s
+    peaks = {} if peak is None else peak.peak_by_dtype
     latencies = (
         KernelLatency(
             *(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name]),

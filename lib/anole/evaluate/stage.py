@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from anole.config.entries import ModelSpec
-from anole.documents.build import Build, read_build, refuse_other_files
+from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError
-from anole.evaluate.correctness import CompileWithRandomWeights, refuse_wrong, with_evidence
-from anole.evaluate.interface import refuse_other_interface
+from anole.evaluate.correctness import CompileWithRandomWeights, reject_wrong, with_evidence
+from anole.evaluate.interface import check_interface
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
@@ -49,7 +49,7 @@ def _at_sizes(
     for sizes in checked_sizes(build.ranges or {}):
         fixed = build.at(sizes)
         found = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
-        refuse_wrong(folder, fixed, with_evidence(runner, folder, fixed, found, None))
+        reject_wrong(folder, fixed, with_evidence(runner, folder, fixed, found, None))
         yield SizesLatency(sizes, found.latencies)
 
 
@@ -83,8 +83,8 @@ def evaluate_build(
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     build = read_build(folder)
-    refuse_other_files(folder, build)
-    refuse_other_interface(folder, build, declared)
+    check_build_files(folder, build)
+    check_interface(folder, build, declared)
     target = get_target(build.target_description)
     runner = runner_of(target)
     if neighbours and runner.is_exact:
@@ -109,7 +109,7 @@ def evaluate_build(
         return evaluation
     _log.info("%s: %.1f %% of the work is tuned", build.name, 100 * build.coverage.share)
     if not runner.is_exact:
-        refuse_wrong(folder, build, evaluation)
+        reject_wrong(folder, build, evaluation)
         if build.ranges:
             others = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
             evaluation = replace(evaluation, sizes_latencies=others)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, draw_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
 from anole.evaluate.correctness import MAX_RELATIVE_ERROR, rounding_of
 from anole.evaluate.engine_factories import start_reference
 from anole.targets import get_device, get_target
@@ -22,7 +22,7 @@ _MAX_RELATIVE_ERROR = MAX_RELATIVE_ERROR / 2
 """Half of the evaluation's limit, since other references round differently and must agree with the build, too."""
 
 
-def rounds_too_much(folder: Path) -> bool:
+def has_large_rounding_error(folder: Path) -> bool:
     """Whether a build's outputs might be rejected, judging by the inputs that it is evaluated on.
 
     The reference is torch or, for an ONNX file, ONNX Runtime. The result is False if either cannot run here, and True
@@ -50,7 +50,7 @@ def _compare(folder: Path) -> Comparison:
     build = read_build(folder)
     target = get_device(build.target_description)
     os.environ.update(target.environment())
-    samples = draw_samples(build)
+    samples = random_samples(build)
     found = runner_of(target).engine(folder, samples[0]).compute_each(samples)
     name = "onnxruntime" if build.model_spec.scheme == "onnx" else "torch"
     with tempfile.TemporaryDirectory() as scratch:

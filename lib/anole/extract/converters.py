@@ -46,15 +46,15 @@ def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
     factors = factors or [None] * len(inputs)
     outputs = size or [int(extent * factor) for extent, factor in zip(inputs, factors, strict=True)]
     sides = list(zip(inputs, outputs, factors, strict=True))
-    if all((nearest_places(*side) == np.arange(side[1]) * side[0] // side[1]).all() for side in sides):
+    if all((nearest_indices(*side) == np.arange(side[1]) * side[0] // side[1]).all() for side in sides):
         resize = relax.op.image.resize2d
         return emit(resize(value, outputs, None, "NCHW", "nearest_neighbor", "asymmetric", "floor"))
     for axis, side in enumerate(sides, start=2):
-        value = emit(relax.op.take(value, relax.const(nearest_places(*side)), axis))
+        value = emit(relax.op.take(value, relax.const(nearest_indices(*side)), axis))
     return value
 
 
-def nearest_places(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
+def nearest_indices(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
     """Return the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
 
     A given scale factor takes precedence over the ratio of the sizes, unless the size stays the same or doubles.
@@ -303,7 +303,7 @@ def known_operators() -> frozenset[str]:
     return frozenset((*ExportedProgramImporter().convert_map, *CONVERTERS))
 
 
-def without_converter(program: torch.export.ExportedProgram) -> dict[str, str]:
+def unsupported_operators(program: torch.export.ExportedProgram) -> dict[str, str]:
     """Return the operators of a program that have no converter, and the layer in which each first occurs."""
     layers: dict[str, str] = {}
     for node in program.graph.nodes:

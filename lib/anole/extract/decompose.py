@@ -9,7 +9,7 @@ from torch._decomp import decomposition_table
 
 from anole.extract.complex_pairs import rewrite_complex
 from anole.extract.converters import known_operators
-from anole.extract.decompositions import DECOMPOSITIONS, first_of
+from anole.extract.decompositions import DECOMPOSITIONS, first_applicable
 from anole.extract.fold_program import fold_program
 
 _aten = torch.ops.aten
@@ -28,7 +28,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     for operator in (*_KEPT, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
     for operator, decomposition in DECOMPOSITIONS.items():
-        table[operator] = first_of([decomposition, table[operator]]) if operator in table else decomposition
+        table[operator] = first_applicable([decomposition, table[operator]]) if operator in table else decomposition
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     tried: set[Any] = set()
     while decomposable := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:

@@ -15,13 +15,13 @@ from anole.extract.error_context import errors_as_extract_error
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
-from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
-from anole.extract.passes.drop_empty import drop_empty, reads_nothing
+from anole.extract.passes.channels_last import sink_permutations, to_channels_last
+from anole.extract.passes.drop_empty import drop_empty, reads_empty_operand
 from anole.extract.passes.drop_integer_round_trips import drop_integer_round_trips
 from anole.extract.passes.exact_sums import split_sums
 from anole.extract.passes.fold_constants import fold_constants
 from anole.extract.passes.join_branches import join_branches
-from anole.extract.passes.low_precision import narrow
+from anole.extract.passes.low_precision import lower_precision
 from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
@@ -75,7 +75,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         fold_constants,
         transform.DeadCodeElimination(),
     ]
-    convert = [lay_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
+    convert = [to_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
     once = transform.EliminateCommonSubexpr()
     plain = [
         drop_integer_round_trips,
@@ -95,7 +95,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         for change in (*images, *inference, *fold, *convert, *fold, *plain):
             module = change(module)
     main = module["main"]
-    if readers := [operator_of(binding.value) for binding in bindings(main) if reads_nothing(binding.value)]:
+    if readers := [operator_of(binding.value) for binding in bindings(main) if reads_empty_operand(binding.value)]:
         raise ExtractError(
             f"model {model.name}: {readers[0]} reads a tensor without elements; only "
             "slices, concatenations, sums and products of such tensors are supported"
@@ -108,8 +108,8 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 def for_low_precision(imported: Imported, target: Target) -> Imported:
     """Convert a normalized model to the dtypes in which a target computes; sums of integers stay exact."""
-    stored = store_weights(imported.module, workload_of, target.narrowed)
-    module = split_sums(narrow(stored, workload_of, target.narrowed))
+    stored = store_weights(imported.module, workload_of, target.in_target_precision)
+    module = split_sums(lower_precision(stored, workload_of, target.in_target_precision))
     return imported if module is imported.module else replace(imported, module=module)
 
 

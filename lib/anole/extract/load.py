@@ -33,22 +33,22 @@ def paused_collector() -> Iterator[None]:
 
 
 @paused_collector()
-def load_model(model: ModelSpec, redrawn: bool = False) -> Imported:
+def load_model(model: ModelSpec, random_weights: bool = False) -> Imported:
     """Import a model and normalize it.
 
-    A model with ranges becomes one network for all their sizes. `redrawn` randomizes the weights of a torch model.
+    A model with ranges becomes one network for all sizes. `random_weights` randomizes the weights of a torch model.
 
     Raises:
         ExtractError: the model cannot be loaded or imported; the message says why.
     """
     if not model.ranges:
-        return _load(model, redrawn)
+        return _load(model, random_weights)
     from anole.extract.symbolic_shapes import with_symbolic_shapes
 
-    return with_symbolic_shapes(model, lambda fixed: _load(fixed, redrawn))
+    return with_symbolic_shapes(model, lambda fixed: _load(fixed, random_weights))
 
 
-def _load(model: ModelSpec, redrawn: bool) -> Imported:
+def _load(model: ModelSpec, random_weights: bool) -> Imported:
     from anole.extract.graph import normalize
 
     if model.scheme == "onnx":
@@ -57,4 +57,4 @@ def _load(model: ModelSpec, redrawn: bool) -> Imported:
         return normalize(model, import_onnx(model))
     from anole.extract.torch import import_torch
 
-    return normalize(model, import_torch(model, redrawn))
+    return normalize(model, import_torch(model, random_weights))

@@ -24,7 +24,7 @@ from anole.extract.decompose import RECURRENT, count_layers, decompose
 from anole.extract.error_context import errors_as_extract_error
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
-from anole.extract.weights import draw_weights
+from anole.extract.weights import randomize_weights
 from anole.host.guard import step
 
 if TYPE_CHECKING:
@@ -36,26 +36,26 @@ _FAILURES = (Exception, SystemExit)
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
 
-def import_torch(model: ModelSpec, redrawn: bool = False) -> Imported:
+def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
     """Import a torch model through `torch.export`.
 
     Raises:
         ExtractError: the model cannot be made or run on its inputs, or it has an unsupported operator.
     """
-    network = make_network(model, redrawn)
+    network = make_network(model, random_weights)
     arguments, binding = example_inputs(model), bind(model, network)
     try:
         program = _trace(network, binding, arguments)
     except _FAILURES:
         # Some networks initialize themselves at their first run; if a network does not run, report that instead.
-        network = make_network(model, redrawn)
+        network = make_network(model, random_weights)
         run_network(model, network, arguments)
         with errors_as_extract_error(
             f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_failure_hint
         ):
             program = _trace(network, binding, arguments)
     if written := program.graph_signature.buffers_to_mutate:
-        _check_state(model, sorted(set(written.values())), make_network(model, redrawn))
+        _check_state(model, sorted(set(written.values())), make_network(model, random_weights))
     # The program's inputs are in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
@@ -178,7 +178,7 @@ def _check_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Mod
 
 def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
     """Raise ExtractError if TVM cannot import a program's operators or outputs."""
-    from anole.extract.converters import without_converter
+    from anole.extract.converters import unsupported_operators
 
     returned = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
     if any(each.meta["val"].is_complex() for each in returned if isinstance(each, torch.fx.Node)):
@@ -186,7 +186,7 @@ def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> N
             f"model {model.name}: found a complex output; return its real and imaginary part, "
             "such as torch.view_as_real(output)"
         )
-    if unknown := without_converter(program):
+    if unknown := unsupported_operators(program):
         listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
         raise ExtractError(
             f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
@@ -194,10 +194,10 @@ def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> N
         )
 
 
-def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
+def make_network(model: ModelSpec, random_weights: bool = False) -> torch.nn.Module:
     """Return the network in inference mode; random weights are the same in every process.
 
-    Networks from torchvision get random weights. `redrawn` randomizes the weights of any network.
+    Networks from torchvision get random weights. `random_weights` randomizes the weights of any network.
 
     Raises:
         ExtractError: the network is unknown or cannot be made.
@@ -207,11 +207,11 @@ def make_network(model: ModelSpec, redrawn: bool = False) -> torch.nn.Module:
     torch.manual_seed(_SEED)
     has_no_weights = model.scheme == "torchvision"
     network = (_from_torchvision(model) if has_no_weights else _from_factory(model)).eval()
-    if has_no_weights or redrawn:
+    if has_no_weights or random_weights:
         with step("randomizing weights"):
             # The weights are the same for all sizes of a range.
             inputs = tuple(example_inputs(model.at(model.sizes)).values())
-            draw_weights(network, inputs, bind(model, network).call)
+            randomize_weights(network, inputs, bind(model, network).call)
     return network
 
 

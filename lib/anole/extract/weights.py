@@ -50,7 +50,7 @@ def call_by_position(network: torch.nn.Module, arguments: Sequence[torch.Tensor]
     return network(*arguments)
 
 
-def draw_weights(
+def randomize_weights(
     network: torch.nn.Module,
     arguments: Sequence[torch.Tensor],
     call: Callable[[torch.nn.Module, Sequence[torch.Tensor]], Any] = call_by_position,

@@ -69,7 +69,7 @@ _FEATURES = tuple(
     "amx_tile amx_int8 amx_bf16 asimd asimdhp asimddp bf16 i8mm sve sve2".split()
 )
 
-OTHER_TYPES = frozenset(
+LOW_PRECISION_FEATURES = frozenset(
     "avx_vnni avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_int8 amx_bf16 asimdhp asimddp bf16 i8mm".split()
 )
 """Features with instructions for int8, float16 or bfloat16."""
@@ -109,14 +109,14 @@ class Processor:
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
         guesses = (self._family_name(), *_GENERIC)
-        return next(name for name in guesses if name is not None and not self.lacks(name))
+        return next(name for name in guesses if name is not None and not self.missing_features(name))
 
     @property
     def features(self) -> list[str]:
         """The vector extensions that matter to the speed of kernels, in a fixed order."""
         return [feature for feature in _FEATURES if feature in self.flags]
 
-    def lacks(self, mcpu: str) -> list[str]:
+    def missing_features(self, mcpu: str) -> list[str]:
         """Return the flags that code for an LLVM processor needs and this processor does not have."""
         return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
 

@@ -34,7 +34,7 @@ class Taps:
     dilation: int
     after: int
 
-    def place_of(self, inner: Taps) -> int:
+    def index_of(self, inner: Taps) -> int:
         """Return the index of the tap at which a window inside this one starts."""
         return (inner.first - self.first) // self.dilation
 
@@ -53,7 +53,7 @@ class Taps:
     def _min_dilation(self) -> int:
         return self.dilation if self.taps > 1 else 1
 
-    def of_useful_taps(self, size: int, outputs: int, stride: int) -> Taps:
+    def without_idle_taps(self, size: int, outputs: int, stride: int) -> Taps:
         """Drop outer taps that read only padding, unless padding would become negative."""
 
         def meets_data(tap: int) -> bool:

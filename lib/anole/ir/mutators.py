@@ -65,7 +65,7 @@ def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
     return expr
 
 
-def bound_for_one(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
+def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
     """Return the expression bound to a variable that is new or read once, see `read_counts`; None for all others."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None

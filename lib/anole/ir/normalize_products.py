@@ -16,7 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.mutators import bound, extents, operator_of, rewritten
 
-TRANSPOSED_BYTES = "anole.transposed_bytes"
+TRANSPOSED_INT8 = "anole.transposed_bytes"
 
 
 def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
@@ -40,10 +40,10 @@ def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
     return te.compute((*batch, rows, right.shape[-2]), point, name="transposed_bytes")
 
 
-tvm.ir._ffi_api.RegisterOp(TRANSPOSED_BYTES, "Matrix products of uint8 and transposed int8.")
-ir.register_op_attr(TRANSPOSED_BYTES, "FInferType", _product_type)
-ir.register_op_attr(TRANSPOSED_BYTES, "FLegalize", _legalize)
-ir.register_op_attr(TRANSPOSED_BYTES, "FPurity", True)
+tvm.ir._ffi_api.RegisterOp(TRANSPOSED_INT8, "Matrix products of uint8 and transposed int8.")
+ir.register_op_attr(TRANSPOSED_INT8, "FInferType", _product_type)
+ir.register_op_attr(TRANSPOSED_INT8, "FLegalize", _legalize)
+ir.register_op_attr(TRANSPOSED_INT8, "FPurity", True)
 
 
 def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
@@ -53,7 +53,7 @@ def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
 
 def is_transposed_product(call: ir.Expr) -> bool:
     """Whether an expression is a product that reads its right operand transposed."""
-    if operator_of(call) == TRANSPOSED_BYTES:
+    if operator_of(call) == TRANSPOSED_INT8:
         return True
     operands = call.args[0] if operator_of(call) == "relax.einsum" else None
     if not isinstance(operands, relax.Tuple) or len(operands.fields) != 2:
@@ -65,7 +65,7 @@ def is_transposed_product(call: ir.Expr) -> bool:
 def transposed_product(left: ir.Expr, right: ir.Expr) -> ir.Call:
     """Multiply by the transpose of the right operand."""
     if str(left.ty.dtype) == "uint8":
-        return relax.Call(ir.Op.get(TRANSPOSED_BYTES), [left, right])
+        return relax.Call(ir.Op.get(TRANSPOSED_INT8), [left, right])
     return relax.op.einsum((left, right), _subscripts(len(left.ty.shape), len(right.ty.shape)))
 
 

@@ -179,7 +179,7 @@ def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
     return found.with_attr(_COMPUTED, computed)
 
 
-def plain_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
+def with_opaque_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
     """Replace computed extents of tensor types by symbols, and return the extent of each symbol, too."""
     computed = _computed(types)
     symbols = _symbols_for(computed)

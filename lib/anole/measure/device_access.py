@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Self
 
 from anole.host.lock import device_lock, idle_device
-from anole.targets.base import Device, LocalDevice, Place
+from anole.targets.base import Device, DeviceLocation, LocalDevice
 from anole.targets.rpc.address import Remote
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def device_access(target: Device, remote: Remote | None = None) -> DeviceAccess:
     """Return the access to a target's devices: remote ones if given, otherwise local ones."""
     if remote is not None:
         return RemoteDevices(remote)
-    return ProcessorAccess(target) if target.place is Place.PROCESSOR else FirstIdleDevice(target)
+    return ProcessorAccess(target) if target.place is DeviceLocation.PROCESSOR else FirstIdleDevice(target)
 
 
 class ProcessorAccess(DeviceAccess):
@@ -111,7 +111,7 @@ class RemoteDevices(DeviceAccess):
     """Devices of other machines, each held by a session with a server that serves one client at a time.
 
     Attributes:
-        likeness: speed comparisons of the servers, shared by all tasks that are measured there.
+        consistency: speed comparisons of the servers, shared by all tasks that are measured there.
         absent: names of servers that were reported as absent and have not come back.
     """
 
@@ -119,7 +119,7 @@ class RemoteDevices(DeviceAccess):
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote
-        self.likeness = ServerConsistency()
+        self.consistency = ServerConsistency()
         self.absent: set[str] = set()
 
 

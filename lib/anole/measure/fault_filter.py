@@ -15,7 +15,7 @@ from anole.measure.options import MeasureOptions
 from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Config, Measurement, Status, Trial
 from anole.targets import get_target
-from anole.targets.base import Device, Place
+from anole.targets.base import Device, DeviceLocation
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 
 logger = logging.getLogger(__name__)
@@ -25,17 +25,17 @@ _MAX_HELD_FAILURES = 8
 
 
 def measurer_of(
-    task: Task, options: MeasureOptions, site: DeviceAccess | None = None, fastest: Trial | None = None
+    task: Task, options: MeasureOptions, access: DeviceAccess | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
     """Return the measurer of a task's candidates; one for a simulator uses only the task.
 
-    `site` is local by default; `fastest` is the fastest trial measured before.
+    `access` is local by default; `fastest` is the fastest trial measured before.
     """
     target = get_target(task.target)
-    if target.place is Place.SIMULATOR:
+    if target.place is DeviceLocation.SIMULATOR:
         return SimulatedMeasurer(task, target)
     best_s, known = (fastest.measurement.latency_s, fastest.config) if fastest is not None else (None, None)
-    return FaultFilteringMeasurer(Measurer(task, options, site=site, best_s=best_s), task, target, known)
+    return FaultFilteringMeasurer(Measurer(task, options, access=access, best_s=best_s), task, target, known)
 
 
 class FaultFilteringMeasurer:

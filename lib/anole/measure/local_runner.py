@@ -29,9 +29,9 @@ class LocalRunner:
     n_workers = 1
 
     def __init__(
-        self, site: DeviceAccess, target: Device, workload: Workload, options: MeasureOptions, results: Results
+        self, access: DeviceAccess, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._access, self._target = site, target
+        self._access, self._target = access, target
         self._run_limit_s, self._results = options.limits.run_s, results
         self._start = partial(start_running, target, workload, options.evaluator)
         self._launched_worker: Worker | None = None

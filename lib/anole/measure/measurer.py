@@ -39,7 +39,7 @@ class Measurer:
     """A measurer of the candidates of one task on its target.
 
     Args:
-        site: where candidates run, entered and left by the caller; by default the measurer's own, on this machine.
+        access: where candidates run, entered and left by the caller; by default the measurer's own, on this machine.
         target: builds and runs the candidates; by default the task's target.
         best_s: minimum latency measured before.
     """
@@ -49,13 +49,13 @@ class Measurer:
         task: Task,
         options: MeasureOptions,
         *,
-        site: DeviceAccess | None = None,
+        access: DeviceAccess | None = None,
         target: Device | None = None,
         best_s: float | None = None,
     ) -> None:
         self._workload, self._options = task.workload, options
         self._target = target or get_device(task.target)
-        self._access, self._owns_access = site or device_access(self._target), site is None
+        self._access, self._owns_access = access or device_access(self._target), access is None
         # One builder per kernel thread if builds disturb timing, otherwise one per core.
         default_n = self._target.threads if self._access.is_disturbed else available_cores()
         self._n_builders = options.n_builders or default_n
@@ -110,12 +110,12 @@ class Measurer:
 
     def beside(self, task: Task) -> Measurer:
         """Return a measurer of another task on the same devices; enter it while this one is idle."""
-        return Measurer(task, replace(self._options, n_builders=1), site=self._access, target=self._target)
+        return Measurer(task, replace(self._options, n_builders=1), access=self._access, target=self._target)
 
-    def _runner_for(self, site: DeviceAccess) -> CandidateRunner:
-        if isinstance(site, RemoteDevices):
-            return RemoteRunner(site, self._target, self._workload, self._options, self._results)
-        return LocalRunner(site, self._target, self._workload, self._options, self._results)
+    def _runner_for(self, access: DeviceAccess) -> CandidateRunner:
+        if isinstance(access, RemoteDevices):
+            return RemoteRunner(access, self._target, self._workload, self._options, self._results)
+        return LocalRunner(access, self._target, self._workload, self._options, self._results)
 
     def _alternate(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternate between building and timing, which never overlap."""

@@ -51,9 +51,9 @@ class RemoteRunner:
     """
 
     def __init__(
-        self, site: RemoteDevices, target: Device, workload: Workload, options: MeasureOptions, results: Results
+        self, access: RemoteDevices, target: Device, workload: Workload, options: MeasureOptions, results: Results
     ) -> None:
-        self._access, self._target, self._options, self._results = site, target, options, results
+        self._access, self._target, self._options, self._results = access, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
             start_running_elsewhere, target, workload, options.evaluator, options.limits.session_s
         )
@@ -143,7 +143,7 @@ class RemoteRunner:
     def compare_devices(self, candidate: Built | None) -> None:
         """Run a candidate that worked on all connected servers, unless their speed has been compared enough."""
         ready = {worker.server: worker for worker in self._workers if worker.is_ready}
-        if candidate is None or not self._access.likeness.wants(frozenset(ready)):
+        if candidate is None or not self._access.consistency.wants(frozenset(ready)):
             return
         for worker in ready.values():
             self._submit(worker, _Call([candidate], _COMPARISON_S))
@@ -156,7 +156,7 @@ class RemoteRunner:
                         latencies_s[ended.server] = each.timing.latency_s
             # A comparison whose server is lost is not repeated.
             self._waiting.clear()
-        self._access.likeness.add(latencies_s)
+        self._access.consistency.add(latencies_s)
 
     def _measurement(self, candidate: Built, ended: Ended) -> Measurement:
         return self._results.of_one(candidate, ended.value if ended.error is None else ended.error, ended.run_s)

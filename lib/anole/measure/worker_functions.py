@@ -11,7 +11,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from anole.host.cores import caller_apart
+from anole.host.cores import caller_on_separate_core
 from anole.record import Config
 from anole.search.roles import Evaluator, Timing
 from anole.search.ties import min_ratios
@@ -97,7 +97,7 @@ def _measure(
     error = kernel.relative_error()
     if not error <= tolerance:
         return Timed(error, None)
-    with caller_apart():
+    with caller_on_separate_core():
         return Timed(error, evaluator.evaluate(kernel, best_s))
 
 
@@ -108,7 +108,7 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
     correct = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
     turns: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
-    with caller_apart():
+    with caller_on_separate_core():
         while correct and len(turns) < (_MAX_TURNS if time.perf_counter() < ends_s else _MIN_TURNS):
             turns.append([_time_turn(kernel) for kernel in correct])
     by_kernel = list(zip(*turns, strict=True))

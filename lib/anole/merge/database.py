@@ -113,7 +113,7 @@ def _read_seal(database: Path) -> Seal | None:
 def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
     """Merge into a copy of a trusted file; otherwise rebuild the database, and copy what only the old file contains."""
     log, missing = MergeLog(), []
-    with file.replaced(anew=not trusted) as db, ExitStack() as stack:
+    with file.replaced(empty=not trusted) as db, ExitStack() as stack:
         old = None
         try:
             old = _former(file, stack)

@@ -39,12 +39,12 @@ class HeldDatabase:
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
     @contextmanager
-    def replaced(self, *, anew: bool = False) -> Iterator[Database]:
+    def replaced(self, *, empty: bool = False) -> Iterator[Database]:
         """Yield a copy, or an empty database, that replaces this file if the block ends without an error."""
         temporary = self.path.with_name(f"{self.path.name}.tmp")
         _remove_with_journal(temporary)
         try:
-            with closing(_temporary_database(self.path, temporary, anew)) as db:
+            with closing(_temporary_database(self.path, temporary, empty)) as db:
                 yield db
             sha256 = _sha256_of(temporary)
             replace_durably(temporary, self.path)
@@ -134,10 +134,10 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("rollback")
 
 
-def _temporary_database(path: Path, temporary: Path, anew: bool) -> Database:
+def _temporary_database(path: Path, temporary: Path, empty: bool) -> Database:
     db = Database(temporary)
     if path.exists():
-        if not anew:
+        if not empty:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as source:
                 source.backup(db.conn)
         shutil.copymode(path, temporary)

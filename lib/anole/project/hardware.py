@@ -30,7 +30,7 @@ class Hardware:
     absence: str | None
 
 
-def asked_of(target: TargetSpec) -> dict[str, Any]:
+def hardware_request(target: TargetSpec) -> dict[str, Any]:
     """Return a target's hardware as given in models.yaml: kind, settings and nodes."""
     return {"kind": target.kind, "settings": dict(target.settings), "nodes": dict(target.nodes)}
 
@@ -81,8 +81,8 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
     return Hardware(description, None if is_elsewhere else get_target(description).absence())
 
 
-def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
-    """Describe this machine as a cluster's target, given its hardware from models.yaml, see `asked_of`.
+def describe_this_machine(asked: Mapping[str, Any]) -> DescribedTarget:
+    """Describe this machine as a cluster's target, given its hardware from models.yaml, see `hardware_request`.
 
     Raises:
         TargetError: this machine cannot be the target, or differs from models.yaml.
@@ -99,11 +99,11 @@ def describe_here(asked: Mapping[str, Any]) -> DescribedTarget:
 
 def keep(target: TargetSpec, hardware: Hardware, project: Path) -> None:
     """Store a target's hardware for the jobs of this workflow, which may run on other machines."""
-    found = DescribedTarget(asked_of(target), hardware.description, hardware.absence, platform.node())
+    found = DescribedTarget(hardware_request(target), hardware.description, hardware.absence, platform.node())
     write_described(project / layout.described_path(target.name), found)
 
 
-def any_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
+def has_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
     """Whether any run on a target has a shard."""
     shards = (next(folder.glob("*.jsonl"), None) for folder in shards_dir.glob("*"))
     heads = (read_head(path) for path in shards if path is not None)
@@ -123,4 +123,4 @@ def _kept(target: TargetSpec, project: Path) -> DescribedTarget | None:
         found = read_described(project / layout.described_path(target.name))
     except DocumentError:
         return None
-    return found if found.asked == asked_of(target) else None
+    return found if found.asked == hardware_request(target) else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anole.keys import canonical_json
 from anole.project.pipeline import Pipeline
 from anole.targets import get_kind, get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 
 _BUILDERS_ON_CLUSTER = 4
 """Number of cores of a cluster's job that builds candidates for a device other than the CPU."""
@@ -40,16 +40,16 @@ def limits_of(pipeline: Pipeline) -> dict[str, int]:
     """
     places = {pipeline.place(name) for name in pipeline.descriptions}
     places |= {_undescribed_place(pipeline, name) for name in pipeline.undescribed}
-    limits = {Place.PROCESSOR: {"device": 1}, Place.GPU: {"gpu": n_gpus(pipeline)}}
+    limits = {DeviceLocation.PROCESSOR: {"device": 1}, DeviceLocation.GPU: {"gpu": n_gpus(pipeline)}}
     return {name: limit for place in places for name, limit in limits.get(place, {}).items()}
 
 
 def n_gpus(pipeline: Pipeline) -> int:
     """Return the number of this machine's GPUs that a project's jobs share, at least one."""
-    names = [name for name in pipeline.descriptions if pipeline.place(name) == Place.GPU]
+    names = [name for name in pipeline.descriptions if pipeline.place(name) == DeviceLocation.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
     # A target on a cluster's nodes is not absent, but this machine may have no such GPU.
-    here = [target for target in targets if target.place == Place.GPU and target.absence() is None]
+    here = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
     units = {unit.name for target in here for unit in target.units()}
     return max(1, len(units))
 
@@ -60,14 +60,14 @@ def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResou
     All jobs share the `cores`, which is None if each job gets a node of a cluster.
     """
     if target not in pipeline.descriptions:
-        is_gpu = _undescribed_place(pipeline, target) == Place.GPU
+        is_gpu = _undescribed_place(pipeline, target) == DeviceLocation.GPU
         return JobResources(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
     place = pipeline.place(target)
     remote = pipeline.spec.targets[target].remote
     return JobResources(
         threads=_threads_on_node(pipeline, target, place) if cores is None else _share(pipeline, place, cores),
-        device=int(place == Place.PROCESSOR),
-        gpu=int(place == Place.GPU),
+        device=int(place == DeviceLocation.PROCESSOR),
+        gpu=int(place == DeviceLocation.GPU),
         measure=canonical_json({} if remote is None else remote.to_json()),
     )
 
@@ -78,17 +78,22 @@ def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
     return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in given.items()}
 
 
-def _undescribed_place(pipeline: Pipeline, target: str) -> Place:
+def _undescribed_place(pipeline: Pipeline, target: str) -> DeviceLocation:
     return get_kind(pipeline.spec.targets[target].kind).place
 
 
-def _share(pipeline: Pipeline, place: Place, cores: int) -> int:
-    shares = {Place.PROCESSOR: 1, Place.GPU: n_gpus(pipeline), Place.ELSEWHERE: 2, Place.SIMULATOR: cores}
+def _share(pipeline: Pipeline, place: DeviceLocation, cores: int) -> int:
+    shares = {
+        DeviceLocation.PROCESSOR: 1,
+        DeviceLocation.GPU: n_gpus(pipeline),
+        DeviceLocation.ELSEWHERE: 2,
+        DeviceLocation.SIMULATOR: cores,
+    }
     return max(1, cores // shares[place])
 
 
-def _threads_on_node(pipeline: Pipeline, name: str, place: Place) -> int:
+def _threads_on_node(pipeline: Pipeline, name: str, place: DeviceLocation) -> int:
     target = get_target(pipeline.description(name))
-    if place == Place.ELSEWHERE or target.place == Place.GPU:
+    if place == DeviceLocation.ELSEWHERE or target.place == DeviceLocation.GPU:
         return _BUILDERS_ON_CLUSTER
-    return target.threads if target.place == Place.PROCESSOR else 1
+    return target.threads if target.place == DeviceLocation.PROCESSOR else 1

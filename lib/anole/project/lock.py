@@ -9,13 +9,13 @@ from pathlib import Path
 from anole.config.entries import Spec
 from anole.config.reading import load_spec
 from anole.documents import layout
-from anole.documents.build import FILE, Build, BuiltTask, read_build, refuse_other_files
+from anole.documents.build import FILE, Build, BuiltTask, check_build_files, read_build
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile
 from anole.errors import BuildError, DocumentError
 from anole.keys import canonical_json
 from anole.node import Node
 from anole.project.hardware import look_for
-from anole.project.quantized_models import model_on
+from anole.project.quantized_models import model_for_target
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
@@ -56,7 +56,7 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
 
 def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
     build = read_build(folder)
-    refuse_other_files(folder, build)
+    check_build_files(folder, build)
     _check_up_to_date(spec, folder, name, build)
     return LockedBuild(build.target_description, {task.key: _locked(folder, task) for task in build.tasks})
 
@@ -66,7 +66,8 @@ def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None
     wanted = spec.builds[name]
     description = look_for(spec.targets[wanted.target]).description
     same = {
-        "model": canonical_json(build.entry) == canonical_json(model_on(spec, wanted.model, wanted.target).to_json()),
+        "model": canonical_json(build.entry)
+        == canonical_json(model_for_target(spec, wanted.model, wanted.target).to_json()),
         "target": description is None or canonical_json(description) == canonical_json(build.target_description),
     }
     others = " and ".join(what for what, is_same in same.items() if not is_same)

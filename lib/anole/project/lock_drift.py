@@ -18,7 +18,7 @@ from anole.search.confirm import fastest, last_round
 from anole.search.ties import is_slower
 from anole.store.content import ShardContent
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _comparable(
     """Return the trials within a build's budget and their confirmations, on the locked hardware if it is searched."""
     trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
-    if pipeline.place(build.target) != Place.SIMULATOR:
+    if pipeline.place(build.target) != DeviceLocation.SIMULATOR:
         return trials, confirmations
     names = get_target(content.task.target).space(content.task.workload).names_of("hardware")
     return [trial for trial in trials if all(trial.config[name] == config.get(name) for name in names)], ()

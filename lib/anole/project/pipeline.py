@@ -18,8 +18,8 @@ from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
 from anole.project.content import digest_of
-from anole.project.hardware import Hardware, any_records, describe_target, is_detected_on_nodes, keep, look_for
-from anole.project.quantized_models import is_quantized, model_on
+from anole.project.hardware import Hardware, describe_target, has_records, is_detected_on_nodes, keep, look_for
+from anole.project.quantized_models import is_quantized, model_for_target
 from anole.record import Run
 from anole.search.loop import TUNER_VERSION
 from anole.search.presets import read_tuner
@@ -27,7 +27,7 @@ from anole.search.settings import TunerSettings
 from anole.store.content import ShardContent
 from anole.store.shard import read_shard, shard_path
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Pipeline:
         made = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
             if build.target in descriptions:
-                lockfile.refuse_other_target(build.name, descriptions[build.target])
+                lockfile.check_target(build.name, descriptions[build.target])
             made._check_unmeasurable(build)
         return made
 
@@ -119,7 +119,7 @@ class Pipeline:
     def origin(self, model: str, target: str) -> Origin:
         """Return the origin that an up-to-date manifest has."""
         description = self.description(target)
-        entry, files = model_on(self.spec, model, target).to_json(), self.digest(model)
+        entry, files = model_for_target(self.spec, model, target).to_json(), self.digest(model)
         return Origin(entry, dict(description), extract_versions(description), files)
 
     def digest(self, model: str) -> str | None:
@@ -253,7 +253,7 @@ class Pipeline:
             missing = self.unmeasured(build)
             unmeasured = f"{len(missing)} tasks, such as {missing[0]}," if missing else ""
         except DocumentError:
-            records = self.locked(build) or any_records(self.project / layout.SHARDS, self.descriptions[build.target])
+            records = self.locked(build) or has_records(self.project / layout.SHARDS, self.descriptions[build.target])
             unmeasured = "" if records else "all tasks"
         if unmeasured:
             raise SpecError(
@@ -268,10 +268,10 @@ class Pipeline:
         seconds = [] if build.budget.seconds is None else [build.budget.seconds]
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
-    def place(self, target: str) -> Place:
+    def place(self, target: str) -> DeviceLocation:
         """Return the location where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
-            return Place.ELSEWHERE
+            return DeviceLocation.ELSEWHERE
         return get_target(self.description(target)).place
 
 
@@ -294,11 +294,11 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     if is_quantized(spec, target) and not quantized.exists():
         raise DocumentError(quantized, "there is no such file", "quantize")
     files = digest_of(files_of(spec.models[model], path.parent), path.parent)
-    return model_on(spec, model, target), describe_target(spec.targets[target], path.parent), files
+    return model_for_target(spec, model, target), describe_target(spec.targets[target], path.parent), files
 
 
 @dataclass(frozen=True)
-class Found:
+class BuildInputs:
     """The inputs of a build's stages, for commands that users run directly.
 
     Attributes:
@@ -314,7 +314,7 @@ class Found:
     refine: int
 
 
-def find_build(path: Path, name: str) -> Found:
+def find_build(path: Path, name: str) -> BuildInputs:
     """Return the inputs for compiling or refining a build of a models.yaml; raise as `Pipeline.receipts`."""
     pipeline = Pipeline.load(path)
     Node(name, "builds", pipeline.spec.file).choice(pipeline.spec.builds, "one of the builds")
@@ -323,7 +323,7 @@ def find_build(path: Path, name: str) -> Found:
     refined = layout.refined_path(name)
     refine = pipeline.candidates(build)
     ingredients = (refined,) if refine and refined.exists() else receipts
-    return Found(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, refine)
+    return BuildInputs(pipeline.order(build), pipeline.manifest(build), receipts, ingredients, refine)
 
 
 def find_accelerator(path: Path, name: str) -> tuple[AcceleratorOrder, tuple[Path, ...]]:

@@ -19,7 +19,7 @@ def is_quantized(spec: Spec, target: str) -> bool:
     return get_kind(found.kind).quantizes_models(found.settings)
 
 
-def model_on(spec: Spec, model: str, target: str) -> ModelSpec:
+def model_for_target(spec: Spec, model: str, target: str) -> ModelSpec:
     """Return a model for a target: itself, or its quantized file."""
     own = spec.models[model]
     if not is_quantized(spec, target):
@@ -37,4 +37,4 @@ def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None
         return None
     spec = load_spec(path, overrides)
     known = build.model in spec.models and build.target in spec.targets
-    return model_on(spec, build.model, build.target) if known else None
+    return model_for_target(spec, build.model, build.target) if known else None

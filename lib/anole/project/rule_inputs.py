@@ -18,10 +18,10 @@ from anole.errors import AnoleError
 from anole.extract.stage import extract_versions
 from anole.files import write_atomically
 from anole.keys import canonical_json, content_key
-from anole.project.hardware import asked_of, is_detected_on_nodes
+from anole.project.hardware import hardware_request, is_detected_on_nodes
 from anole.project.job_resources import JobResources, node_resources, resources_of
 from anole.project.pipeline import Pipeline
-from anole.project.quantized_models import model_on
+from anole.project.quantized_models import model_for_target
 from anole.search.settings import TunerSettings
 
 
@@ -51,7 +51,7 @@ class Workflow(Protocol):
     remote_exec: bool
 
 
-def give_up(error: object) -> NoReturn:
+def exit_with_error(error: object) -> NoReturn:
     """Exit Snakemake with a one-line message."""
     print(f"anole: {error}", file=sys.stderr)
     raise SystemExit(2)
@@ -122,11 +122,11 @@ class RuleInputs:
 
     def asked_of_target(self, job: Wildcards) -> str:
         """Return the target's hardware as given in models.yaml."""
-        return self._argument(asked_of(self.pipeline.spec.targets[job.target]))
+        return self._argument(hardware_request(self.pipeline.spec.targets[job.target]))
 
     def model_entry(self, job: Wildcards) -> str:
         """Return the entry of the model, or of its quantized file."""
-        return self._argument(model_on(self.pipeline.spec, job.model, job.target).to_json())
+        return self._argument(model_for_target(self.pipeline.spec, job.model, job.target).to_json())
 
     def target_description(self, job: Wildcards) -> str:
         """Return everything that identifies the target."""
@@ -264,7 +264,7 @@ class RuleInputs:
             try:
                 self._receipts[build.name] = self.pipeline.receipts(build)
             except AnoleError as error:
-                give_up(error)
+                exit_with_error(error)
         return self._receipts[build.name]
 
     def _argument(self, plain: Mapping[str, Any]) -> str:

@@ -43,12 +43,12 @@ class Compiler:
         network: Path,
         receipts: Receipts,
         candidates: Candidates,
-        site: DeviceAccess,
+        access: DeviceAccess,
         scratch: Path,
     ) -> None:
         self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
         self._manifest, self._path, self._receipts, self._candidates = manifest, network, receipts, candidates
-        self._site, self._scratch = site, scratch
+        self._site, self._scratch = access, scratch
         self._builds: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
     def compile(self, positions: Positions) -> tuple[Path, Build]:

@@ -90,9 +90,9 @@ def refine_network(
         candidates = {}
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{build}.", dir=output.parent) as scratch:
-        site, network = device_access(target), network_path(manifest_path)
-        compiler = Compiler(build, order, manifest, network, receipts, candidates, site, Path(scratch))
-        with Stopwatch(target, site) as stopwatch:
+        access, network = device_access(target), network_path(manifest_path)
+        compiler = Compiler(build, order, manifest, network, receipts, candidates, access, Path(scratch))
+        with Stopwatch(target, access) as stopwatch:
             outcome = _refine(compiler, stopwatch, candidates, effort)
     _report(build, outcome)
     write_receipt(output, _receipts(build, outcome, receipts))

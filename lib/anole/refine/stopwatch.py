@@ -43,10 +43,10 @@ class Stopwatch:
     crash in a network in which it never ran.
     """
 
-    def __init__(self, target: Device, site: DeviceAccess) -> None:
-        self._site, self._threads = site, target.threads
+    def __init__(self, target: Device, access: DeviceAccess) -> None:
+        self._site, self._threads = access, target.threads
         # TVM never frees a loaded network, so each call gets a new process.
-        environment = {**target.environment(), **site.environment()}
+        environment = {**target.environment(), **access.environment()}
         self._worker = Worker(_start, preload=target.preload, environment=environment, calls_before_restart=1)
 
     def __enter__(self) -> Self:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anole.documents.build import FILE, Build, read_build, refuse_other_files
+from anole.documents.build import FILE, Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
-from anole.evaluate.comparison import compare_outputs, draw_samples
+from anole.evaluate.comparison import compare_outputs, random_samples
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.network_runner import runner_of
 from anole.evaluate.timing.pairs import PairTimer
@@ -24,7 +24,7 @@ from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_roun
 from anole.measure.device_access import device_access
 from anole.report.tables import facts_of
 from anole.targets import get_device, get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.text_format import counted, duration, percent, significant
 
 if TYPE_CHECKING:
@@ -121,9 +121,9 @@ def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: fl
     """
     pair = Pair((first, second), (read_build(first), read_build(second)))
     for folder, build in zip(pair.folders, pair.builds, strict=True):
-        refuse_other_files(folder, build)
+        check_build_files(folder, build)
     _check_comparable(pair)
-    if get_target(pair.builds[0].target_description).place is Place.SIMULATOR:
+    if get_target(pair.builds[0].target_description).place is DeviceLocation.SIMULATOR:
         return _compare_simulated(name, pair, rules)
     return _compare_timed(name, pair, rules, alpha)
 
@@ -133,12 +133,12 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
     began_s = time.monotonic()
     devices = [get_device(build.target_description) for build in pair.builds]
     starts = partial(start_deployed, pair.folders[0].resolve()), partial(start_deployed, pair.folders[1].resolve())
-    with device_access(devices[0]) as site:
+    with device_access(devices[0]) as access:
         # Settings that differ, such as the number of threads, are stored in each build.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
-        timer = PairTimer(starts, devices[0].preload, {**common, **site.environment()}, str(pair))
-        error = _check_difference(pair, timer.differ(draw_samples(pair.builds[0])), rules)
-        with site.timing():
+        timer = PairTimer(starts, devices[0].preload, {**common, **access.environment()}, str(pair))
+        error = _check_difference(pair, timer.differ(random_samples(pair.builds[0])), rules)
+        with access.timing():
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
     a_s, b_s = np.median([each.latencies_s for each in timer.rounds], axis=0).tolist()
     undisturbed = mean(each.undisturbed for each in timer.rounds)
@@ -148,7 +148,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     """Compare builds for a simulator by their computed latencies."""
-    began_s, inputs = time.monotonic(), draw_samples(pair.builds[0])
+    began_s, inputs = time.monotonic(), random_samples(pair.builds[0])
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         assert build.accelerator is not None
@@ -202,7 +202,7 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
     runs = f"{percent(compared.undisturbed)} of runs undisturbed"
     how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(
-        Text(subject + ratio_words(ratio), style=_STYLES[ratio.verdict]),
+        Text(subject + describe_ratio(ratio), style=_STYLES[ratio.verdict]),
         facts_of(sides),
         Text(f"  {how}; outputs differ by {significant(compared.error)}", style="dim"),
     )
@@ -211,7 +211,7 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
 _STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQUAL: "bold", Verdict.OPEN: "yellow"}
 
 
-def ratio_words(ratio: Ratio) -> str:
+def describe_ratio(ratio: Ratio) -> str:
     """Describe the ratio of B's latency to A's latency."""
     counts = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""

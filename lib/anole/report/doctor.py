@@ -60,8 +60,8 @@ def tools() -> dict[str, str]:
 def _peaks(description: Mapping[str, Any]) -> str:
     """Measure the peaks in a separate process, with the same environment as a process that runs candidates."""
     target = get_device(description)
-    with device_access(target) as site, site.timing():
-        environment = {**target.environment(), **site.environment()}
+    with device_access(target) as access, access.timing():
+        environment = {**target.environment(), **access.environment()}
         with Worker(partial(_start_peaks, description), preload=target.preload, environment=environment) as worker:
             try:
                 gflops: dict[str, float] = worker.call(timeout_s=_TIMEOUT_S)

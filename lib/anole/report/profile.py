@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anole.documents.build import Build, read_build, refuse_other_files
+from anole.documents.build import Build, check_build_files, read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
@@ -15,7 +15,7 @@ from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.device_access import device_access
 from anole.report.tables import table_of
 from anole.targets import get_kind, get_profilable, get_target
-from anole.targets.base import Place, ProfilableDevice
+from anole.targets.base import DeviceLocation, ProfilableDevice
 from anole.text_format import counted, duration, percent, significant
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
         BuildError: the build cannot be profiled on this machine.
     """
     build = read_build(folder)
-    refuse_other_files(folder, build)
+    check_build_files(folder, build)
     target = _observable(folder, build)
     if build.kernels is None:
         raise BuildError(f"{folder}: build.json has no kernels; compile the build again")
@@ -77,7 +77,7 @@ def render_profile(profile: Profile) -> RenderableType:
     calls = f"{sum(row.calls for row in profile.rows):,}"
     total = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
     threads, peak = counted(profile.threads, "thread"), profile.peak
-    low_precision = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.narrow_flop_per_s.items())
+    low_precision = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.peak_by_dtype.items())
     arithmetic = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s{''.join(low_precision)}"
     peaks = f"{arithmetic} and {significant(peak.bytes_per_s / 1e9)} GB/s"
     return Group(
@@ -90,7 +90,7 @@ def render_profile(profile: Profile) -> RenderableType:
 def _observable(folder: Path, build: Build) -> ProfilableDevice:
     """Return the target of a build; raise BuildError if its kernels cannot be timed one by one here."""
     target = get_target(build.target_description)
-    if target.place is Place.SIMULATOR:
+    if target.place is DeviceLocation.SIMULATOR:
         kind = build.target_description["kind"]
         advice = "".join(f"; see `anole {command}`" for command in get_kind(kind).commands)
         raise BuildError(f"{folder}: is for {kind}, which is simulated{advice}")

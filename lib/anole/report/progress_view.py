@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anole.documents import layout
-from anole.documents.log import explanations, is_warning, messages, said_last
+from anole.documents.log import explanations, is_warning, last_result, messages
 from anole.errors import AnoleError
 from anole.report.pages.database import Database
 from anole.report.tables import facts_of, table_of
@@ -54,7 +54,7 @@ class Job:
 
     def __str__(self) -> str:
         named = "" if any(len(wildcard) == _KEY_DIGITS for wildcard in self.wildcards) else " ".join(self.wildcards)
-        return f"{self.rule} {said_last(self.logs) or named}"
+        return f"{self.rule} {last_result(self.logs) or named}"
 
 
 class ProgressView:
@@ -104,7 +104,7 @@ class ProgressView:
         self._has_run = True
         if not job.outputs:
             return
-        subject, _, result = (said_last(job.logs) or ", ".join(job.outputs)).partition(": ")
+        subject, _, result = (last_result(job.logs) or ", ".join(job.outputs)).partition(": ")
         spent = f"{time.monotonic() - job.started_s:.1f} s"
         line = Text.assemble((f"{job.rule:8}", "bold green"), f"  {subject:30}  {result:28}  ", (f"{spent:>7}", "dim"))
         self._print(line)

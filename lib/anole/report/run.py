@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.documents.build import Build, read_build, refuse_other_files
+from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
@@ -51,7 +51,7 @@ def run_build(
         BuildError: the build cannot run on this machine, or the inputs do not match it.
     """
     build = read_build(folder)
-    refuse_other_files(folder, build)
+    check_build_files(folder, build)
     inputs = _read_inputs(build, input_paths) if input_paths else draw_inputs(build, seed)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:

@@ -12,7 +12,7 @@ from anole.record import Config, Confirmation, Measurement, Trial, utc_now
 from anole.search.roles import Measure
 from anole.search.settings import TunerSettings
 from anole.search.ties import Compared, Prefer
-from anole.search.watch import NOBODY, Watch
+from anole.search.watch import NO_WATCH, Watch
 
 Worth = Callable[[Config, float], float]
 """The factor by which a config's speed counts, given its latency, see `anole.space.Space.worth`."""
@@ -29,7 +29,7 @@ def settle(
     confirmed: Sequence[Confirmation],
     confirm_with: Measure | None,
     worth: Worth,
-    watch: Watch = NOBODY,
+    watch: Watch = NO_WATCH,
     default: Config | None = None,
     prefer: Prefer = lambda _: 0,
 ) -> list[Trial | Confirmation]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from anole.search.roles import Measure
 from anole.search.state import Search
-from anole.search.watch import NOBODY, Watch
+from anole.search.watch import NO_WATCH, Watch
 
 TUNER_VERSION = 4
 """Part of a run's key; incremented when a code change makes the same settings propose different configs."""
 
 
-def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NOBODY) -> None:
+def tune(search: Search, measure: Measure, n_trials: int, watch: Watch = NO_WATCH) -> None:
     """Tune one task until it has `n_trials` trials, the space is exhausted or the search has converged.
 
     To raise the budget, call `tune` again with more trials: a batch that the smaller budget cut off is completed

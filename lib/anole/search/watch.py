@@ -40,5 +40,5 @@ class Watch:
         return Watch(*(both(getattr(self, kind.name), getattr(other, kind.name)) for kind in fields(Watch)))
 
 
-NOBODY = Watch()
+NO_WATCH = Watch()
 """A watch whose callbacks do nothing."""

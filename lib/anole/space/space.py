@@ -102,9 +102,9 @@ class Space(Encoding):
     merit_is_speed: bool = False
     programs: Callable[[Columns], NDArray[np.int64]] | None = None
     _all_valid: NDArray[np.bool_] | None = field(default=None, init=False)
-    """The mask of valid indices, shape (size,), once `every_valid_index` has enumerated the space."""
+    """The mask of valid indices, shape (size,), once `all_valid_indices` has enumerated the space."""
     _all_identities: NDArray[np.int64] | None = field(default=None, init=False)
-    """The identities of valid indices, shape (size,), once `every_identity` has enumerated them."""
+    """The identities of valid indices, shape (size,), once `all_identities` has enumerated them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -219,10 +219,10 @@ class Space(Encoding):
     @property
     def valid_indices(self) -> NDArray[np.int64] | None:
         """All valid indices in order; None if the space is too large, unless `enumerate` was called."""
-        return self.every_valid_index if self.size <= _MAX_ENUMERABLE or self._all_valid is not None else None
+        return self.all_valid_indices if self.size <= _MAX_ENUMERABLE or self._all_valid is not None else None
 
     @cached_property
-    def every_valid_index(self) -> NDArray[np.int64]:
+    def all_valid_indices(self) -> NDArray[np.int64]:
         """All valid indices in order, whatever the size of the space; from then on, `valid` looks them up."""
         parts = (
             np.arange(at, min(at + _ENUMERATION_BATCH, self.size)) for at in range(0, self.size, _ENUMERATION_BATCH)
@@ -232,7 +232,7 @@ class Space(Encoding):
 
     def enumerate(self) -> None:
         """Find all valid indices; from then on `valid_indices` has them, whatever the size of the space."""
-        _ = self.every_valid_index
+        _ = self.all_valid_indices
 
     @property
     def n_programs(self) -> float:
@@ -244,11 +244,11 @@ class Space(Encoding):
         return self.canonical(vectors) if self.programs is None else self.programs(self.columns(vectors))
 
     @cached_property
-    def every_identity(self) -> NDArray[np.int64]:
+    def all_identities(self) -> NDArray[np.int64]:
         """The identities of all valid indices in order; from then on, `identities` looks them up."""
         if self.programs is None:
-            return self.every_valid_index
-        valid = self.every_valid_index
+            return self.all_valid_indices
+        valid = self.all_valid_indices
         parts = np.array_split(valid, -(-len(valid) // _ENUMERATION_BATCH) or 1)
         found = np.concatenate([self.identities(self.vectors(part)) for part in parts])
         self._all_identities = np.zeros(self.size, dtype=np.int64)
@@ -259,11 +259,11 @@ class Space(Encoding):
     def _distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first valid index of each program, in order, and its identity."""
         if self.programs is None:
-            return self.every_valid_index, self.every_valid_index
-        first = np.sort(np.unique(self.every_identity, return_index=True)[1])
-        return self.every_valid_index[first], self.every_identity[first]
+            return self.all_valid_indices, self.all_valid_indices
+        first = np.sort(np.unique(self.all_identities, return_index=True)[1])
+        return self.all_valid_indices[first], self.all_identities[first]
 
-    def plainest(self, vectors: Vectors) -> Vectors:
+    def first_equivalents(self, vectors: Vectors) -> Vectors:
         """Replace each index vector by the first one with the same program, if the space can be enumerated."""
         if self.programs is None or self.valid_indices is None:
             return vectors
@@ -327,7 +327,9 @@ class Space(Encoding):
         first = np.sort(np.unique(kinds_and_merits, axis=0, return_index=True)[1])
         return self.vectors(self._interleave(self.indices(vectors[order[first]]))[:n])
 
-    def foremost(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
+    def top_by_merit(
+        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()
+    ) -> Vectors:
         """Return at most n index vectors of distinct programs with the highest merit, best first.
 
         If the space is too large to enumerate, they are the best of a random sample. If it has no merit, none is

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any, cast
 
 from anole.errors import TargetError, cause
-from anole.targets.base import Device, Place, ProfilableDevice, Simulator, named_object
+from anole.targets.base import Device, DeviceLocation, ProfilableDevice, Simulator, named_object
 from anole.targets.kind import Kind
 
 HOST = "cpu"
@@ -65,6 +65,6 @@ def get_profilable(description: Mapping[str, Any]) -> ProfilableDevice | None:
 def get_device(description: Mapping[str, Any]) -> Device:
     """Return a described target as a device to measure on; raise TargetError if it is simulated."""
     target = get_target(description)
-    if target.place is Place.SIMULATOR:
+    if target.place is DeviceLocation.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")
     return target

@@ -76,7 +76,7 @@ class LocalDevice:
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-class Place(StrEnum):
+class DeviceLocation(StrEnum):
     """Where candidates run, which determines what may run at the same time.
 
     Nothing disturbs a simulator. The processor must do nothing else while candidates are timed. A local GPU runs one
@@ -129,7 +129,7 @@ class Target(Protocol):
     template_versions: Mapping[str, int]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DeviceLocation:
         """Where the target's candidates run when they run on this machine."""
 
     def absence(self) -> str | None:
@@ -141,7 +141,7 @@ class Target(Protocol):
     def takes(self, workload: Workload, position: int) -> bool:
         """Whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
 
-    def narrowed(self, workload: Workload) -> Workload:
+    def in_target_precision(self, workload: Workload) -> Workload:
         """Return a float32 workload in the precision in which the target computes it.
 
         A dense layer keeps the weight scheme of its model file, else gets the one that the target prefers, if any.
@@ -175,7 +175,7 @@ class Device(Target, Protocol):
     cpp_runtime: CppRuntime
 
     @property
-    def place(self) -> Literal[Place.PROCESSOR, Place.GPU]:
+    def place(self) -> Literal[DeviceLocation.PROCESSOR, DeviceLocation.GPU]:
         """Where candidates run; building candidates disturbs only the processor."""
 
     def template(self, workload: Workload) -> Template:
@@ -233,7 +233,7 @@ class Simulator(Target, Protocol):
     """Simulated hardware: a candidate's latency is computed exactly, on any machine and under any load."""
 
     @property
-    def place(self) -> Literal[Place.SIMULATOR]:
+    def place(self) -> Literal[DeviceLocation.SIMULATOR]:
         """Where its candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:

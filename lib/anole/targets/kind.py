@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anole.node import Node
 from anole.record import Config
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.targets.rpc.address import Remote
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Rounding:
 
     Attributes:
         dtype: the type of the operands of products; None for float32.
-        stores_weights: whether dense layers store weights in fewer bits, as `Target.narrowed` decides for each layer.
+        stores_weights: whether dense layers store weights in fewer bits; `Target.in_target_precision` decides for each.
     """
 
     dtype: str | None = None
@@ -98,7 +98,7 @@ class Kind:
     describe: Callable[..., dict[str, Any]]
     target: Callable[[Mapping[str, Any]], Device | Simulator]
     detected: tuple[str, ...] = ()
-    place: Place = Place.PROCESSOR
+    place: DeviceLocation = DeviceLocation.PROCESSOR
     measurable_elsewhere: bool = False
     observable: bool = False
     inventory: Callable[[], Inventory] = lambda: Inventory({}, {})

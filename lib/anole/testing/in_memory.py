@@ -10,7 +10,7 @@ from anole.search.loop import tune
 from anole.search.roles import Measure
 from anole.search.settings import TunerSettings
 from anole.search.state import Search, Subject
-from anole.search.watch import NOBODY, Watch
+from anole.search.watch import NO_WATCH, Watch
 
 
 def tune_in_memory(
@@ -23,7 +23,7 @@ def tune_in_memory(
     recorded: Sequence[Trial] = (),
     confirmed: Sequence[Confirmation] = (),
     confirm_with: Measure | None = None,
-    watch: Watch = NOBODY,
+    watch: Watch = NO_WATCH,
 ) -> Trial | Confirmation | None:
     """Tune one task as `anole tune` does, without a shard, a target or a worker process.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from anole.errors import TargetError
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_device, get_kind, get_profilable, get_target
-from anole.targets.base import Device, Place, Simulator, Target, named_object
+from anole.targets.base import Device, DeviceLocation, Simulator, Target, named_object
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -59,7 +59,7 @@ class TargetContract:
     @pytest.fixture
     def device(self, target: Target) -> Device:
         """The target; skips the test if it is simulated."""
-        if target.place is Place.SIMULATOR:
+        if target.place is DeviceLocation.SIMULATOR:
             pytest.skip("is simulated")
         return get_device(target.description)
 
@@ -139,7 +139,7 @@ class TargetContract:
 
     def test_simulated_latencies_are_exact(self, target: Target, workload: Workload) -> None:
         """A simulated latency is reproducible and needs no device."""
-        if target.place is not Place.SIMULATOR:
+        if target.place is not DeviceLocation.SIMULATOR:
             pytest.skip("is measured")
         config = target.default_config(workload)
         first, again = cast(Simulator, target), cast(Simulator, get_target(target.description))

@@ -10,7 +10,7 @@ from typing import Any
 from anole.errors import TargetError
 from anole.search.presets import read_tuner
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.targets.rpc.address import Remote
 from anole.task import Task
 from anole.tune.common_layers import common_layers
@@ -42,9 +42,9 @@ def calibrate(
         TargetError: the target is simulated, or not present on this machine.
     """
     target = get_target(description)
-    if target.place is Place.SIMULATOR:
+    if target.place is DeviceLocation.SIMULATOR:
         raise TargetError("a simulator needs no calibration: its searches begin with an analytical model")
-    layers = (target.narrowed(each) for each in common_layers() if each.operator in target.operators)
+    layers = (target.in_target_precision(each) for each in common_layers() if each.operator in target.operators)
     tasks = [Task(each, target.description, target.template_version(each)) for each in dict.fromkeys(layers)]
     options = TuneOptions(read_tuner(_TUNER), 0, TRIALS, shards_dir, remote)
     return record_trials(tasks, options, seconds), len(tasks)

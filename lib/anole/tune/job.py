@@ -23,10 +23,10 @@ from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
 from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
-from anole.search.watch import NOBODY, Watch
+from anole.search.watch import NO_WATCH, Watch
 from anole.store.shard import Shard, shard_path
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.task import Task
 from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
@@ -53,7 +53,7 @@ class TaskTuning:
     Args:
         measurers: the open measurers of all tasks that are tuned together.
         limit: maximum number of trials of the shard that count; by default all.
-        site: where candidates run; None for simulated targets.
+        access: where candidates run; None for simulated targets.
         watch: called for each event after it is recorded.
     """
 
@@ -64,12 +64,12 @@ class TaskTuning:
         measurers: Measurers,
         *,
         limit: int | None = None,
-        site: DeviceAccess | None = None,
-        watch: Watch = NOBODY,
+        access: DeviceAccess | None = None,
+        watch: Watch = NO_WATCH,
     ) -> None:
         self.task = task
         self._options, self._settings, self._limit = options, options.settings, limit
-        self._target, self._access, self._remote = get_target(task.target), site, site.remote if site else None
+        self._target, self._access, self._remote = get_target(task.target), access, access.remote if access else None
         self._measurers, self._caller_watch = measurers, watch
         self._stack = ExitStack()
         self._search: Search | None = None
@@ -81,7 +81,7 @@ class TaskTuning:
             self._options.seed,
             TUNER_VERSION,
             self._settings.to_json(),
-            threads=1 if self._target.place is Place.SIMULATOR else self._target.threads,
+            threads=1 if self._target.place is DeviceLocation.SIMULATOR else self._target.threads,
             host={**host_facts(), **({"measured_at": self._remote.to_json()} if self._remote else {})},
             versions=software_versions(),
         )
@@ -92,7 +92,7 @@ class TaskTuning:
         self._watch = recording.then(self._caller_watch)
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
-        if not self._is_complete and self._target.place is not Place.SIMULATOR:
+        if not self._is_complete and self._target.place is not DeviceLocation.SIMULATOR:
             prepare(self._target.preload)
         return self
 
@@ -159,7 +159,7 @@ class TaskTuning:
         """Confirm the fastest trials, unless the shard has more trials than the budget, and return the receipt."""
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        able = self._target.place is not Place.SIMULATOR and self._absence is None
+        able = self._target.place is not DeviceLocation.SIMULATOR and self._absence is None
         confirm = self._confirm if is_all and able else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
         with self._resume_hint():
@@ -185,7 +185,7 @@ class TaskTuning:
             measured=len(trials),
             status="failed" if best is None else "tuned",
             config=None if best is None else best.config,
-            confirmed=isinstance(best, Confirmation) or self._target.place is Place.SIMULATOR,
+            confirmed=isinstance(best, Confirmation) or self._target.place is DeviceLocation.SIMULATOR,
             latency_s=latency_s,
             gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),

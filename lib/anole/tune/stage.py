@@ -18,7 +18,7 @@ from anole.record import Status
 from anole.search.budget import spend
 from anole.search.watch import Watch
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.task import Task
 from anole.text_format import counted
 from anole.tune.job import SUSPECT, TaskTuning
@@ -140,13 +140,15 @@ def _claims(
         enter = stack.enter_context
         progress = enter(Progress(label, options.n_trials))
         target = next((get_target(task.target) for task in weights), None)
-        site = (
-            None if target is None or target.place is Place.SIMULATOR else enter(device_access(target, options.remote))
+        access = (
+            None
+            if target is None or target.place is DeviceLocation.SIMULATOR
+            else enter(device_access(target, options.remote))
         )
         measurers = enter(Measurers())
         watch = Watch(trial=lambda _: progress.update(*_overall_progress(claims)))
         for task, weight in weights.items():
-            tuning = TaskTuning(task, options, measurers, limit=limit, site=site, watch=watch)
+            tuning = TaskTuning(task, options, measurers, limit=limit, access=access, watch=watch)
             claims.append(_Claim(enter(tuning), weight))
         progress.update(*_overall_progress(claims))
         yield claims

@@ -14,7 +14,7 @@ from anole.errors import TargetError
 from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import recurrent_function
-from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated, only_if
+from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocated, only_if
 
 _MAX_THREADS = 1024
 """Maximum number of threads of a block on any GPU."""
@@ -60,9 +60,9 @@ class _Kernel(RecurrentStep):
                     self._each_unit(partial(part, step, direction, row))
             self._each_unit(lambda unit: self._end((direction, row, unit)))
 
-    def _end(self, place: Place) -> None:
-        with only_if(place[-1] < self._own.hidden):
-            self.end(place)
+    def _end(self, position: UnitPosition) -> None:
+        with only_if(position[-1] < self._own.hidden):
+            self.end(position)
 
     def _each_unit(self, act: Callable[[Value], None]) -> None:
         """Emit statements for all hidden units, divided among the threads."""
@@ -73,11 +73,11 @@ class _Kernel(RecurrentStep):
     @contextmanager
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
-    ) -> Iterator[tuple[Place, Sums]]:
+    ) -> Iterator[tuple[UnitPosition, Sums]]:
         yield (direction, first_row, group), lambda gate: (gate,)
 
     def _allocated_sums(self) -> Any:
         return allocated(self._own.gates, scope="local")
 
-    def _slot(self, place: Place) -> tuple[Value, ...]:
-        return (place[-1],)
+    def _slot(self, position: UnitPosition) -> tuple[Value, ...]:
+        return (position[-1],)

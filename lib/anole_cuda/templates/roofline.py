@@ -113,10 +113,10 @@ def latency_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
 def memory_bytes(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     """Return the bytes transferred by the memory, shape (n,): each once, plus repeated reads that miss the L2 cache."""
     again = np.maximum(kernel.blocks * kernel.sectors * SECTOR_BYTES - kernel.fresh_bytes, 0.0)
-    return np.asarray(kernel.fresh_bytes + again * lost_share(gpu, kernel.reused_bytes))
+    return np.asarray(kernel.fresh_bytes + again * uncached_share(gpu, kernel.reused_bytes))
 
 
-def lost_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
+def uncached_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
     """Return the share of the given bytes that does not fit the L2 cache, shape (n,)."""
     return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(held_bytes, 1.0)))
 

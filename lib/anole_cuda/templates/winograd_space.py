@@ -23,7 +23,7 @@ from anole_cuda.device.architecture import BlockLimits
 from anole_cuda.device.multiprocessor import Multiprocessor
 from anole_cuda.templates import tiling
 from anole_cuda.templates.product_space import Products
-from anole_cuda.templates.roofline import Kernel, Numbers, lost_share, sectors, speed
+from anole_cuda.templates.roofline import Kernel, Numbers, sectors, speed, uncached_share
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limit_constraints, limited_space
 
 TAPS = 3
@@ -112,11 +112,11 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
     transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
     weights = FLOAT_BYTES * points**2 * w.in_channels * w.out_channels
     # Values that one kernel writes and the next reads are in memory only if the L2 cache has no room for them.
-    between = (transformed + product) * lost_share(gpu, transformed + product)
+    between = (transformed + product) * uncached_share(gpu, transformed + product)
     second = products.kernel(gpu, panel * columns["tile_rc"][:, 1], weights + between)
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
     outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
-    lost = [values * lost_share(gpu, values) for values in (transformed, product)]
+    lost = [values * uncached_share(gpu, values) for values in (transformed, product)]
     first = _transform(points, tiles, w.in_channels, points**2, data + lost[0])
     last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + lost[1])
     return first, second, last

@@ -18,18 +18,20 @@ from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.geometry import Geometry
 from anole_vta.target import VtaTarget, as_conv2d
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, whole_blocks
+from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, padded_to_blocks
 
 
 @dataclass(frozen=True, eq=False)
-class Fastest:
+class FastestPrograms:
     """The cycles and access counts, shape (n_counted,), of the fastest programs of some layers on an accelerator."""
 
     cycles: float
     accesses: NDArray[np.int64]
 
 
-def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM) -> dict[Geometry, Fastest]:
+def fastest_programs(
+    task: Task, trials: Sequence[Trial], technology_nm: int = TYPICAL_NM
+) -> dict[Geometry, FastestPrograms]:
     """Return the fastest program of a layer on every accelerator that runs it; ties go to the lowest energy.
 
     Raises:
@@ -37,7 +39,7 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
     """
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
-    vectors, identities = space.vectors(space.every_valid_index), space.every_identity
+    vectors, identities = space.vectors(space.all_valid_indices), space.all_identities
     latencies_s = _latencies_s(identities, space.identities(space.vectors_of([each.config for each in trials])), trials)
     if missing := len(np.unique(identities[np.isnan(latencies_s)])):
         raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
@@ -46,7 +48,7 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
     def accesses(row: int) -> NDArray[np.int64]:
         if (identity := int(identities[row])) not in counts:
             design = design_of(workload, target.geometry, space.config(vectors[row]))
-            padded = whole_blocks(workload, design.geometry)
+            padded = padded_to_blocks(workload, design.geometry)
             counts[identity] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
         return counts[identity]
 
@@ -54,7 +56,7 @@ def fastest_programs(task: Task, trials: Sequence[Trial], technology_nm: int = T
     for rows in _fastest_rows(space.columns(vectors), latencies_s):
         geometry = target.geometry_of(space.config(vectors[rows[0]]))
         energies, cycles = unit_energies(geometry, technology_nm), round(latencies_s[rows[0]] * target.frequency_hz)
-        found[geometry] = Fastest(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
+        found[geometry] = FastestPrograms(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
     return found
 
 

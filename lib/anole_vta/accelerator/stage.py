@@ -23,7 +23,7 @@ from anole.store.shard import read_shard
 from anole.text_format import counted, milliseconds, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
-from anole_vta.accelerator.fastest import Fastest, fastest_programs
+from anole_vta.accelerator.fastest import FastestPrograms, fastest_programs
 from anole_vta.accelerator.pareto import Points, knee, on_front
 from anole_vta.area import relative_area, relative_memory
 from anole_vta.config_file import vta_config
@@ -32,13 +32,13 @@ from anole_vta.simulator.timing import is_extrapolated
 
 _log = logging.getLogger(__name__)
 
-TOGETHER = "all networks"
+ALL_NETWORKS = "all networks"
 """The name of the front for all networks together."""
 
 KNEES = {"time x area": (0, 1), "time x energy": (0, 2), "time x area x energy": (0, 1, 2)}
 """The marked points: the name of the product that each minimizes, and the indices of its objectives."""
 
-Designs = Mapping[Geometry, Fastest]
+Designs = Mapping[Geometry, FastestPrograms]
 """The fastest programs of a network on each accelerator that runs all of its layers."""
 
 
@@ -73,7 +73,7 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
     networks = _networks(order, read_receipts(receipts))
     points = {network: _points(order, {network: 1.0}, networks) for network in networks}
     if len(networks) > 1:
-        points[TOGETHER] = _points(order, order.models, networks)
+        points[ALL_NETWORKS] = _points(order, order.models, networks)
     fronts = {network: _front(network, each) for network, each in points.items()}
     with new_folder(folder) as made:
         (made / FRONT).write_text(_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
@@ -90,7 +90,7 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
     layers: dict[str, Designs] = {}
     networks: dict[str, Designs] = {}
     for model in sorted(order.models):  # orders read from files do not keep the order in models.yaml
-        designs: dict[Geometry, Fastest] = {}
+        designs: dict[Geometry, FastestPrograms] = {}
         for target in order.targets:
             path = layout.manifest_path(model, target)
             manifest = read_manifest(path)
@@ -111,11 +111,11 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
     return networks
 
 
-def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Geometry, Fastest]:
+def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Geometry, FastestPrograms]:
     """Return the weighted sums of layers on each accelerator that runs all of them."""
     first, *others = (layers[key] for key in weights)
     return {
-        geometry: Fastest(
+        geometry: FastestPrograms(
             fsum(n * layers[key][geometry].cycles for key, n in weights.items()),
             np.sum([n * layers[key][geometry].accesses for key, n in weights.items()], axis=0),
         )

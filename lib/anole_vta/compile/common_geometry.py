@@ -33,7 +33,7 @@ _MAX_MOVED_CONFIGS = 4
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenGeometry:
     """A geometry, and the config of each layer on it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Chosen:
     per_layer_latency_s: float | None = None
 
 
-def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> Chosen:
+def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> ChosenGeometry:
     """Return a network's geometry: the given one, or the best of those on which its layers were tried.
 
     On each geometry, a layer gets the fastest tried config, or the default config if that is faster in simulation. A
@@ -73,7 +73,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
         raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
     if bounds is None:
-        return Chosen(*candidates[0])
+        return ChosenGeometry(*candidates[0])
     per_layer_s = 0.0
     for n, match in enumerate(matches):
         own_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
@@ -82,7 +82,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
         AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), _total_s(layers))
         for geometry, layers in candidates
     )
-    return Chosen(*candidates[0], tuple(described), per_layer_s)
+    return ChosenGeometry(*candidates[0], tuple(described), per_layer_s)
 
 
 @dataclass(frozen=True)

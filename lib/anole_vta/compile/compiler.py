@@ -35,7 +35,7 @@ from anole_vta.network.network import (
     float_of,
     run_quantized,
 )
-from anole_vta.network.simulated_accelerator import Loaded, can_add, load_step
+from anole_vta.network.simulated_accelerator import LoadedStep, can_add, load_step
 from anole_vta.section import Accelerator, AcceleratorStep
 from anole_vta.simulator.timing import cycles_of, is_extrapolated
 from anole_vta.target import VtaTarget, as_conv2d
@@ -118,7 +118,7 @@ def _cycles(program: Program) -> int:
     return cycles_of(program.instructions, program.geometry)
 
 
-def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, Loaded], target: VtaTarget) -> int:
+def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, LoadedStep], target: VtaTarget) -> int:
     """Return the total cycles if every layer had its default config.
 
     Where the default config has no room for a residual, the host would add it.

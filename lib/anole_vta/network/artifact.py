@@ -29,7 +29,7 @@ from anole_vta.network.network import (
     float_of,
     run_quantized,
 )
-from anole_vta.network.simulated_accelerator import Loaded, SimulatedAccelerator, unpack_weight
+from anole_vta.network.simulated_accelerator import LoadedStep, SimulatedAccelerator, unpack_weight
 from anole_vta.templates.program import Program, Region
 
 SCHEMA = 1
@@ -38,7 +38,7 @@ _KINDS: dict[str, type[NetworkStep]] = {"layer": AcceleratorLayer, "pool": Pool,
 _ARRAYS = ("weight", "bias")
 
 
-def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, Loaded]) -> None:
+def save_network(folder: Path, network: QuantizedNetwork, loaded: Mapping[str, LoadedStep]) -> None:
     """Write all files of a network except the host library into an existing folder."""
     (folder / "steps").mkdir()
     steps = []
@@ -80,13 +80,13 @@ def load_programs(folder: Path) -> dict[str, Program]:
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
 
-def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, Loaded]]:
+def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, LoadedStep]]:
     """Read the network in a folder, and the program and constants of each accelerator step."""
     try:
         plain = json.loads((folder / "network.json").read_text(encoding="utf-8"))
         if plain["schema"] != SCHEMA:
             raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
-        loaded: dict[str, Loaded] = {}
+        loaded: dict[str, LoadedStep] = {}
         steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
         return QuantizedNetwork(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps)), loaded
     except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
@@ -124,7 +124,7 @@ def _step_to_json(step: NetworkStep) -> dict[str, Any]:
     return {"kind": kind, **plain}
 
 
-def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
+def _save_loaded(folder: Path, name: str, loaded: LoadedStep) -> dict[str, Any]:
     """Write a program and its constants, and return their entry in network.json."""
     program = loaded.program
     (folder / f"{name}.stream").write_bytes(encode_stream(program.instructions, program.geometry))
@@ -138,7 +138,7 @@ def _save_loaded(folder: Path, name: str, loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]) -> NetworkStep:
+def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, LoadedStep]) -> NetworkStep:
     cls = _KINDS[plain["kind"]]
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
@@ -156,7 +156,7 @@ def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, Loaded]
     return AcceleratorLayer(**{**fields, "workload": workload, "weight": weight, "bias": bias})
 
 
-def _load_program(folder: Path, plain: Mapping[str, Any]) -> Loaded:
+def _load_program(folder: Path, plain: Mapping[str, Any]) -> LoadedStep:
     geometry = Geometry.from_json(plain["geometry"])
     instructions = decode_stream((folder / plain["stream"]).read_bytes(), geometry)
     with np.load(folder / plain["constants"]) as arrays:
@@ -164,4 +164,4 @@ def _load_program(folder: Path, plain: Mapping[str, Any]) -> Loaded:
     columns = decode_uop(constants.pop("uop").astype(np.int64), geometry)
     uops = tuple(Uop(*map(int, each)) for each in zip(*columns, strict=True))
     regions = {name: Region(**place) for name, place in plain["regions"].items()}
-    return Loaded(Program(geometry, instructions, uops, regions), constants)
+    return LoadedStep(Program(geometry, instructions, uops, regions), constants)

@@ -143,18 +143,18 @@ def run_quantized(
         match step:
             case AcceleratorLayer():
                 w = step.workload
-                data = numbers_of(values[step.data], step.data_exponent).reshape(
+                data = integers_of(values[step.data], step.data_exponent).reshape(
                     w.batch, w.height, w.width, w.in_channels
                 )
                 residual = None
                 if step.residual is not None:
                     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-                    numbers = numbers_of(values[step.residual], step.residual_exponent).reshape(shape)
+                    numbers = integers_of(values[step.residual], step.residual_exponent).reshape(shape)
                     residual = _rescaled(numbers, step.residual_exponent - step.sum_exponent)
                 result = accelerator.layer(step, data, residual).reshape(step.result_shape)
                 values[step.result] = Quantized(result, step.result_exponent)
             case Pool():
-                result = accelerator.pool(step, numbers_of(values[step.data], step.exponent))
+                result = accelerator.pool(step, integers_of(values[step.data], step.exponent))
                 values[step.result] = Quantized(result, step.exponent)
             case HostCall():
                 arguments = [float_of(values[name]) for name in step.arguments]
@@ -162,7 +162,7 @@ def run_quantized(
     return values
 
 
-def numbers_of(value: Value, exponent: int) -> Data:
+def integers_of(value: Value, exponent: int) -> Data:
     """Quantize a value to a scale, rounding to nearest, ties to even, and clipping."""
     if isinstance(value, Quantized) and value.exponent == exponent:
         return value.numbers

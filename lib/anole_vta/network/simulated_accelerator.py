@@ -17,12 +17,12 @@ from anole_vta.network.network import AcceleratorLayer, Data, Pool, Sum
 from anole_vta.network.pool import lower_pool, pooled_size
 from anole_vta.simulator.functional import FunctionalSimulator
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
-from anole_vta.templates.design import can_run, design_of, whole_blocks
+from anole_vta.templates.design import can_run, design_of, padded_to_blocks
 from anole_vta.templates.program import Program
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedStep:
     """The program of a step, and its constants in the accelerator's layout."""
 
     program: Program
@@ -46,7 +46,7 @@ def can_add(workload: Conv2d, config: Config, geometry: Geometry) -> bool:
     return can_run(lambda: design_of(workload, geometry, config, (Bias(), Residual(), *SHIFT_AND_CLIP)))
 
 
-def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> Loaded:
+def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[int, ...] = ()) -> LoadedStep:
     """Lower a step and pack its constants; `shape` is the NHWC shape of a pool's data.
 
     Raises:
@@ -54,16 +54,16 @@ def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[in
     """
     if isinstance(step, Pool):
         *pixels, channels = shape
-        return Loaded(
+        return LoadedStep(
             lower_pool(step, (*pixels, -(-channels // geometry.block_out) * geometry.block_out), geometry), {}
         )
     epilogue = epilogue_of(step, geometry)
     design = design_of(step.workload, geometry, step.config, epilogue)
-    padded = whole_blocks(step.workload, geometry)
+    padded = padded_to_blocks(step.workload, geometry)
     ci, co = padded.in_channels - step.workload.in_channels, padded.out_channels - step.workload.out_channels
     weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
     bias = np.pad(step.bias, (0, co)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
-    return Loaded(
+    return LoadedStep(
         lower_conv2d(padded, design.schedule, geometry, epilogue),
         {"weight": _pack_weight(weight, geometry), "bias": bias},
     )
@@ -85,7 +85,7 @@ def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
 class SimulatedAccelerator:
     """The simulated hardware, with the program and constants of each step by the name of its result."""
 
-    def __init__(self, loaded: Mapping[str, Loaded]) -> None:
+    def __init__(self, loaded: Mapping[str, LoadedStep]) -> None:
         self.loaded = loaded
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:

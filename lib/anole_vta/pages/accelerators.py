@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from anole.errors import AnoleError
-from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table
+from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table
 from anole.text_format import counted, milliseconds, times
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
@@ -34,7 +34,7 @@ def make(source: ReportSource) -> list[Shown]:
     """Return a table of the chosen geometries, with a vta_config.json for each."""
     query = source.database.query(SQL)
     if not query.rows:
-        return [Lacking("Chosen geometry", REMEDY)]
+        return [MissingData("Chosen geometry", REMEDY)]
     rows, downloads = [], []
     for row in query.records():
         try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from anole.documents import layout
 from anole.report.cookbook import read_chart
-from anole.report.pages.figure import Download, Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import counted, milliseconds, significant, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.pareto import on_front
@@ -37,7 +37,7 @@ _EXPLORED = "Front of time, area and energy"
 def make(source: ReportSource) -> list[Shown]:
     """Return the geometries that builds were simulated on, and the exact Pareto front of each accelerator entry."""
     found = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
-    lacking = Lacking(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
+    lacking = MissingData(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
     return [_of_builds(source), *(map(_explored, found) if found else (lacking,))]
 
 
@@ -45,7 +45,7 @@ def _of_builds(source: ReportSource) -> Shown:
     title = "Geometries that an entire network was simulated on"
     query = source.database.query(_CANDIDATES)
     if not query.rows:
-        return Lacking(title, _SEARCH)
+        return MissingData(title, _SEARCH)
     points = [
         {
             "area": row["area"],
@@ -90,7 +90,7 @@ def _explored(path: Path) -> Shown:
     try:
         return _figure(title, path.parent.name, path.read_text(encoding="utf-8"))
     except (ValueError, LookupError, StopIteration):
-        return Lacking(
+        return MissingData(
             title, f"its {path.name}, which is broken; `anole accelerator {path.parent.name}` writes it again."
         )
 

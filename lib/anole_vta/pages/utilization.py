@@ -12,7 +12,7 @@ from anole.documents import layout
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.report.cookbook import read_chart
-from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import NONE, counted, percent
 from anole_vta.network.artifact import load_programs
 from anole_vta.pages.accelerators import REMEDY
@@ -41,7 +41,7 @@ def make(source: ReportSource) -> list[Shown]:
     title = "Utilization by unit"
     query = source.database.query(_SQL)
     if not query.rows:
-        return [Lacking(title, REMEDY)]
+        return [MissingData(title, REMEDY)]
     rows: list[dict[str, Any]] = []
     values: list[dict[str, Any]] = []
     builds = [(name, list(steps)) for name, steps in groupby(query.records(), key=itemgetter("build"))]

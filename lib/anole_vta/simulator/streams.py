@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anole_vta.isa import Instruction, Load, Store
 from anole_vta.simulator.activity import Activities, Activity, Module
 
-PLACES = 4
+N_BASE_ADDRESSES = 4
 """The number of independent DRAM base addresses of a passage."""
 
 _WINDOW = 64
@@ -57,7 +57,7 @@ class Code(Sequence[Instruction]):
     Attributes:
         passages: the distinct passages.
         order: indices of the passages in program order, shape (n,).
-        by: offsets in elements from a passage's original base addresses, shape (n, PLACES).
+        by: offsets in elements from a passage's original base addresses, shape (n, N_BASE_ADDRESSES).
     """
 
     def __init__(self, passages: Sequence[Passage], order: NDArray[np.int64], by: NDArray[np.int64]) -> None:
@@ -103,7 +103,7 @@ def code_of(instructions: Sequence[Instruction]) -> Code:
     parts = [tuple(instructions[a:b]) for a, b in itertools.pairwise(bounds) if a < b]
     numbers = {part: number for number, part in enumerate(dict.fromkeys(parts))}
     order = np.array([numbers[part] for part in parts], np.int64)
-    return Code([Passage(part) for part in numbers], order, np.zeros((len(parts), PLACES), np.int64))
+    return Code([Passage(part) for part in numbers], order, np.zeros((len(parts), N_BASE_ADDRESSES), np.int64))
 
 
 class Part(NamedTuple):
@@ -131,7 +131,7 @@ class Streams:
     def __init__(self, code: Code, activities: Activities) -> None:
         self.firsts, self._parts = code.firsts, list[Part]()
         joined = code.order
-        for place in range(PLACES):
+        for place in range(N_BASE_ADDRESSES):
             timings = _timings(code, place, activities)
             joined = joined * (int(timings.max()) + 1) + timings
         _, first, which = np.unique(joined, return_index=True, return_inverse=True)

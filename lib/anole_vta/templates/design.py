@@ -20,7 +20,7 @@ from anole.task import Conv2d
 from anole_vta.area import Bounds, unit_speed
 from anole_vta.geometry import Geometry
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole_vta.templates.estimates import Mapped, blocks_that_fit, limits_of, min_cycles
+from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, limits_of, min_cycles
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
 """The knobs of the GEMM block: batch, input channels and output channels."""
@@ -142,7 +142,7 @@ def design_of(
     tile_ci, tile_co = (max(1, int(blocks[0])) for blocks in tiles_of(w, base, columns, epilogue))
     h_threads, oc_threads, tile_h, tile_w = (config[name] for name in _SOFTWARE)
     schedule = Schedule(tile_h, tile_w, tile_ci, tile_co, h_threads, oc_threads)
-    check_schedule(whole_blocks(w, geometry), schedule, geometry, epilogue)
+    check_schedule(padded_to_blocks(w, geometry), schedule, geometry, epilogue)
     return Design(geometry, schedule)
 
 
@@ -155,7 +155,7 @@ def tiles_of(
     """
     geometries, of_each = _accelerators(base, columns)
     limits = limits_of(geometries)[of_each]
-    return blocks_that_fit(w, Mapped(*limits.T, *(columns[name] for name in _SOFTWARE)), epilogue)
+    return blocks_that_fit(w, MappedConfigs(*limits.T, *(columns[name] for name in _SOFTWARE)), epilogue)
 
 
 def programs_of(w: Conv2d, base: Geometry, columns: Columns) -> NDArray[np.int64]:
@@ -189,7 +189,7 @@ def hardware_config(geometry: Geometry) -> dict[str, int]:
     return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
-def whole_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
+def padded_to_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
     """Return a convolution with channels padded to full blocks of an accelerator."""
     whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
     return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)

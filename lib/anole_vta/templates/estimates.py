@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped:
+class MappedConfigs:
     """The accelerators, threads and tiles of n configs, each of shape (n,).
 
     Attributes:
@@ -39,18 +39,18 @@ class Mapped:
     tile_h: Ints
     tile_w: Ints
 
-    def __getitem__(self, rows: NDArray[np.bool_]) -> Mapped:
-        return Mapped(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def __getitem__(self, rows: NDArray[np.bool_]) -> MappedConfigs:
+        return MappedConfigs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
-    """Return the first six fields of `Mapped` of n accelerators, shape (n, 6); zeros for None."""
+    """Return the first six fields of `MappedConfigs` of n accelerators, shape (n, 6); zeros for None."""
     buffers = (Memory.INP, Memory.WGT, Memory.ACC)
     rows = [(0,) * 6 if g is None else (*g.block, *(g.depth(memory) for memory in buffers)) for g in geometries]
     return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
 
-def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
+def blocks_that_fit(w: Conv2d, mapped: MappedConfigs, epilogue: Sequence[EpilogueStep]) -> tuple[Ints, Ints]:
     """Return the blocks of input and of output channels of a tile, 0 where the accelerator cannot run the config.
 
     A tile has as many blocks of output channels, then of input channels, as `check_schedule` accepts. Channels are
@@ -73,7 +73,7 @@ def blocks_that_fit(w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep])
 class _Fit:
     """A predicate of the numbers of blocks per tile that fit; everything else about its configs is valid."""
 
-    def __init__(self, w: Conv2d, mapped: Mapped, epilogue: Sequence[EpilogueStep]) -> None:
+    def __init__(self, w: Conv2d, mapped: MappedConfigs, epilogue: Sequence[EpilogueStep]) -> None:
         self.w, self.m = w, mapped
         self.all_ci, self.all_co = -(-w.in_channels // mapped.block_in), -(-w.out_channels // mapped.block_out)
         rows_in = (mapped.tile_h - 1) * w.strides[0] + w.kernel[0]

@@ -12,7 +12,7 @@ from anole.errors import ConfigError
 from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 from anole_vta.isa import FREE, Dependence, Finish, Instruction, Load, Store, Uop
 from anole_vta.simulator.activity import Module, module_of
-from anole_vta.simulator.streams import PLACES, Code, Passage
+from anole_vta.simulator.streams import N_BASE_ADDRESSES, Code, Passage
 
 _PAGE_BYTES = 4096
 _FIRST_ADDRESS = 0x100000
@@ -82,8 +82,8 @@ class ProgramWriter:
     def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
         """Write passages by calling `write` with their indices, or repeat earlier ones with equal names.
 
-        Passages with the same name differ only in their base addresses `places`, shape (n, PLACES), in elements from
-        any origin; `add` assigns instructions to these. A passage may consist of others.
+        Passages with the same name differ only in their base addresses `places`, shape (n, N_BASE_ADDRESSES), in
+        elements from any origin; `add` assigns instructions to these. A passage may consist of others.
         """
         if self._open:
             self._close()
@@ -120,7 +120,7 @@ class ProgramWriter:
     def _close(self) -> None:
         """End the open passage."""
         self._order.append(np.array([len(self._passages)]))
-        self._by.append(np.zeros((1, PLACES), np.int64))
+        self._by.append(np.zeros((1, N_BASE_ADDRESSES), np.int64))
         self._passages.append(Passage(tuple(self._open), tuple(self._located)))
         self._open, self._located = [], []
 

@@ -9,12 +9,12 @@ from tvm import relax
 
 from anole.compile.passes.broadcast import keep_unfused
 
-from ...extract.passes.building import Build, calls, drawn, module_of, run
+from ...extract.passes.building import Build, calls, module_of, random_array, run
 
 LARGE, SMALL = (1, 6, 5, 8), (1, 1, 1, 8)
 
 
-WEIGHT = drawn(8, 8, seed=1)
+WEIGHT = random_array(8, 8, seed=1)
 
 
 def network(build: Build) -> tvm.IRModule:
@@ -62,7 +62,7 @@ def results(x: np.ndarray, gate: np.ndarray) -> dict[Build, np.ndarray]:
     ("build", "expected"), [(gated, [4, 0, 2]), (biased, [0, 4, 0, 2]), (scaled, [0, 0]), (masked, [0, 0])]
 )
 def test_only_broadcasts_of_computed_tensors_stay_unfused(build: Build, expected: list[int]) -> None:
-    module, x, gate = network(build), drawn(*LARGE), drawn(*SMALL, seed=2)
+    module, x, gate = network(build), random_array(*LARGE), random_array(*SMALL, seed=2)
     assert patterns(module) == expected
     np.testing.assert_allclose(run(module, x, gate), results(x, gate)[build], rtol=1e-5, atol=1e-6)
 

@@ -13,7 +13,7 @@ from tvm import relax
 
 from anole.compile.passes.elementwise import fast_math_map, legalize_add
 
-from ...extract.passes.building import calls, drawn, module_of, run
+from ...extract.passes.building import calls, module_of, random_array, run
 
 FUNCTIONS: dict[str, tuple[Callable[..., relax.Expr], Callable[[torch.Tensor], torch.Tensor]]] = {
     "exp": (relax.op.exp, torch.exp),
@@ -94,7 +94,7 @@ def test_a_short_bias_is_padded_with_zeros(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_other_operands_are_not_padded(bias_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    bias, data = drawn(*bias_shape), np.ones(shape, dtype="float32")
+    bias, data = random_array(*bias_shape), np.ones(shape, dtype="float32")
     module = sum_with(bias, *shape)
     assert added_constant(module).shape == bias_shape
     np.testing.assert_array_equal(run(module, data), data + bias)

@@ -9,11 +9,11 @@ from tvm import ir, relax
 from anole.compile.passes.flatten import flatten_products
 from anole.ir.normalize_products import transposed_product
 
-from ...extract.passes.building import Build, calls, drawn, module_of, run
+from ...extract.passes.building import Build, calls, module_of, random_array, run
 
 
 def const(*shape: int) -> ir.Expr:
-    return relax.const(drawn(*shape, seed=sum(shape)))
+    return relax.const(random_array(*shape, seed=sum(shape)))
 
 
 def dense_with_epilogue(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
@@ -76,7 +76,7 @@ def vector(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 @pytest.mark.examples(2)
 def test_products_are_flat_and_compute_the_same(build: Build, operators: str) -> None:
     shape = (8,) if build is vector else (2, 3, 4, 8)
-    module, data = module_of(build, shape), drawn(*shape)
+    module, data = module_of(build, shape), random_array(*shape)
     flat = flatten_products(module)
     names = [call.op.name.removeprefix("relax.") for call in calls(flat)]
     assert sorted(names) == sorted(operators.split())

@@ -10,14 +10,14 @@ from tvm import ir, relax
 
 from anole.compile.passes.group_norm import legalize_group_norm
 
-from ...extract.passes.building import drawn, module_of, run
+from ...extract.passes.building import module_of, random_array, run
 from .test_resize import kernels
 
 
 def normalized(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModule:
     """Return a module with a group norm over all spatial axes, followed by a ReLU."""
     spatial = [axis for axis in range(1, len(shape)) if axis != channel]
-    gamma, beta = (relax.const(drawn(shape[channel], seed=seed)) for seed in (1, 2))
+    gamma, beta = (relax.const(random_array(shape[channel], seed=seed)) for seed in (1, 2))
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         found = relax.op.nn.group_norm(x, gamma, beta, groups, channel, spatial, 1e-5)
@@ -32,7 +32,7 @@ def expected(data: NDArray[np.float32], groups: int, channel: int) -> NDArray[np
     mean, variance = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
     found = ((grouped - mean) / np.sqrt(variance + 1e-5)).reshape(first.shape)
     by_channel = (-1, *[1] * (first.ndim - 2))
-    gamma, beta = (drawn(data.shape[channel], seed=seed).reshape(by_channel) for seed in (1, 2))
+    gamma, beta = (random_array(data.shape[channel], seed=seed).reshape(by_channel) for seed in (1, 2))
     return np.moveaxis(np.maximum(found * gamma + beta, 0), 1, channel)
 
 
@@ -52,18 +52,18 @@ CASES = [
 @pytest.mark.parametrize(("shape", "groups", "channel"), CASES)
 @pytest.mark.examples(2)
 def test_every_layout_is_correct_and_fuses_with_its_reader(shape: tuple[int, ...], groups: int, channel: int) -> None:
-    module, data = normalized(shape, groups, channel), drawn(*shape)
+    module, data = normalized(shape, groups, channel), random_array(*shape)
     assert kernels(module) == ["group_statistics", "fused_normalize_relu"]
     np.testing.assert_allclose(run(module, data), expected(data, groups, channel), rtol=1e-5, atol=1e-5)
 
 
 def test_a_large_mean_costs_no_accuracy() -> None:
-    data = drawn(1, 20, 20, 8) + np.float32(1000)
+    data = random_array(1, 20, 20, 8) + np.float32(1000)
     found = run(normalized(data.shape, 1, 3), data)
     np.testing.assert_allclose(found, expected(data, 1, 3), atol=1e-3)
 
 
 def test_features_without_an_image_are_left_to_tvm() -> None:
-    module, data = normalized((3, 12), 4, 1), drawn(3, 12)
+    module, data = normalized((3, 12), 4, 1), random_array(3, 12)
     assert kernels(module) == ["fused_group_norm_relu"]
     np.testing.assert_allclose(run(module, data), expected(data, 4, 1), rtol=1e-4, atol=1e-5)

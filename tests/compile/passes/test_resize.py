@@ -11,7 +11,7 @@ from tvm import ir, relax
 
 from anole.compile.passes.resize import legalize_resize
 
-from ...extract.passes.building import drawn, module_of, run
+from ...extract.passes.building import module_of, random_array, run
 
 
 def resized(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str, method: str) -> tvm.IRModule:
@@ -50,7 +50,7 @@ def kernels(module: tvm.IRModule) -> list[str]:
 )
 @pytest.mark.examples(2)
 def test_results_match_tvm(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str) -> None:
-    module, data = resized(shape, size, layout, position, "linear"), drawn(*shape)
+    module, data = resized(shape, size, layout, position, "linear"), random_array(*shape)
     np.testing.assert_allclose(run(legalized(module), data), run(module, data), rtol=1e-5, atol=1e-5)
 
 

@@ -15,7 +15,7 @@ from tvm import ir, relax
 
 from anole.compile.passes.views import keeps_order, mean_before_permuting, permute_before_enlarging, simplify_views
 
-from ...extract.passes.building import Build, drawn, module_of, operators, run
+from ...extract.passes.building import Build, module_of, operators, random_array, run
 
 SHAPE = (2, 4, 6, 3)
 TO_CHANNELS_FIRST = [0, 3, 1, 2]
@@ -96,7 +96,7 @@ MEANS = [
 def test_permutations_vanish_or_shrink(
     change: Callable[[tvm.IRModule], tvm.IRModule], build: Build, expected: str
 ) -> None:
-    before, data = module_of(build, SHAPE), drawn(*SHAPE)
+    before, data = module_of(build, SHAPE), random_array(*SHAPE)
     after = change(before)
     assert operators(after) == expected.split()
     np.testing.assert_allclose(run(after, data), run(before, data), rtol=1e-5, atol=1e-6)

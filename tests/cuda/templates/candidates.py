@@ -110,7 +110,7 @@ def kernels_of(text: str) -> list[str]:
     return [kernel for kernel in text.split('extern "C" __global__ ')[1:] if "{" in kernel]
 
 
-def taken_by(target: CudaTarget, workload: Workload, config: Config) -> dict[str, tuple[int, int]]:
+def resource_usage(target: CudaTarget, workload: Workload, config: Config) -> dict[str, tuple[int, int]]:
     """Return a candidate's resource usage, from its schedule and source, and the limits, by rejection reason."""
     script, kernels = scheduled(workload, config, target).script(), kernels_of(source_of(workload, config, target))
     if config.get(ALGORITHM) != "winograd":

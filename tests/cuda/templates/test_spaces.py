@@ -22,7 +22,16 @@ from anole_cuda.templates.conv2d_space import conv2d_space
 from anole_cuda.templates.winograd_space import output_tiles, winograd_space
 
 from ...examples import examples
-from .candidates import LIMITS, ONE_OF_EACH, TARGET, WINOGRAD, source_of, taken_by, winograd_convolutions, workloads
+from .candidates import (
+    LIMITS,
+    ONE_OF_EACH,
+    TARGET,
+    WINOGRAD,
+    resource_usage,
+    source_of,
+    winograd_convolutions,
+    workloads,
+)
 
 PADDED = (1, 1, 1, 1)
 SMALL = BlockLimits(
@@ -109,7 +118,7 @@ def test_rejected_configs_exceed_the_named_limit(
     target = target_of(limits)
     space = target.space(workload).restricted(restriction)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
-    reason, taken = space.rejection(config), taken_by(target, workload, config)
+    reason, taken = space.rejection(config), resource_usage(target, workload, config)
     exceeded = {name for name, (amount, limit) in taken.items() if amount > limit}
     if reason is None:
         assert not exceeded

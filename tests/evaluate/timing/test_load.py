@@ -23,7 +23,7 @@ from anole.documents.evaluation import LoadLatency, read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError
-from anole.evaluate.timing.load import LOAD_PACE, busy_neighbours, load_latency, log_load, time_under_load
+from anole.evaluate.timing.load import LOAD_PACE, busy_processes, load_latency, log_load, time_under_load
 from anole.evaluate.timing.turns import Pace
 
 from ...tiny_builds import HOME, run_python
@@ -39,11 +39,11 @@ from anole.evaluate.timing import load
 from anole.evaluate.timing.turns import Pace
 from anole.evaluate.stage import evaluate_build
 
-def recording(count, before=load.busy_neighbours):
+def recording(count, before=load.busy_processes):
     print("neighbours", count)
     return before(count)
 
-load.busy_neighbours = recording
+load.busy_processes = recording
 logging.basicConfig(filename="load.txt", level=logging.INFO)
 pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
 load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=4)
@@ -111,9 +111,9 @@ def test_a_build_is_evaluated_with_a_busy_process(tiny_project: Path) -> None:
 
 HOST = """
 import signal, time
-from anole.evaluate.timing.load import busy_neighbours
+from anole.evaluate.timing.load import busy_processes
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs of a shell
-with busy_neighbours(2) as ids:
+with busy_processes(2) as ids:
     print(*ids, flush=True)
     time.sleep(60)
 """
@@ -136,7 +136,7 @@ def is_gone(process: int) -> bool:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_processes_are_busy_until_the_block_ends(count: int) -> None:
-    with pytest.raises(KeyError), busy_neighbours(count) as ids:
+    with pytest.raises(KeyError), busy_processes(count) as ids:
         assert len(set(ids)) == count
         for process in ids:
             assert within(10, lambda process=process: psutil.Process(process).cpu_times().user > 0.05)
@@ -158,7 +158,7 @@ def test_busy_processes_do_not_outlive_a_killed_parent(how: signal.Signals) -> N
 
 
 def test_a_busy_process_that_ends_too_early_is_an_error() -> None:
-    with pytest.raises(AnoleError, match="a busy process ended before"), busy_neighbours(2) as ids:
+    with pytest.raises(AnoleError, match="a busy process ended before"), busy_processes(2) as ids:
         os.kill(ids[1], signal.SIGKILL)
         # The main thread ends before the others, and the process only with all threads.
         assert within(10, lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)

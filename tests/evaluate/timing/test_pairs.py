@@ -13,7 +13,7 @@ import pytest
 
 from anole.errors import BuildError
 from anole.evaluate.engines import Engine
-from anole.evaluate.timing.load import busy_neighbours
+from anole.evaluate.timing.load import busy_processes
 from anole.evaluate.timing.pairs import PairTimer, WaitMeter, latency_s, timed, undisturbed
 
 
@@ -65,7 +65,7 @@ def test_threads_that_share_a_processor_wait_and_sleeping_ones_do_not() -> None:
         asleep_s = timed(lambda: time.sleep(0.05), 1, meter)[1]
         os.sched_setaffinity(0, {min(before)})
         try:
-            with busy_neighbours(2):
+            with busy_processes(2):
                 runs = [timed(spin, 1, meter) for _ in range(6)]
         finally:
             os.sched_setaffinity(0, before)

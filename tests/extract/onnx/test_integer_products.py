@@ -15,7 +15,7 @@ from onnx import helper
 from anole.config.entries import ModelSpec
 from anole.extract.graph import find_layers, for_low_precision
 from anole.extract.load import load_model
-from anole.extract.passes.exact_sums import exact_runs
+from anole.extract.passes.exact_sums import exact_ranges
 from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Workload
 
@@ -194,8 +194,8 @@ def zero7(net: Network) -> str:
 
 
 def test_exact_ranges_for_any_weights() -> None:
-    assert exact_runs(258, None) == (slice(0, 258),)
-    assert exact_runs(259, None) == (slice(0, 258), slice(258, 259))
+    assert exact_ranges(258, None) == (slice(0, 258),)
+    assert exact_ranges(259, None) == (slice(0, 258), slice(258, 259))
 
 
 @pytest.mark.guard

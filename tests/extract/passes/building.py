@@ -82,10 +82,10 @@ def conv2d(data: ir.Expr, *kernel: int, seed: int = 1, **attributes: Any) -> ir.
 
 def constant(*shape: int, seed: int = 1) -> ir.Expr:
     """Return a constant of normally distributed values."""
-    return relax.const(drawn(*shape, seed=seed))
+    return relax.const(random_array(*shape, seed=seed))
 
 
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+def random_array(*shape: int, seed: int = 0) -> np.ndarray:
     """Return normally distributed values."""
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 

@@ -11,9 +11,9 @@ from tvm.relax.op import nn
 
 from anole.extract.passes.as_conv2d import as_conv2d
 
-from .building import assert_rewritten, calls, constant, drawn, network, operators
+from .building import assert_rewritten, calls, constant, network, operators, random_array
 
-X = drawn(2, 4, 21)
+X = random_array(2, 4, 21)
 VOLUME = (4, 7, 9, 8)
 
 
@@ -45,7 +45,7 @@ def joined(x: ir.Expr) -> ir.Expr:
 
 
 def norm(x: ir.Expr) -> ir.Expr:
-    statistics = [relax.const(np.abs(drawn(6, seed=seed)) + 0.5) for seed in range(4)]
+    statistics = [relax.const(np.abs(random_array(6, seed=seed)) + 0.5) for seed in range(4)]
     return relax.TupleGetItem(nn.batch_norm(x, *statistics, axis=1, training=False), 0)
 
 
@@ -108,7 +108,7 @@ def normalized_volume(x: ir.Expr) -> ir.Expr:
 @pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalized_volume])
 @pytest.mark.examples(2)
 def test_3d_networks_are_rewritten(build: Any, batch: int) -> None:
-    after = assert_rewritten(as_conv2d, build, drawn(batch, *VOLUME), rtol=1e-4, atol=1e-4)
+    after = assert_rewritten(as_conv2d, build, random_array(batch, *VOLUME), rtol=1e-4, atol=1e-4)
     assert not {"conv3d", "max_pool3d", "avg_pool3d"}.intersection(operators(after))
     found = zip(operators(after), calls(after), strict=True)
     in_between = [call for name, call in found if name in ("add", "relu", "conv2d", "max_pool2d", "avg_pool2d")]
@@ -120,7 +120,7 @@ def test_pools_that_read_beyond_the_depth_are_unchanged(settings: dict[str, Any]
     def build(x: ir.Expr) -> ir.Expr:
         return nn.max_pool3d(nn.conv3d(x, constant(6, 4, 1, 1, 1)), 2, 2, **settings)
 
-    assert operators(assert_rewritten(as_conv2d, build, drawn(1, *VOLUME)))[-1] == "max_pool3d"
+    assert operators(assert_rewritten(as_conv2d, build, random_array(1, *VOLUME)))[-1] == "max_pool3d"
 
 
 def test_operators_without_a_preceding_convolution_are_unchanged() -> None:

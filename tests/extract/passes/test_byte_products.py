@@ -15,7 +15,7 @@ from tvm import ir, relax
 from anole.errors import ExtractError
 from anole.extract.graph import workload_of
 from anole.extract.passes.exact_sums import split_sums
-from anole.extract.passes.low_precision import narrow
+from anole.extract.passes.low_precision import lower_precision
 from anole.ir.normalize_products import transposed_product
 from anole.ir.ranges import SizeRange
 from anole.ir.symbols import symbol_of
@@ -70,7 +70,7 @@ def test_products_are_exact_for_all_dtypes_and_zero_points(
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
 
     module = module_of(build, *(shapes_of(*symbols) if varies else shapes))
-    after = narrow(module, workload_of, to_uint8)
+    after = lower_precision(module, workload_of, to_uint8)
     found = [workload for call in calls(after) if (workload := workload_of(call)) is not None]
     assert [(each.dtype, each.inner) for each in found if isinstance(each, BatchMatmul)] == [
         ("uint8", -(-inner // 4) * 4)
@@ -94,7 +94,7 @@ def uint8_product(inner: Any) -> tvm.IRModule:
 def test_sums_beyond_int32_stay_in_float32(limit: int, dtype: str) -> None:
     """int32 holds sums of up to 33,025 products of 255 and 255; of a dynamic extent, the maximum counts."""
     for inner in (limit, symbol_of("inner", SizeRange(1, limit))):
-        after = narrow(uint8_product(inner), workload_of, to_uint8)
+        after = lower_precision(uint8_product(inner), workload_of, to_uint8)
         assert [each.dtype for call in calls(after) if (each := workload_of(call))] == [dtype]
 
 

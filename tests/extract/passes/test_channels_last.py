@@ -9,11 +9,11 @@ import tvm
 from tvm import ir, relax
 
 from anole.extract.passes.canonicalize import canonicalize
-from anole.extract.passes.channels_last import lay_channels_last, sink_permutations
+from anole.extract.passes.channels_last import sink_permutations, to_channels_last
 
-from .building import assert_rewritten, calls, constant, drawn, network, operators
+from .building import assert_rewritten, calls, constant, network, operators, random_array
 
-NHWC = drawn(2, 5, 6, 3)
+NHWC = random_array(2, 5, 6, 3)
 
 
 def test_a_convolution_of_stacked_channels_is_converted() -> None:
@@ -21,15 +21,15 @@ def test_a_convolution_of_stacked_channels_is_converted() -> None:
         return relax.op.nn.conv2d(relax.op.stack([x, relax.op.exp(x)], 1), constant(5, 2, 3, 3))
 
     def change(module: tvm.IRModule) -> tvm.IRModule:
-        return lay_channels_last(canonicalize(module))
+        return to_channels_last(canonicalize(module))
 
-    converted = assert_rewritten(change, build, drawn(1, 6, 6, seed=1), rtol=1e-4)
+    converted = assert_rewritten(change, build, random_array(1, 6, 6, seed=1), rtol=1e-4)
     (layout,) = [str(call.attrs.data_layout) for call in calls(converted) if call.op.name == "relax.nn.conv2d"]
     assert layout == "NHWC"
 
 
 def test_networks_without_convolutions_are_unchanged() -> None:
-    assert operators(lay_channels_last(network(relax.op.exp, (1, 6, 6, 6)))) == ["exp"]
+    assert operators(to_channels_last(network(relax.op.exp, (1, 6, 6, 6)))) == ["exp"]
 
 
 def channels_first(x: ir.Expr) -> ir.Expr:

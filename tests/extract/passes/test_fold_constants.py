@@ -12,9 +12,9 @@ from tvm import ir, relax
 from anole.extract.passes.fold_constants import fold_constants
 from anole.ir.mutators import value_of
 
-from .building import assert_rewritten, constant, drawn, network
+from .building import assert_rewritten, constant, network, random_array
 
-X = drawn(2, 3)
+X = random_array(2, 3)
 
 
 def power_of_a_converted_exponent(x: ir.Expr) -> ir.Expr:
@@ -63,7 +63,7 @@ def test_products_of_constants_are_evaluated_without_compiling(monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.delattr(relax.transform, "FoldConstant")
         folded = fold_constants(network(build, (2, 4, 3)))
-    assert_rewritten(lambda _: folded, build, drawn(2, 4, 3), left=["add", "add"], atol=0)
+    assert_rewritten(lambda _: folded, build, random_array(2, 4, 3), left=["add", "add"], atol=0)
 
 
 def test_constants_are_read_only_views() -> None:

@@ -14,9 +14,9 @@ from tvm import ir, relax
 from anole.extract.passes.join_branches import join_branches
 
 from ...examples import examples
-from .building import assert_rewritten, constant, conv2d, drawn, module_of, network, operators
+from .building import assert_rewritten, constant, conv2d, module_of, network, operators, random_array
 
-X = drawn(2, 7, 6, 4)
+X = random_array(2, 7, 6, 4)
 
 Branch = Callable[[ir.Expr], ir.Expr]
 """A function from the data to a branch's result."""
@@ -137,4 +137,4 @@ def test_kernels_with_any_offsets_are_merged_correctly(
         return lambda x: conv2d(x, *kernels[at], 4, 4, seed=at, strides=strides, padding=padding, dilation=dilation)
 
     branches = sum_of(*map(convolution, range(len(kernels))))
-    assert_rewritten(join_branches, branches, drawn(1, *size, 4), rtol=1e-4, atol=1e-4)
+    assert_rewritten(join_branches, branches, random_array(1, *size, 4), rtol=1e-4, atol=1e-4)

@@ -12,13 +12,13 @@ from tvm import ir, relax
 
 from anole.extract.graph import workload_of
 from anole.extract.passes.drop_integer_round_trips import drop_integer_round_trips
-from anole.extract.passes.low_precision import narrow
+from anole.extract.passes.low_precision import lower_precision
 from anole.ir.convolutions import CHANNELS_LAST
 from anole.task import Conv2d, Workload
 
-from .building import calls, constant, conv2d, drawn, module_of, operators, outputs, run
+from .building import calls, constant, conv2d, module_of, operators, outputs, random_array, run
 
-X = drawn(1, 8, 8, 4)
+X = random_array(1, 8, 8, 4)
 SAME = {"padding": (1, 1)}
 
 
@@ -29,7 +29,7 @@ def to_bfloat16(workload: Workload) -> Workload:
 
 
 def changed(build: Any, *shapes: tuple[int, ...]) -> Any:
-    return narrow(module_of(build, *shapes), workload_of, to_bfloat16)
+    return lower_precision(module_of(build, *shapes), workload_of, to_bfloat16)
 
 
 def block(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
@@ -52,9 +52,9 @@ def test_values_are_rounded_to_bfloat16() -> None:
     def rounded(array: np.ndarray) -> np.ndarray:
         return array.astype(ml_dtypes.bfloat16).astype(np.float32)
 
-    weight = drawn(8, 5, seed=3)
+    weight = random_array(8, 5, seed=3)
     after = changed(lambda _, x: relax.op.matmul(x, relax.const(weight)), (6, 8))
-    x = drawn(6, 8)
+    x = random_array(6, 8)
     np.testing.assert_allclose(run(after, x), rounded(x) @ rounded(weight), rtol=1e-5, atol=1e-5)
 
 
@@ -87,7 +87,7 @@ def test_outputs_and_other_operators_read_unrounded_values() -> None:
 @pytest.mark.parametrize("build", [lambda _, x: conv2d(x, 3, 3, 1, 4, groups=4), lambda _, x: relax.op.exp(x)])
 def test_networks_without_anchors_to_convert_are_unchanged(build: Any) -> None:
     before = module_of(build, X.shape)
-    assert narrow(before, workload_of, to_bfloat16) is before
+    assert lower_precision(before, workload_of, to_bfloat16) is before
 
 
 def quantized(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, low: int = 0) -> ir.Expr:
@@ -120,7 +120,7 @@ def test_integer_products_are_computed_exactly_in_8_bits(
         weight = int8(3, 3, channels, 5)
         return relax.op.nn.conv2d(data, weight, **CHANNELS_LAST, **settings)
 
-    x = drawn(1, 6, 7, channels)
+    x = random_array(1, 6, 7, channels)
     after = changed_to_uint8(build, x.shape)
     (convolution,) = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
     assert [str(each.ty.dtype) for each in (*convolution.args, convolution)] == ["uint8", "int8", "int32"]
@@ -134,7 +134,7 @@ def test_all_readers_share_the_stored_values() -> None:
         second = builder.emit(relax.op.matmul(data, int8(9, 16, seed=2), out_dtype="int32"))
         return relax.Tuple([first, second, builder.emit(relax.op.multiply(data, scalar(0.02)))])
 
-    x = drawn(4, 9)
+    x = random_array(4, 9)
     after, before = changed_to_uint8(build, x.shape), module_of(build, x.shape)
     assert sum(str(call.ty.dtype) == "uint8" and call.op.name == "relax.astype" for call in calls(after)) == 1
     for found, expected in zip(outputs(after, x), outputs(before, x), strict=True):
@@ -156,7 +156,7 @@ def test_values_beyond_8_bits_stay_in_float32() -> None:
         return relax.Tuple([*large, *found])
 
     before = module_of(build, (2, 8))
-    assert narrow(before, workload_of, to_uint8) is before
+    assert lower_precision(before, workload_of, to_uint8) is before
 
 
 def to_uint8(workload: Workload) -> Workload:
@@ -164,7 +164,7 @@ def to_uint8(workload: Workload) -> Workload:
 
 
 def changed_to_uint8(build: Any, *shapes: tuple[int, ...]) -> Any:
-    return narrow(module_of(build, *shapes), workload_of, to_uint8)
+    return lower_precision(module_of(build, *shapes), workload_of, to_uint8)
 
 
 @pytest.mark.parametrize("shape", [(), (1, 1)])
@@ -175,7 +175,7 @@ def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
         centered = builder.emit(relax.op.subtract(data, point))
         return relax.op.matmul(centered, int8(12, 5), out_dtype="int32")
 
-    operands = 100 * np.abs(drawn(4, 12)), np.full(shape, 3.3, np.float32)
+    operands = 100 * np.abs(random_array(4, 12)), np.full(shape, 3.3, np.float32)
     shapes = [each.shape for each in operands]
     after = changed_to_uint8(build, *shapes)
     assert "uint8" in {str(call.args[0].ty.dtype) for call in calls(after) if call.op.name == "relax.matmul"}
@@ -192,7 +192,7 @@ def test_data_may_be_padded_with_a_computed_zero_point(channels: int, low: int) 
         centered = builder.emit(relax.op.subtract(data, point))
         return relax.op.nn.conv2d(centered, int8(3, 3, channels, 5), **CHANNELS_LAST, padding=(1, 2), out_dtype="int32")
 
-    operands = 50 * drawn(1, 6, 7, channels), np.array(low + 100.4, np.float32)
+    operands = 50 * random_array(1, 6, 7, channels), np.array(low + 100.4, np.float32)
     shapes = [each.shape for each in operands]
     after = changed_to_uint8(build, *shapes)
     (convolution,) = [call for call in calls(after) if getattr(call.op, "name", "") == "relax.nn.conv2d"]
@@ -212,8 +212,8 @@ def test_a_value_may_be_stored_in_two_ways() -> None:
     def both(workload: Workload) -> Workload:
         return to_uint8(workload) if workload.exact else to_bfloat16(workload)
 
-    before, x = module_of(build, (4, 8)), 100 * np.abs(drawn(4, 8))
-    after = narrow(before, workload_of, both)
+    before, x = module_of(build, (4, 8)), 100 * np.abs(random_array(4, 8))
+    after = lower_precision(before, workload_of, both)
     assert {workload.dtype for call in calls(after) if (workload := workload_of(call))} == {"uint8", "bfloat16"}
     (exact, near), (expected, plain) = outputs(after, x), outputs(before, x)
     np.testing.assert_array_equal(exact, expected)
@@ -230,10 +230,10 @@ def test_8_bit_values_are_stored_for_all_readers() -> None:
         return relax.op.add(quantized(builder, scaled, 0.5, 3), quantized(builder, data, 3, 0))
 
     before = drop_integer_round_trips(module_of(build, (1, 4, 4, 8)))
-    after = narrow(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))
+    after = lower_precision(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))
     stored = [call for call in calls(after) if call.op.name == "relax.astype" and str(call.attrs.dtype) == "uint8"]
     assert len(stored) == 3
-    np.testing.assert_array_equal(run(after, drawn(1, 4, 4, 8)), run(before, drawn(1, 4, 4, 8)))
+    np.testing.assert_array_equal(run(after, random_array(1, 4, 4, 8)), run(before, random_array(1, 4, 4, 8)))
 
 
 def test_integer_round_trips_are_dropped() -> None:

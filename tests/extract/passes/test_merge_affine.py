@@ -10,13 +10,13 @@ from tvm import ir, relax
 
 from anole.extract.passes.merge_affine import merge_affine
 
-from .building import assert_rewritten, conv2d, drawn, network, operators
+from .building import assert_rewritten, conv2d, network, operators, random_array
 
-X = drawn(2, 5, 6, 4)
+X = random_array(2, 5, 6, 4)
 
 
 def const(*shape: int, seed: int = 1) -> ir.Expr:
-    return relax.const(np.abs(drawn(*shape, seed=seed)) + 0.5)
+    return relax.const(np.abs(random_array(*shape, seed=seed)) + 0.5)
 
 
 def convolved(x: ir.Expr, groups: int = 1) -> ir.Expr:

@@ -14,9 +14,9 @@ from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.ir.mutators import extents
 
 from ...examples import examples
-from .building import assert_rewritten, calls, conv2d, drawn, network, operators
+from .building import assert_rewritten, calls, conv2d, network, operators, random_array
 
-X = drawn(2, 5, 6, 3)
+X = random_array(2, 5, 6, 3)
 
 
 def padded(widths: list[int], **settings: Any) -> Any:
@@ -65,7 +65,7 @@ def test_taps_of_atrous_kernels_outside_the_image_are_dropped(dilation: int, lef
     def build(x: ir.Expr) -> ir.Expr:
         return conv2d(x, 3, 3, 4, 6, padding=(dilation,) * 4, dilation=(dilation,) * 2)
 
-    assert settings_of(assert_rewritten(drop_idle_taps, build, drawn(1, 14, 14, 4))) == left
+    assert settings_of(assert_rewritten(drop_idle_taps, build, random_array(1, 14, 14, 4))) == left
 
 
 def test_padding_never_becomes_negative() -> None:
@@ -94,5 +94,5 @@ def test_dropping_idle_taps_preserves_results(
     def build(x: ir.Expr) -> ir.Expr:
         return conv2d(x, *kernel, 4 // groups, 6, padding=padding, groups=groups, **attributes)
 
-    after = assert_rewritten(drop_idle_taps, build, drawn(2, *size, 4), rtol=1e-4, atol=1e-4)
+    after = assert_rewritten(drop_idle_taps, build, random_array(2, *size, 4), rtol=1e-4, atol=1e-4)
     assert settings_of(drop_idle_taps(after)) == settings_of(after)

@@ -14,7 +14,7 @@ from anole.extract.passes.subpixel import subpixel
 from anole.ir.convolutions import CHANNELS_LAST
 
 from ...examples import examples
-from .building import constant, drawn, network, operators, run
+from .building import constant, network, operators, random_array, run
 
 transpose = partial(relax.op.nn.conv2d_transpose, **CHANNELS_LAST)
 
@@ -44,8 +44,8 @@ def transposed(draw: st.DrawFn) -> dict[str, object]:
 @settings(max_examples=examples(25), deadline=None)
 def test_transposed_convolutions_match_torch(case: dict[str, object]) -> None:
     (inputs, outputs), groups = case["channels"], case["groups"]
-    data = drawn(case["batch"], *case["sides"], inputs)
-    weight = drawn(inputs, outputs // groups, *case["kernel"], seed=1)
+    data = random_array(case["batch"], *case["sides"], inputs)
+    weight = random_array(inputs, outputs // groups, *case["kernel"], seed=1)
     names = ("strides", "dilation", "groups", "output_padding")
     attributes = {name: case[name] for name in names}
     expected = torch.nn.functional.conv_transpose2d(

@@ -16,8 +16,8 @@ from anole.documents import layout
 from anole.merge.stage import merge_builds
 from anole.record import Measurement, Status, Trial
 from anole.report.pages.database import Database
-from anole.report.pages.figure import Figure, Lacking, ReportSource, Shown
-from anole.report.pages.report import all_sections, shown_of
+from anole.report.pages.figure import Figure, MissingData, ReportSource, Shown
+from anole.report.pages.report import all_sections, figures_of
 from anole.store.shard import Shard
 from anole.task import Conv2d, Task
 from anole_vta.settings import describe_vta
@@ -121,7 +121,7 @@ def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]
 
 def section(source: ReportSource, key: str) -> list[Shown]:
     (found,) = (each for each in all_sections() if each.key == key)
-    return list(shown_of(found, source))
+    return list(figures_of(found, source))
 
 
 def figure(source: ReportSource, key: str, title: str = "") -> Figure:
@@ -132,7 +132,7 @@ def figure(source: ReportSource, key: str, title: str = "") -> Figure:
 
 def lacking(source: ReportSource, key: str, title: str = "") -> str:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
-    assert isinstance(found, Lacking)
+    assert isinstance(found, MissingData)
     return found.remedy
 
 

@@ -15,9 +15,9 @@ import pytest
 from anole.documents import layout
 from anole.errors import StoreError
 from anole.report.pages.database import Database
-from anole.report.pages.figure import Figure, Lacking, Section, Shown
+from anole.report.pages.figure import Figure, MissingData, Section, Shown
 from anole.report.pages.preset_pairs import mean_interval
-from anole.report.pages.report import all_sections, shown_of
+from anole.report.pages.report import all_sections, figures_of
 
 from ...record_project import Project
 from .conftest import SLOWNESS, figure, lacking, section, source_of
@@ -33,7 +33,7 @@ def text_lines(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
     """Yield the texts and tables of a section, and the first rows of charts without a table."""
     yield f"## {section.key}: {section.title}"
     for each in shown:
-        if isinstance(each, Lacking):
+        if isinstance(each, MissingData):
             yield f"{each.title}: {each.remedy}"
             continue
         yield from filter(None, (each.title, each.units, each.n, each.method, each.headline))
@@ -47,7 +47,7 @@ def text_lines(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
 
 def test_sections_match_the_recorded_text(recorded: Path) -> None:
     with source_of(recorded) as source:
-        found = "\n".join(line for each in all_sections() for line in text_lines(each, shown_of(each, source)))
+        found = "\n".join(line for each in all_sections() for line in text_lines(each, figures_of(each, source)))
     if not RECORDED_TEXT.exists():
         RECORDED_TEXT.write_text(found, encoding="utf-8")
         pytest.fail(f"wrote {RECORDED_TEXT}")
@@ -77,7 +77,7 @@ def test_a_section_without_data_has_a_remedy(tmp_path: Path) -> None:
     with source_of(tmp_path) as source:
         for key in KEYS:
             shown = section(source, key)
-            assert shown and all(isinstance(each, Lacking) and each.remedy.endswith(".") for each in shown), key
+            assert shown and all(isinstance(each, MissingData) and each.remedy.endswith(".") for each in shown), key
 
 
 def test_a_layer_of_two_tasks_counts_its_kernels_once(tmp_path: Path) -> None:

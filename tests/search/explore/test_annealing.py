@@ -9,7 +9,7 @@ import pytest
 
 from anole.search.explore.annealing import Annealing
 from anole.search.surrogate.boosted_trees import BoostedTrees
-from kit.oracle import Knowing, Oracle
+from kit.oracle import Oracle, OracleSurrogate
 
 from ..conftest import fitted, measured, propose
 
@@ -92,7 +92,7 @@ def test_patience_counts_only_changes_among_the_best(oracle, history):
 
 def test_keeps_scores_below_zero(oracle, history):
     """AutoTVM drops these, and adds random configs if its ranking model gives many."""
-    shifted = Knowing(oracle.space, lambda vectors: oracle.truth(vectors) - 5)
+    shifted = OracleSurrogate(oracle.space, lambda vectors: oracle.truth(vectors) - 5)
     above, below = (propose(Annealing(), surrogate, history).vectors for surrogate in (oracle, shifted))
     np.testing.assert_array_equal(above, below)
 

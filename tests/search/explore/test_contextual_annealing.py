@@ -9,12 +9,12 @@ from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
-from kit.oracle import Knowing
+from kit.oracle import OracleSurrogate
 
 from ..conftest import fitted, propose
 
 
-class UncertainSurrogate(Knowing):
+class UncertainSurrogate(OracleSurrogate):
     """A surrogate that prefers small indices, with a given uncertainty: a number, or a function of vectors."""
 
     def __init__(self, space, uncertainty):

@@ -17,7 +17,7 @@ from anole.search.state import Search, Subject
 from anole.search.surrogate.none import NoSurrogate
 from anole.space import Space
 from anole.targets import get_target
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d
 from anole_cuda.settings import describe_cuda
@@ -78,7 +78,7 @@ def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(descri
     space, default = target.space(layer), target.default_config(layer)
     search = Search(Subject(space, layer.flop, "task", default=default), PRESETS["anole"], seed=0)
     batch = [space.config(vector) for vector in search.choose(search.propose())]
-    assert space.merit_is_speed == (target.place is not Place.PROCESSOR)
+    assert space.merit_is_speed == (target.place is not DeviceLocation.PROCESSOR)
     if not space.merit_is_speed:
         assert batch[0] == default
     else:

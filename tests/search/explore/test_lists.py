@@ -30,7 +30,7 @@ def test_exhaustive_search_enumerates_large_spaces(monkeypatch):
     space = replace(SPACE)
     assert space.valid_indices is None
     listed = proposed(Exhaustive(1000), measured(space))
-    assert space.valid_indices is not None and len(listed) == len(SPACE.every_valid_index)
+    assert space.valid_indices is not None and len(listed) == len(SPACE.all_valid_indices)
     assert listed == proposed(ByMerit(1000), measured(SPACE))
 
 

@@ -11,7 +11,7 @@ from anole.errors import TargetError
 from anole.host.machine import available_cores
 from anole.host.processor import known_processors, processor
 from anole.targets.cpu import settings
-from anole.targets.cpu.device.precision import lacks, precisions_of
+from anole.targets.cpu.device.precision import missing_features, precisions_of
 from anole.targets.cpu.settings import describe_cpu
 
 HASWELL = """vendor_id: GenuineIntel
@@ -121,8 +121,8 @@ def test_a_precision_is_described_if_the_processor_supports_it(pretend: Callable
 
 
 def test_tiles_suffice_for_a_precision() -> None:
-    assert lacks("bf16", ["avx512f", "amx_tile", "amx_bf16"]) == []
-    assert lacks("bf16", ["avx512f", "amx_tile", "avx512vl"]) == ["avx512_bf16"]
+    assert missing_features("bf16", ["avx512f", "amx_tile", "amx_bf16"]) == []
+    assert missing_features("bf16", ["avx512f", "amx_tile", "avx512vl"]) == ["avx512_bf16"]
     assert precisions_of(V4) == ("float32", "int8")
 
 

@@ -19,7 +19,7 @@ from anole.targets.cpu.default.recurrence import recurrence_tiling
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.recurrence import GATES, Activation, Parameter, Recurrence, recurrence_of
-from anole.targets.shared.recurrent_kernel import Tiling, in_turns, recurrent_kernel
+from anole.targets.shared.recurrent_kernel import Tiling, alternating_index, recurrent_kernel
 from anole_cuda.default.recurrence import schedule_recurrence
 from anole_cuda.device.builder import source_only
 from anole_cuda.settings import describe_cuda
@@ -220,5 +220,5 @@ def test_threads_share_only_large_steps_of_few_rows(own: Recurrence, tiling: Til
 
 
 def test_a_step_begins_with_the_last_weights_of_the_previous_step() -> None:
-    orders = [[in_turns(step, at, 5) for at in range(5)] for step in range(3)]
+    orders = [[alternating_index(step, at, 5) for at in range(5)] for step in range(3)]
     assert orders == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [0, 1, 2, 3, 4]]

@@ -14,7 +14,7 @@ from anole_vta.accelerator.fastest import fastest_programs
 from anole_vta.geometry import DEFAULT
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, design_of, hardware_config, whole_blocks
+from anole_vta.templates.design import EPILOGUE, design_of, hardware_config, padded_to_blocks
 
 from .conftest import LAYER
 
@@ -37,7 +37,7 @@ def test_the_fastest_program_matches_an_exhaustive_loop(task, trials):
             config = {**hardware_config(geometry), **dict(zip(software, values, strict=True))}
             try:
                 design = design_of(LAYER, geometry, config)
-                program = lower_conv2d(whole_blocks(LAYER, geometry), design.schedule, geometry, EPILOGUE)
+                program = lower_conv2d(padded_to_blocks(LAYER, geometry), design.schedule, geometry, EPILOGUE)
             except ConfigError:
                 continue
             there.append((target.cycles(LAYER, config), tuple(accesses_of(program).tolist())))
@@ -50,7 +50,7 @@ def test_the_fastest_program_matches_an_exhaustive_loop(task, trials):
 
 def test_every_accelerator_with_a_working_program_is_found(task, trials):
     space = VtaTarget(task.target).space(LAYER)
-    columns = space.columns(space.vectors(space.every_valid_index))
+    columns = space.columns(space.vectors(space.all_valid_indices))
     hardware = {tuple(row) for row in np.stack([columns[name] for name in hardware_config(DEFAULT)], axis=1).tolist()}
     assert {tuple(hardware_config(geometry).values()) for geometry in fastest_programs(task, trials)} == hardware
 

@@ -21,7 +21,7 @@ from anole.tune.stage import tune_task
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.fastest import fastest_programs
 from anole_vta.accelerator.pareto import on_front
-from anole_vta.accelerator.stage import TOGETHER, explore
+from anole_vta.accelerator.stage import ALL_NETWORKS, explore
 from anole_vta.area import relative_area
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
@@ -70,12 +70,12 @@ def fastest(project: Path, layer: Conv2d) -> dict[Geometry, float]:
 def test_cycles_are_those_of_the_layers(project, monkeypatch):
     rows = explored(project, monkeypatch)
     first, second = (fastest(project, layer) for layer in LAYERS)
-    assert list(dict.fromkeys(row["network"] for row in rows)) == ["one", "two", TOGETHER]
+    assert list(dict.fromkeys(row["network"] for row in rows)) == ["one", "two", ALL_NETWORKS]
     for row in rows:
         g = Geometry.from_name(row["accelerator"])
         two = first[g] + 3 * second[g]
         assert float(row["cycles"]) == round(
-            {"one": first[g], "two": two, TOGETHER: first[g] + two / 2}[row["network"]]
+            {"one": first[g], "two": two, ALL_NETWORKS: first[g] + two / 2}[row["network"]]
         )
         assert float(row["latency_ms"]) == pytest.approx(float(row["cycles"]) / 1e5, rel=1e-3)
         assert float(row["area"]) == pytest.approx(relative_area(g), abs=1e-4)

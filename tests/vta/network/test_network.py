@@ -18,7 +18,7 @@ from anole_vta.network.network import (
     Quantized,
     QuantizedNetwork,
     float_of,
-    numbers_of,
+    integers_of,
     run_quantized,
 )
 
@@ -36,22 +36,22 @@ def quantized(*numbers, exponent=0):
 def test_a_value_survives_the_round_trip_through_floating_point(numbers, exponent):
     value = quantized(*numbers, exponent=exponent)
     assert float_of(value).dtype == np.float32
-    assert numbers_of(float_of(value), exponent).tolist() == numbers
-    assert numbers_of(value, exponent) is value.numbers
+    assert integers_of(float_of(value), exponent).tolist() == numbers
+    assert integers_of(value, exponent) is value.numbers
 
 
 @given(st.lists(INT8, min_size=1), st.integers(1, 7))
 def test_a_coarser_scale_rounds_to_the_nearest_and_a_finer_one_clips(numbers, distance):
     value = quantized(*numbers)
-    assert numbers_of(value, distance).tolist() == [round(number / 2**distance) for number in numbers]
-    finer = numbers_of(value, -distance).tolist()
+    assert integers_of(value, distance).tolist() == [round(number / 2**distance) for number in numbers]
+    finer = integers_of(value, -distance).tolist()
     assert finer == [max(-127, min(127, number << distance)) for number in numbers]
 
 
 def test_floating_point_is_rounded_to_the_nearest_ties_to_even_and_clipped():
     values = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.74, 1e30, -1e30, 200], np.float32)
-    assert numbers_of(values, 0).tolist() == [0, 2, 2, 0, -2, 1, 127, -127, 127]
-    assert numbers_of(values, -1).tolist() == [1, 3, 5, -1, -3, 1, 127, -127, 127]
+    assert integers_of(values, 0).tolist() == [0, 2, 2, 0, -2, 1, 127, -127, 127]
+    assert integers_of(values, -1).tolist() == [1, 3, 5, -1, -3, 1, 127, -127, 127]
 
 
 def pointwise(result="y", shape=(1, 2, 2, 2)):

@@ -19,8 +19,8 @@ from anole_vta.templates.design import (
     conv2d_space,
     default_config,
     design_of,
+    padded_to_blocks,
     programs_of,
-    whole_blocks,
 )
 
 from ...examples import examples
@@ -41,7 +41,7 @@ LAYERS = [
 def program_of(layer, base, config):
     """Return the accelerator that a config selects, and the layer's program on it."""
     design = design_of(layer, base, config)
-    return design, lower_conv2d(whole_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
+    return design, lower_conv2d(padded_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
 
 
 def test_the_agents_are_the_papers():
@@ -98,7 +98,7 @@ def test_invalid_configs_have_a_reason(change, reason):
 def test_channels_are_padded_to_full_blocks():
     config = CONFIG | {"tile_ci": 32, "tile_co": 128}
     design = design_of(LAYERS[0], DEFAULT, config)
-    whole = whole_blocks(LAYERS[0], design.geometry)
+    whole = padded_to_blocks(LAYERS[0], design.geometry)
     assert (whole.in_channels, whole.out_channels) == (64, 128)
     assert conv2d_space(LAYERS[0], DEFAULT, Bounds()).rejection(config) is None
     with pytest.raises(ConfigError, match="64 output channels are not a multiple"):
@@ -184,9 +184,9 @@ def test_no_search_tries_two_configs_of_one_program():
     ).any()
     larger = space.vectors(space.valid_indices)
     buffers = [position for position, knob in enumerate(space.knobs) if knob.name in BUFFERS]
-    plainest = space.plainest(larger)
-    np.testing.assert_array_equal(space.identities(plainest), space.identities(larger))
-    assert (plainest[:, buffers] <= larger[:, buffers]).all()
+    first_equivalents = space.first_equivalents(larger)
+    np.testing.assert_array_equal(space.identities(first_equivalents), space.identities(larger))
+    assert (first_equivalents[:, buffers] <= larger[:, buffers]).all()
 
 
 @pytest.mark.parametrize("layer", LAYERS[:2], ids=lambda layer: layer.label)

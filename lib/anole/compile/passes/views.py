@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bound_call, bound_for_one, extents, read_counts, rewritten
+from anole.ir.mutators import bound_call, bound_if_read_once, extents, read_counts, rewritten
 
 _Shape = Sequence[int]
 
@@ -124,7 +124,7 @@ class _Permuter(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if call.op != ir.Op.get("relax.permute_dims") or [*map(int, call.attrs.axes or ())] != _TO_CHANNELS_FIRST:
             return call
-        resize = bound_for_one(self, self._uses, call.args[0])
+        resize = bound_if_read_once(self, self._uses, call.args[0])
         if not isinstance(resize, ir.Call) or resize.op != ir.Op.get("relax.image.resize2d"):
             return call
         data, size = resize.args

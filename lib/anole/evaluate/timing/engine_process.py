@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from anole.errors import AnoleError
 from anole.evaluate.timing.turns import Times, burst
-from anole.host.cores import caller_apart, spread_busy_threads
+from anole.host.cores import caller_on_separate_core, spread_busy_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) ->
             spread_busy_threads(engine.run)
         while True:
             burst_s, min_runs = connection.recv()
-            with caller_apart() if pinned else nullcontext():
+            with caller_on_separate_core() if pinned else nullcontext():
                 times_s = burst(engine.run, burst_s, min_runs)
             connection.send(times_s)
     except (EOFError, BrokenPipeError):

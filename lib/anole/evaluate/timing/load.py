@@ -45,7 +45,7 @@ it ends; until then the thread that waits for this sleeps."""
 def time_under_load(
     starts: Mapping[str, Callable[[], Engine]],
     counts: Sequence[int],
-    site: DeviceAccess,
+    access: DeviceAccess,
     where: object,
     pace: Pace = LOAD_PACE,
 ) -> list[LoadLatency]:
@@ -62,9 +62,9 @@ def time_under_load(
     with ExitStack() as running:
         engines = start_engines(starts, running, where, pinned=False)
         turns = {name: partial(_turn, engine, pace, f"{where}: {name}") for name, engine in engines.items()}
-        with site.timing():
+        with access.timing():
             for count in counts:
-                with busy_neighbours(count):
+                with busy_processes(count):
                     times = take_turns(turns, pace)
                 latencies += [
                     replace(load_latency(name, count, times_s), start_s=engines[name].started.start_s)
@@ -106,7 +106,7 @@ def _milliseconds(latency: LoadLatency) -> str:
 
 
 @contextmanager
-def busy_neighbours(count: int) -> Iterator[list[int]]:
+def busy_processes(count: int) -> Iterator[list[int]]:
     """Run busy processes with the priority and the cores of this one; yield their process IDs.
 
     They end with the block, or with this process, even if it is killed.

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.host.cores import caller_apart, spread_busy_threads
+from anole.host.cores import caller_on_separate_core, spread_busy_threads
 
 Times = NDArray[np.float64]
 """The seconds of each run in one turn, shape (n_runs,), without warm-up runs."""
@@ -40,7 +40,7 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
     """Time functions that run a network once in this process, with each thread pinned to a core; see `take_turns`."""
     for run in engines.values():
         spread_busy_threads(run)
-    with caller_apart():
+    with caller_on_separate_core():
         return take_turns(
             {name: partial(burst, run, pace.burst_s, pace.min_runs) for name, run in engines.items()}, pace
         )

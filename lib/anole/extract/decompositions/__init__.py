@@ -16,7 +16,7 @@ from anole.extract.decompositions.windows import WINDOWS
 from anole.extract.decompositions.writes import WRITES
 
 
-def first_of(decompositions: list[Callable[..., Any]]) -> Callable[..., Any]:
+def first_applicable(decompositions: list[Callable[..., Any]]) -> Callable[..., Any]:
     """Return a function that tries several decompositions of an operator in order."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
@@ -28,7 +28,7 @@ def first_of(decompositions: list[Callable[..., Any]]) -> Callable[..., Any]:
 
 def _joined(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     operators = dict.fromkeys(operator for table in tables for operator in table)
-    return {each: first_of([table[each] for table in tables if each in table]) for each in operators}
+    return {each: first_applicable([table[each] for table in tables if each in table]) for each in operators}
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _joined(

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from anole.extract.decompositions.promotion import is_exact
+from anole.extract.decompositions.promotion import is_integral
 
 _aten = torch.ops.aten
 
 
 def _linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
-    if not is_exact(data):
+    if not is_integral(data):
         return NotImplemented
     return data @ weight.t() if bias is None else data @ weight.t() + bias
 
@@ -24,7 +24,7 @@ def _add_product(
     data: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Any:
     """Add an integer product, scaled by integers as in torch; TVM's importer computes it in float."""
-    return _weighted_sum(data, left @ right, beta, alpha) if is_exact(data) else NotImplemented
+    return _weighted_sum(data, left @ right, beta, alpha) if is_integral(data) else NotImplemented
 
 
 def _add_products(
@@ -34,7 +34,7 @@ def _add_products(
 
 
 def _weighted_sum(data: torch.Tensor, product: torch.Tensor, beta: float, alpha: float) -> torch.Tensor:
-    if is_exact(data):
+    if is_integral(data):
         beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else data * beta + product
@@ -59,7 +59,7 @@ def _convolve(
     output_padding: list[int],
     groups: int,
 ) -> Any:
-    if is_exact(data):
+    if is_integral(data):
         if transposed:
             data, weight, padding = _as_plain(data, weight, stride, padding, dilation, output_padding, groups)
             stride = [1] * len(stride)

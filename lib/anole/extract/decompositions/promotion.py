@@ -16,14 +16,14 @@ def _on_floats(operator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an operator to cast integers and booleans to float first."""
 
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not is_exact(data):
+        if not is_integral(data):
             return NotImplemented
         return operator(data.to(torch.get_default_dtype()), *args, **kwargs)
 
     return compute
 
 
-def is_exact(data: torch.Tensor) -> bool:
+def is_integral(data: torch.Tensor) -> bool:
     """Whether a tensor holds integers or booleans."""
     return not data.is_floating_point() and not data.is_complex()
 
@@ -62,7 +62,7 @@ def _bool_to_int32(data: torch.Tensor) -> torch.Tensor:
 
 
 def _arc_tangent(data: torch.Tensor, other: torch.Tensor) -> Any:
-    if is_exact(data) and is_exact(other):
+    if is_integral(data) and is_integral(other):
         return torch.atan2(data.to(torch.get_default_dtype()), other)
     return _with_promotion(torch.atan2)(data, other)
 
@@ -84,7 +84,7 @@ def _identity_if(is_unchanged: Callable[[torch.Tensor], bool]) -> Callable[..., 
 
 def _constant_predicate(answer: bool) -> Callable[..., Any]:
     """Return the constant answer of a predicate of floats, such as isnan, for integers."""
-    return lambda data: torch.full_like(data, answer, dtype=torch.bool) if is_exact(data) else NotImplemented
+    return lambda data: torch.full_like(data, answer, dtype=torch.bool) if is_integral(data) else NotImplemented
 
 
 def _power(data: Any, exponent: Any) -> Any:
@@ -126,7 +126,7 @@ PROMOTION: dict[Any, Callable[..., Any]] = {
         for kind in ("Tensor", "Scalar")
     },
     **{operator: _booleans_as_int32(operator) for operator in attrgetter(*_NOT_ON_BOOLEANS)(_aten)},
-    **{getattr(_aten, name).default: _identity_if(is_exact) for name in _IDENTITIES_OF_INTEGERS},
+    **{getattr(_aten, name).default: _identity_if(is_integral) for name in _IDENTITIES_OF_INTEGERS},
     **dict.fromkeys((_aten.pow.Tensor_Tensor, _aten.pow.Tensor_Scalar, _aten.pow.Scalar), _power),
     **dict.fromkeys((_aten.any.dim, _aten.any.dims), _any),
     _aten.sign.default: _identity_if(lambda data: data.dtype == torch.bool),

@@ -21,11 +21,11 @@ def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
 
 
 def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
-    offsets = strided_places(data, size, stride, storage_offset)
+    offsets = strided_offsets(data, size, stride, storage_offset)
     return NotImplemented if offsets is None else data.reshape(-1).index_select(0, offsets.reshape(-1)).reshape(size)
 
 
-def strided_places(
+def strided_offsets(
     data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None
 ) -> torch.Tensor | None:
     """Return the offsets in flattened data that a strided view reads; None if it reads outside the data."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from anole.extract.decompositions.windows import strided_places
+from anole.extract.decompositions.windows import strided_offsets
 
 _aten = torch.ops.aten
 
@@ -122,7 +122,7 @@ def _diagonal_scatter(data: torch.Tensor, source: torch.Tensor, offset: int = 0,
 def _as_strided_scatter(
     data: torch.Tensor, source: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None
 ) -> Any:
-    offsets = strided_places(data, size, stride, storage_offset)
+    offsets = strided_offsets(data, size, stride, storage_offset)
     if offsets is None:
         return NotImplemented
     return data.reshape(-1).index_put((offsets.reshape(-1),), source.reshape(-1)).reshape(data.shape)

@@ -29,7 +29,7 @@ _MAX_ELEMENTS = 2**18
 """The largest constant to fold here, in elements; TVM folds larger ones later."""
 
 
-def state_defaults(model: ir.Model) -> None:
+def write_default_attributes(model: ir.Model) -> None:
     """Write out, in place, attribute defaults that onnx's shape inference gets wrong."""
     for node in model.graph.all_nodes():
         # The default is 1, but shape inference assumes 0.
@@ -37,7 +37,7 @@ def state_defaults(model: ir.Model) -> None:
             node.attributes.add(ir.AttrInt64("onesided", 1))
 
 
-def tell_shapes(model: ir.Model) -> bool:
+def infer_missing_shapes(model: ir.Model) -> bool:
     """Add output shapes that onnx's shape inference does not know, in place; return whether any was added."""
     return any([_infer_shape(node) for node in model.graph])
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from anole.extract.onnx.protos import OWN_DOMAINS
+from anole.extract.onnx.protos import ONNX_DOMAINS
 from anole.extract.onnx.validation import MAX_NODES
 
 MAX_UNROLLED = 4096
@@ -23,7 +23,7 @@ def unroll_loops(model: ir.Model) -> bool:
 
 def _replaced(model: ir.Model, replace: Mapping[str, Callable[[ir.Node], bool]]) -> bool:
     """Try to replace all operators of the given types; return whether any was replaced."""
-    found = [node for node in model.graph if node.domain in OWN_DOMAINS and node.op_type in replace]
+    found = [node for node in model.graph if node.domain in ONNX_DOMAINS and node.op_type in replace]
     return any([replace[node.op_type](node) for node in found])
 
 
@@ -128,7 +128,7 @@ def _ints(node: ir.Node, name: str, n: int) -> list[int]:
     return list(node.attributes[name].as_ints()) if name in node.attributes else [0] * n
 
 
-def choose_branches(model: ir.Model) -> bool:
+def replace_ifs(model: ir.Model) -> bool:
     """Replace each `If` of the main graph by both branches and `Where`, if their outputs have equal fixed shapes.
 
     Returns:

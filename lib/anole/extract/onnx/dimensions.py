@@ -8,7 +8,7 @@ import onnx
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
-from anole.extract.onnx.protos import OWN_DOMAINS, subgraphs
+from anole.extract.onnx.protos import ONNX_DOMAINS, subgraphs
 
 if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
@@ -52,7 +52,7 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
 
 def _forget_shapes(graph: onnx.GraphProto) -> None:
     """Remove value shapes, except for results of operators outside of ONNX's domain, which cannot be inferred."""
-    foreign = {name for node in graph.node if node.domain not in OWN_DOMAINS for name in node.output}
+    foreign = {name for node in graph.node if node.domain not in ONNX_DOMAINS for name in node.output}
     known = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
     kept = [value for value in known if value.name in foreign]
     del graph.value_info[:]

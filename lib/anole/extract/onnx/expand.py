@@ -8,9 +8,9 @@ from contextlib import suppress
 import onnx
 import onnx.inliner
 
-from anole.extract.onnx.protos import OWN_DOMAINS, all_nodes, opset_of, without_weights
+from anole.extract.onnx.protos import ONNX_DOMAINS, all_nodes, opset_of, without_weights
 
-OTHERS_OF_THE_NAME = ("Attention", "GroupNorm")
+AMBIGUOUS_OPERATORS = ("Attention", "GroupNorm")
 """Operators that TVM imports with ONNX Runtime's semantics, although ONNX defines others with the same name."""
 
 _MAX_ROUNDS = 8
@@ -28,8 +28,8 @@ def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.Mod
     """Expand operators that are not known and that ONNX defines as functions."""
     version = opset_of(proto)
     for _ in range(_MAX_ROUNDS):
-        own = [node for node in all_nodes(proto.graph) if node.domain in OWN_DOMAINS]
-        unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in OTHERS_OF_THE_NAME}
+        own = [node for node in all_nodes(proto.graph) if node.domain in ONNX_DOMAINS]
+        unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in AMBIGUOUS_OPERATORS}
         names = sorted(name for name in unknown if _is_function(name, version))
         for node in own:
             if node.op_type in names:

@@ -14,7 +14,7 @@ from anole.extract.error_context import errors_as_extract_error
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.selection import select_part
-from anole.extract.onnx.validation import check_format, check_numbers, check_tensor, external_tensors
+from anole.extract.onnx.validation import check_finite_weights, check_format, check_tensor, external_tensors
 from anole.host.guard import step
 
 if TYPE_CHECKING:
@@ -85,5 +85,5 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
         with errors_as_extract_error(f"{where}: tensor {tensor.name!r} cannot be read"):
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
         check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
-    check_numbers(proto, where)
+    check_finite_weights(proto, where)
     return proto

@@ -20,7 +20,7 @@ _BITS = (4, 8)
 _BLOCKS = tuple(1 << power for power in range(4, 9))
 
 
-def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
+def expand_matmul_nbits(graph: onnx.GraphProto, where: str) -> None:
     """Replace each `MatMulNBits` in place.
 
     Args:
@@ -42,7 +42,7 @@ def spell_out_products(graph: onnx.GraphProto, where: str) -> None:
             graph.node.append(node)
 
 
-def widen_nibbles(graph: onnx.GraphProto) -> None:
+def widen_4bit_constants(graph: onnx.GraphProto) -> None:
     """Widen 4-bit constants that only `DequantizeLinear` reads, in place."""
     readers = defaultdict[str, set[str]](set)
     for node in graph.node:

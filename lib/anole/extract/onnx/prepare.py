@@ -12,12 +12,12 @@ import onnx_ir as ir
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.onnx.constants import fold_constants, state_defaults, tell_shapes
-from anole.extract.onnx.control_flow import choose_branches, unroll_loops
+from anole.extract.onnx.constants import fold_constants, infer_missing_shapes, write_default_attributes
+from anole.extract.onnx.control_flow import replace_ifs, unroll_loops
 from anole.extract.onnx.dimensions import fix_inputs
 from anole.extract.onnx.expand import expand_operators, inline_functions
 from anole.extract.onnx.float16 import compute_in_float32
-from anole.extract.onnx.matmul_nbits import spell_out_products, widen_nibbles
+from anole.extract.onnx.matmul_nbits import expand_matmul_nbits, widen_4bit_constants
 from anole.extract.onnx.protos import opset_of, without_weights
 from anole.extract.onnx.unsupported import explain_unsupported
 
@@ -45,15 +45,15 @@ def prepare(
     names = {name for node in proto.graph.node for name in node.output if name}
     fix_inputs(proto, inputs)
     _lift_constants(proto.graph)
-    spell_out_products(proto.graph, where)
-    widen_nibbles(proto.graph)
+    expand_matmul_nbits(proto.graph, where)
+    widen_4bit_constants(proto.graph)
     proto = _with_min_opset(inline_functions(proto))
     model = ir.from_proto(expand_operators(proto, known))
-    state_defaults(model)
+    write_default_attributes(model)
     for _ in range(_MAX_ROUNDS):
         fold_constants(model)
         # No short circuit: each may enable another.
-        if not any([tell_shapes(model), unroll_loops(model), choose_branches(model)]):
+        if not any([infer_missing_shapes(model), unroll_loops(model), replace_ifs(model)]):
             break
     problem = explain_unsupported(model, known, names)
     if problem is not None:

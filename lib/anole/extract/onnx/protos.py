@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import onnx
 import onnx.version_converter
 
-OWN_DOMAINS = ("", "ai.onnx")
+ONNX_DOMAINS = ("", "ai.onnx")
 """The domains of ONNX's own operators."""
 
 _LARGE_BYTES = 1024
@@ -15,7 +15,7 @@ _LARGE_BYTES = 1024
 
 def opset_of(proto: onnx.ModelProto) -> int:
     """Return the version of ONNX's operators that a checked model imports."""
-    return int(next(each.version for each in proto.opset_import if each.domain in OWN_DOMAINS))
+    return int(next(each.version for each in proto.opset_import if each.domain in ONNX_DOMAINS))
 
 
 def upgraded_to(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:

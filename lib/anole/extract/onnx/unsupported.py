@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from anole.errors import shown
 from anole.extract.onnx.control_flow import MAX_UNROLLED
-from anole.extract.onnx.expand import OTHERS_OF_THE_NAME
+from anole.extract.onnx.expand import AMBIGUOUS_OPERATORS
 
 _BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
 """Operators whose output shape depends on the values of the first input."""
@@ -80,7 +80,7 @@ def _problem(node: ir.Node, known: Collection[str]) -> str | None:
         given = [node.inputs[index] for index in _BY_INPUTS[node.op_type] if index < len(node.inputs)]
         if any(value is not None and value.const_value is None for value in given):
             return by_data
-    is_other = node.domain == "" and node.op_type in OTHERS_OF_THE_NAME
+    is_other = node.domain == "" and node.op_type in AMBIGUOUS_OPERATORS
     return None if node.op_type in known and not is_other else "there is no converter for this operator"
 
 

@@ -14,7 +14,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, TensorProto
 
 from anole.errors import ExtractError, shown
-from anole.extract.onnx.protos import OWN_DOMAINS, subgraphs
+from anole.extract.onnx.protos import ONNX_DOMAINS, subgraphs
 
 MAX_ELEMENTS = 2**31
 """The maximum number of elements of a tensor."""
@@ -31,7 +31,7 @@ MAX_DEPTH = 8
 OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
 """The opsets that a model may import."""
 
-DOMAINS = (*OWN_DOMAINS, "com.microsoft")
+DOMAINS = (*ONNX_DOMAINS, "com.microsoft")
 """The domains of operators that TVM's importer supports."""
 
 _BITS = {
@@ -68,7 +68,7 @@ def check_format(proto: ModelProto, where: str) -> None:
     Raises:
         ExtractError: the first violation, with its location and the allowed values.
     """
-    versions = [each.version for each in proto.opset_import if each.domain in OWN_DOMAINS]
+    versions = [each.version for each in proto.opset_import if each.domain in ONNX_DOMAINS]
     if len(versions) != 1 or versions[0] not in OPSETS:
         found = " and ".join(map(str, versions)) or "none"
         raise ExtractError(f"{where}: found opset {found}; use one from {OPSETS[0]} to {OPSETS[-1]}")
@@ -112,7 +112,7 @@ def check_tensor(tensor: TensorProto, location: str) -> int:
     return expected
 
 
-def check_numbers(proto: ModelProto, where: str) -> None:
+def check_finite_weights(proto: ModelProto, where: str) -> None:
     """Check that the weights of convolutions, matrix products and batch norms are finite.
 
     Raises:

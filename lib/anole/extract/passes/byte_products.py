@@ -12,11 +12,11 @@ from anole.ir.normalize_products import transposed_product
 from anole.ir.symbols import is_static
 from anole.task import BatchMatmul
 
-WORD = 4
+PACKED_LANES = 4
 """The number of 8-bit lanes that are packed together."""
 
 
-def multiply_bytes(
+def multiply_8bit(
     builder: relax.BlockBuilder,
     w: BatchMatmul,
     left: ir.Expr,
@@ -26,7 +26,7 @@ def multiply_bytes(
 ) -> ir.Expr:
     """Multiply uint8 by int8, each minus an int32 scalar, with a single batch axis and an int32 result.
 
-    The reduction axis is padded to a multiple of `WORD` with zeros, which change neither the product nor a sum.
+    The reduction axis is padded to a multiple of `PACKED_LANES` with zeros, which change neither the product nor a sum.
     """
     emit, axis = builder.emit, -1 if w.transpose_right else -2
     data = _flat(builder, right)
@@ -51,12 +51,12 @@ def _flat(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
 
 
 def _padded(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
-    """Pad an axis of an operand to a multiple of `WORD`."""
+    """Pad an axis of an operand to a multiple of `PACKED_LANES`."""
     extent = flat.ty.shape[axis]
-    if is_static(extent) and int(extent) % WORD == 0:
+    if is_static(extent) and int(extent) % PACKED_LANES == 0:
         return flat
     missing = [0] * len(flat.ty.shape)
-    missing[axis] = (extent + WORD - 1) // WORD * WORD - extent
+    missing[axis] = (extent + PACKED_LANES - 1) // PACKED_LANES * PACKED_LANES - extent
     zero = relax.const(0, str(flat.ty.dtype))
     return builder.emit_te(pad, flat, zero, [0] * len(missing), missing, primfunc_name_hint="pad")
 

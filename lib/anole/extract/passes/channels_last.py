@@ -33,7 +33,7 @@ _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 _Axes = Sequence[int]
 
 
-def lay_channels_last(module: tvm.IRModule) -> tvm.IRModule:
+def to_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Convert convolutions to NHWC, and insert permutations where other operators need another layout."""
     if not any(operator_of(binding.value) in _CONVERTED for binding in bindings(module["main"])):
         # The conversion takes time quadratic in the network's length.

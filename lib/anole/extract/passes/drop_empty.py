@@ -26,7 +26,7 @@ def drop_empty(module: tvm.IRModule) -> tvm.IRModule:
     return rewritten(module, _Dropper) if any(map(_is_empty, operands)) else module
 
 
-def reads_nothing(value: ir.Expr) -> bool:
+def reads_empty_operand(value: ir.Expr) -> bool:
     """Whether an operator computes a non-empty result from an empty operand, which few kernels support."""
     if any(map(_is_empty, _types(value))) or operator_of(value) in _KEPT:
         return False
@@ -53,7 +53,7 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
             return self._parts(call)
         if operator_of(call) == "relax.concat":
             return self._joined(call)
-        if not reads_nothing(call) or operator_of(call) not in _EMPTY_RESULTS:
+        if not reads_empty_operand(call) or operator_of(call) not in _EMPTY_RESULTS:
             return call
         value = np.full(extents(call), _EMPTY_RESULTS[operator_of(call)])
         return relax.const(value, str(call.ty.dtype))

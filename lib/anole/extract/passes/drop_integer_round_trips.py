@@ -8,7 +8,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.value_ranges import Values, is_byte
+from anole.extract.passes.value_ranges import Values, is_8bit
 from anole.ir.mutators import bindings, operator_of, rewritten, value_of
 
 
@@ -42,7 +42,7 @@ class _RoundTripDropper(PyExprMutator):  # type: ignore[misc]
                 return None
         if operator_of(inner) == "relax.astype" and operator_of(self._value(inner.args[0])) == "relax.astype":
             inner = self._value(inner.args[0])
-        if operator_of(inner) != "relax.astype" or not is_byte(inner.args[0], str(inner.ty.dtype), self.values):
+        if operator_of(inner) != "relax.astype" or not is_8bit(inner.args[0], str(inner.ty.dtype), self.values):
             return None
         rounded = self.visit_expr(inner.args[0])
         return rounded if offset is None else relax.op.subtract(rounded, relax.const(offset.astype("float32")))

@@ -19,7 +19,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.errors import ExtractError
-from anole.extract.passes.value_ranges import bytes_of
+from anole.extract.passes.value_ranges import as_8bit_operand
 from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import is_static, largest
@@ -49,7 +49,7 @@ def exact_parts(ranges: Ranges, weights: Iterable[_Values]) -> list[slice] | Non
     return _parts(_bounds(ranges, weights))
 
 
-def exact_runs(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
+def exact_ranges(inputs: int, weight: _Values | None) -> tuple[slice, ...]:
     """Split inputs of any 8-bit values into ranges whose sums are exact in float32.
 
     Args:
@@ -96,7 +96,7 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
                 f"{parts[0].stop} terms are exact in float32; use fixed sizes, with a model for each"
             )
         return parts
-    found = bytes_of(data, values)
+    found = as_8bit_operand(data, values)
     low = None if found is None else found.least - found.zero
     ranges = ANY_BYTE if low is None else ((low, low + MAX_BYTE),)
     by_channel = np.moveaxis(weight.astype(np.int64), max(weight.ndim - 2, 0), 0)
@@ -118,7 +118,7 @@ def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | No
 
 def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
     """Return the maximum absolute value of an 8-bit operand minus its zero point."""
-    found = bytes_of(operand, values)
+    found = as_8bit_operand(operand, values)
     if found is None or found.computed is not None:
         return MAX_BYTE
     low = found.least - found.zero

@@ -13,7 +13,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.convolutions import CHANNELS_LAST, Taps, attrs_of, is_channels_last, taps_of
-from anole.ir.mutators import bound_for_one, extents, operator_of, read_counts, rewritten, value_of
+from anole.ir.mutators import bound_if_read_once, extents, operator_of, read_counts, rewritten, value_of
 
 _Values = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ def _sum(one: _Branch, two: _Branch, max_taps: int) -> _Branch | None:
         return None
     weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
     for branch in (one, two):
-        row, column = (union.place_of(own) for own, union in zip(branch.windows, (rows, columns), strict=True))
+        row, column = (union.index_of(own) for own, union in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
         weight[row : row + taps[0], column : column + taps[1]] += branch.weight
     return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + two.shift)
@@ -106,10 +106,10 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
         """Yield the interpretations of an operand: its operator, if nothing else reads the result, and plain data."""
-        value, shift, call = operand, _NO_SHIFT, bound_for_one(self, self._uses, operand)
+        value, shift, call = operand, _NO_SHIFT, bound_if_read_once(self, self._uses, operand)
         if operator_of(call) == "relax.add" and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
-            call = bound_for_one(self, self._uses, value)
+            call = bound_if_read_once(self, self._uses, value)
         scale = _constant_of(call) if operator_of(call) == "relax.multiply" else None
         convolution = _convolution(call, shift) if operator_of(call) == "relax.nn.conv2d" else None
         if convolution is not None:

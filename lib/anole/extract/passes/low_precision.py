@@ -16,14 +16,14 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.extract.passes.byte_products import WORD, multiply_bytes, pad
-from anole.extract.passes.value_ranges import CHOOSING, Bytes, bytes_of
+from anole.extract.passes.byte_products import PACKED_LANES, multiply_8bit, pad
+from anole.extract.passes.value_ranges import VALUE_PRESERVING, Operand8Bit, as_8bit_operand
 from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
 from anole.ir.normalize_products import operands_of
 from anole.ir.symbols import largest
 from anole.task import BatchMatmul, Dense, Workload
 
-Narrowed = Callable[[Workload], Workload]
+ToLowPrecision = Callable[[Workload], Workload]
 """A function from a float32 workload to the same workload, or to a low-precision one."""
 
 _INT8 = np.iinfo(np.int8)
@@ -31,7 +31,7 @@ _INT8 = np.iinfo(np.int8)
 _MAX_EXACT_TERMS = (2**31 - 1) // 255**2
 """The maximum number of products of 8-bit integers with zero points whose sum fits int32."""
 
-_COMMUTING = CHOOSING | {"relax.concat"}
+_COMMUTING = VALUE_PRESERVING | {"relax.concat"}
 """Operators that commute with rounding."""
 
 _READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
@@ -69,13 +69,15 @@ class _Anchor:
     workload: Workload
 
 
-def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Narrowed) -> tvm.IRModule:
-    """Convert the anchors of a normalized module to the dtypes of `narrowed(workload)`."""
+def lower_precision(
+    module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], in_target_precision: ToLowPrecision
+) -> tvm.IRModule:
+    """Convert the anchors of a normalized module to the dtypes of `in_target_precision(workload)`."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
     found_anchors: dict[relax.Var, _Anchor] = {}
     for variable, value in values.items():
         workload = workload_of(value)
-        operands = () if workload is None else _operands(value, workload, narrowed, values)
+        operands = () if workload is None else _operands(value, workload, in_target_precision, values)
         if workload is not None and operands:
             found_anchors[variable] = _Anchor(operands, workload)
     if not found_anchors:
@@ -85,7 +87,7 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
     stored |= dict.fromkeys(products, _Stored("int32"))
     if any(each.dtype == "uint8" for each in stored.values()):
         clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
-        found = {variable: bytes_of(variable, values) for variable in clipped}
+        found = {variable: as_8bit_operand(variable, values) for variable in clipped}
         stored = {each.base: _Stored("uint8", each.least) for each in found.values() if each is not None} | stored
     for variable, value in reversed(list(values.items())):
         if variable in stored and operator_of(value) in _COMMUTING:
@@ -98,50 +100,50 @@ def narrow(module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | Non
 
 
 def _operands(
-    call: ir.Expr, workload: Workload, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+    call: ir.Expr, workload: Workload, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
     """Return the computed operands of an anchor to convert, or none to keep it in float32."""
     if isinstance(workload, BatchMatmul):
-        return _product_operands(call, workload, narrowed, values)
+        return _product_operands(call, workload, in_target_precision, values)
     data = call.args[0]
     if not workload.exact:
-        dtype = narrowed(workload).dtype
+        dtype = in_target_precision(workload).dtype
         return (_Operand(data, _Stored(dtype)),) if dtype != workload.dtype and isinstance(data, relax.Var) else ()
-    found, weight = bytes_of(data, values), np.asarray(value_of(call.args[1]))
+    found, weight = as_8bit_operand(data, values), np.asarray(value_of(call.args[1]))
     if weight.min() < _INT8.min or weight.max() > _INT8.max:
         return ()
-    if found is None or narrowed(_padded(workload)).dtype != "uint8":
+    if found is None or in_target_precision(_padded(workload)).dtype != "uint8":
         return ()
     return (_stored_operand(found, "uint8"),)
 
 
 def _product_operands(
-    call: ir.Expr, workload: BatchMatmul, narrowed: Narrowed, values: dict[relax.Var, ir.Expr]
+    call: ir.Expr, workload: BatchMatmul, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
     """Return both operands of a product of computed tensors to convert to 8 bits, or none to keep it in float32."""
-    left, right = (bytes_of(each, values) for each in operands_of(call))
+    left, right = (as_8bit_operand(each, values) for each in operands_of(call))
     inner = operands_of(call)[0].ty.shape[-1]
     if left is None or right is None or (largest(inner) or workload.inner) > _MAX_EXACT_TERMS:
         return ()
-    if narrowed(_padded(replace(workload, exact=True))).dtype != "uint8":
+    if in_target_precision(_padded(replace(workload, exact=True))).dtype != "uint8":
         return ()
     return _stored_operand(left, "uint8"), _stored_operand(right, "int8")
 
 
-def _stored_operand(found: Bytes, dtype: str) -> _Operand:
+def _stored_operand(found: Operand8Bit, dtype: str) -> _Operand:
     """Return an 8-bit operand stored as uint8 or int8."""
     offset = found.least - int(np.iinfo(dtype).min)
     return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
 
 
 def _padded(workload: Workload) -> Workload:
-    """Round a workload's channels up to a multiple of `WORD`."""
+    """Round a workload's channels up to a multiple of `PACKED_LANES`."""
     if isinstance(workload, Dense):
-        return replace(workload, in_features=-(-workload.in_features // WORD) * WORD)
+        return replace(workload, in_features=-(-workload.in_features // PACKED_LANES) * PACKED_LANES)
     if isinstance(workload, BatchMatmul):
-        return replace(workload, inner=-(-workload.inner // WORD) * WORD)
+        return replace(workload, inner=-(-workload.inner // PACKED_LANES) * PACKED_LANES)
     if workload.groups == 1:
-        return replace(workload, in_channels=-(-workload.in_channels // WORD) * WORD)
+        return replace(workload, in_channels=-(-workload.in_channels // PACKED_LANES) * PACKED_LANES)
     return workload
 
 
@@ -192,7 +194,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         """Return the product of two computed 8-bit operands, in int32 if its readers allow that."""
         left, right = (self._rounded_to(each.data, each.stored) for each in operands)
         zeros = (self._zero_of(each, "int32") for each in operands)
-        flat = multiply_bytes(self.builder_, workload, left, right, *zeros)
+        flat = multiply_8bit(self.builder_, workload, left, right, *zeros)
         product = relax.op.reshape(flat, call.ty.shape)
         return product if str(call.ty.dtype) == "int32" else self._computed(product, self.stored_as[self._binding])
 
@@ -206,7 +208,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         """Return the 8-bit product minus the product of the zero point, with which data is padded."""
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
-        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % WORD
+        missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % PACKED_LANES
         has_zero = operand.zero or operand.computed is not None
         pads = [int(pad) for pad in call.attrs.padding] if is_image and has_zero else [0] * 4
         if missing or any(pads):

@@ -15,7 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.convolutions import is_channels_last
 from anole.ir.mutators import (
     bindings,
-    bound_for_one,
+    bound_if_read_once,
     extents,
     operator_of,
     read_counts,
@@ -116,7 +116,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def _merged(self, step: _Affine) -> _Affine:
         """Merge a step with preceding steps whose results nothing else reads, up to one that it undoes."""
         is_weighted = self._is_weighted(step)
-        while (before := _step(bound_for_one(self, self._uses, step.data))) is not None:
+        while (before := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
             if step.undoes(before, is_weighted):
                 break
             step = step.after(before)
@@ -126,13 +126,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         """Whether a chain of steps starts at a product with weights."""
         found: Any = None
         while step is not None:
-            found = bound_for_one(self, self._uses, step.data)
+            found = bound_if_read_once(self, self._uses, step.data)
             step = _step(found)
         return operator_of(found) in _WEIGHTED
 
     def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Fold a scale into the weights of the data's operator; return None if impossible."""
-        call = bound_for_one(self, self._uses, data)
+        call = bound_if_read_once(self, self._uses, data)
         if operator_of(call) not in _WEIGHTED:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]

@@ -53,10 +53,10 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
             return call
         windows = taps_of(call, weight)
         sides = zip(windows, data[1:3], out[1:3], map(int, call.attrs.strides), strict=True)
-        kept = [window.of_useful_taps(size, outputs, stride) for window, size, outputs, stride in sides]
+        kept = [window.without_idle_taps(size, outputs, stride) for window, size, outputs, stride in sides]
         if all(new.taps == old.taps for new, old in zip(kept, windows, strict=True)):
             return call
-        firsts = [old.place_of(new) for new, old in zip(kept, windows, strict=True)]
+        firsts = [old.index_of(new) for new, old in zip(kept, windows, strict=True)]
         rows, columns = (slice(first, first + new.taps) for first, new in zip(firsts, kept, strict=True))
         left = relax.const(np.ascontiguousarray(weight[rows, columns]))
         return with_attrs(call, [call.args[0], left], **attrs_of(kept))

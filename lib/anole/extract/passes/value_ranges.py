@@ -11,7 +11,7 @@ from tvm import ir, relax
 
 from anole.ir.mutators import extents, operator_of, value_of
 
-CHOOSING = frozenset(
+VALUE_PRESERVING = frozenset(
     f"relax.{name}" for name in "reshape permute_dims strided_slice squeeze expand_dims nn.max_pool2d".split()
 )
 """Unary operators whose result contains only values of the operand."""
@@ -24,7 +24,7 @@ Values = Mapping[relax.Var, ir.Expr]
 
 
 @dataclass(frozen=True)
-class Bytes:
+class Operand8Bit:
     """An 8-bit operand in float32: a variable minus a zero point.
 
     Attributes:
@@ -39,22 +39,22 @@ class Bytes:
     computed: relax.Var | None = None
 
 
-def bytes_of(operand: ir.Expr, values: Values) -> Bytes | None:
+def as_8bit_operand(operand: ir.Expr, values: Values) -> Operand8Bit | None:
     """Return a float32 operand's 8-bit variable and zero point, or None if it is not known to hold 8-bit integers."""
     if not isinstance(operand, relax.Var):
         return None
     call: Any = values.get(operand)
     operator = operator_of(call)
-    if operator == "relax.subtract" and (inner := bytes_of(call.args[0], values)) is not None:
+    if operator == "relax.subtract" and (inner := as_8bit_operand(call.args[0], values)) is not None:
         if (zero := _integer_scalar(call.args[1])) is not None:
             return replace(inner, zero=inner.zero + zero)
         if inner.computed is None and set(extents(call.args[1])) <= {1} and _is_integral(call.args[1], values):
             return replace(inner, computed=call.args[1])
     least = _minimum(operand, values)
-    return None if least is None else Bytes(operand, least, 0)
+    return None if least is None else Operand8Bit(operand, least, 0)
 
 
-def is_byte(operand: ir.Expr, dtype: str, values: Values) -> bool:
+def is_8bit(operand: ir.Expr, dtype: str, values: Values) -> bool:
     """Whether a float32 variable holds only integers in the range of an 8-bit dtype."""
     if dtype not in _MIN_VALUES or not isinstance(operand, relax.Var) or str(operand.ty.dtype) != "float32":
         return False
@@ -67,7 +67,7 @@ def _minimum(operand: relax.Var, values: Values) -> int | None:
     operator = operator_of(call)
     if operator == "relax.astype":
         return _MIN_VALUES.get(str(call.args[0].ty.dtype))
-    if operator in CHOOSING and isinstance(call.args[0], relax.Var):
+    if operator in VALUE_PRESERVING and isinstance(call.args[0], relax.Var):
         return _minimum(call.args[0], values)
     if operator == "relax.subtract" and (zero := _integer_scalar(call.args[1])) is not None:
         inner = _minimum(call.args[0], values)
@@ -75,8 +75,8 @@ def _minimum(operand: relax.Var, values: Values) -> int | None:
     if operator != "relax.clip":
         return None
     low, high = (float(bound.value) for bound in call.args[1:])
-    is_byte = low.is_integer() and high <= low + 255
-    return int(low) if is_byte and _is_integral(call.args[0], values) else None
+    is_8bit = low.is_integer() and high <= low + 255
+    return int(low) if is_8bit and _is_integral(call.args[0], values) else None
 
 
 def _is_integral(operand: ir.Expr, values: Values) -> bool:

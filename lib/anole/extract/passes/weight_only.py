@@ -45,9 +45,11 @@ def scheme_of(call: ir.Expr) -> WeightScheme | None:
 
 
 def store_weights(
-    module: tvm.IRModule, workload_of: Callable[[ir.Expr], Workload | None], narrowed: Callable[[Workload], Workload]
+    module: tvm.IRModule,
+    workload_of: Callable[[ir.Expr], Workload | None],
+    in_target_precision: Callable[[Workload], Workload],
 ) -> tvm.IRModule:
-    """Store the weights of a normalized module's dense layers in the scheme of `narrowed(workload)`.
+    """Store the weights of a normalized module's dense layers in the scheme of `in_target_precision(workload)`.
 
     Weights stored in another scheme are rounded again; without a scheme, they are dequantized.
     """
@@ -59,7 +61,7 @@ def store_weights(
             workload = workload_of(call)
             if not isinstance(workload, Dense):
                 return call
-            scheme = weight_scheme(narrowed(workload))
+            scheme = weight_scheme(in_target_precision(workload))
             return call if scheme == workload.weights else _stored_by(call, scheme)
 
     return rewritten(module, Storing)

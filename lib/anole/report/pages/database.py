@@ -20,7 +20,7 @@ _STEPS = 100_000
 """The number of SQLite's VM instructions between two checks of the time limit."""
 
 
-class LackingError(StoreError):
+class OutdatedDatabaseError(StoreError):
     """The database of an older version of Anole has no such table or column."""
 
 
@@ -60,7 +60,7 @@ class Database:
         """Run a query with null for each of its parameters.
 
         Raises:
-            LackingError: the database is of an older version.
+            OutdatedDatabaseError: the database is of an older version.
             StoreError: it cannot be read, or the query takes too long.
         """
         sql = dedent(sql).strip()
@@ -71,7 +71,7 @@ class Database:
             rows = tuple(cursor.fetchall())
         except sqlite3.Error as error:
             if str(error).startswith(("no such table", "no such column")):
-                raise LackingError(
+                raise OutdatedDatabaseError(
                     f"{self._path}: {error}; `anole merge` updates a database of an older version"
                 ) from error
             problem = f"a query took more than {_LIMIT_S:g} s" if str(error) == "interrupted" else str(error)

@@ -61,14 +61,14 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Lacking:
+class MissingData:
     """A figure without data, and one line on how to get the data."""
 
     title: str
     remedy: str
 
 
-Shown = Figure | Lacking
+Shown = Figure | MissingData
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from importlib import resources
 from string import Template
 from urllib.parse import quote
 
-from anole.report.pages.figure import MAX_ROWS, READERS, Download, Figure, Lacking, Section, Shown, Table
+from anole.report.pages.figure import MAX_ROWS, READERS, Download, Figure, MissingData, Section, Shown, Table
 
 VEGA_LITE = "6.4"
 """The version of Vega-Lite of the charts."""
@@ -85,7 +85,7 @@ class _Body:
 
     def _shown(self, shown: Shown, title: str) -> str:
         """Return a figure, or its remedy, with its title unless the section has the same one."""
-        if isinstance(shown, Lacking):
+        if isinstance(shown, MissingData):
             name = f"<b>{escape(title)}:</b> " if title else ""
             return f'<p class="lacking">{name}{_prose(shown.remedy)}</p>'
         parts = ["<figure>", f"<h4>{escape(title)}</h4>" if title else "", _caption(shown)]

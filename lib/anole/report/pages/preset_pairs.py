@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anole.report.cookbook import Recipe, read_chart
-from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import NONE, counted, times
 
 _MIN_TASKS, _MIN_PAIRS = 3, 5
@@ -30,7 +30,7 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
             pairs.setdefault((row["one"], row["other"]), []).append(row)
         found = [each for names, rows in pairs.items() if (each := _compare(names, rows)) is not None]
         if not found:
-            return [Lacking(recipe.question, recipe.remedy)]
+            return [MissingData(recipe.question, recipe.remedy)]
         figure = Figure(
             recipe.question,
             recipe.units,

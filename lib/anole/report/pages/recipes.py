@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from anole.report.cookbook import Recipe
-from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table, with_rows
+from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import NONE, counted, significant
 
 Row = Mapping[str, Any]
@@ -39,7 +39,7 @@ def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
     query = source.database.query(recipe.sql, recipe.parameters)
     rows = query.records()
     if not rows:
-        return [Lacking(recipe.question, recipe.remedy)]
+        return [MissingData(recipe.question, recipe.remedy)]
     first = {column: cell(value) for column, value in rows[0].items()}
     return [
         Figure(

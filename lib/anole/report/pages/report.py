@@ -12,8 +12,8 @@ from anole.files import read_regular, write_atomically
 from anole.record import utc_now
 from anole.report.cookbook import cookbook, read_recipes
 from anole.report.pages import unfinished_builds
-from anole.report.pages.database import Database, LackingError
-from anole.report.pages.figure import READERS, Lacking, ReportSource, Section, Shown
+from anole.report.pages.database import Database, OutdatedDatabaseError
+from anole.report.pages.figure import READERS, MissingData, ReportSource, Section, Shown
 from anole.report.pages.page import TITLE_END, Page, render
 from anole.report.pages.preset_pairs import section_of_pairs
 from anole.report.pages.recipes import section_of
@@ -65,7 +65,7 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
             facts=f"Made by Anole{_version()} from {database.name} on "
             f"{utc_now()[:16].replace('T', ' ')} UTC. This file is self-contained.",
             tiles=_tiles(opened),
-            sections=[(section, shown_of(section, source)) for section in all_sections()],
+            sections=[(section, figures_of(section, source)) for section in all_sections()],
         )
     write_atomically(output, render(page))
 
@@ -101,12 +101,12 @@ def _version() -> str:
         return ""
 
 
-def shown_of(section: Section, source: ReportSource) -> Sequence[Shown]:
+def figures_of(section: Section, source: ReportSource) -> Sequence[Shown]:
     """Return the figures of a section, or a remedy if the database is too old for it."""
     try:
         return section.make(source)
-    except LackingError as error:
-        return [Lacking(section.title, str(error))]
+    except OutdatedDatabaseError as error:
+        return [MissingData(section.title, str(error))]
 
 
 def _title(database: Database) -> str:

@@ -12,7 +12,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.log import explanations
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
-from anole.report.pages.figure import Figure, Lacking, ReportSource, Section, Shown, Table
+from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table
 from anole.text_format import counted
 
 _QUESTION = "Which builds are skipped, failed or not done, and why?"
@@ -20,17 +20,21 @@ _QUESTION = "Which builds are skipped, failed or not done, and why?"
 
 def _builds(source: ReportSource) -> Shown:
     if source.spec is None:
-        return Lacking(_QUESTION, "there is no models.yaml in this folder; run the command in the project's folder.")
+        return MissingData(
+            _QUESTION, "there is no models.yaml in this folder; run the command in the project's folder."
+        )
     try:
         pipeline = Pipeline.load(source.spec)
     except AnoleError as error:
-        return Lacking(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
+        return MissingData(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
     known = {name for (name,) in source.database.query("select name from build").rows}
     rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
     for build in pipeline.spec.builds.values():
         rows += _undone(pipeline, build, known)
     if not rows:
-        return Lacking(_QUESTION, f"none: all {counted(len(pipeline.spec.builds), 'build')} in models.yaml are done.")
+        return MissingData(
+            _QUESTION, f"none: all {counted(len(pipeline.spec.builds), 'build')} in models.yaml are done."
+        )
     return Figure(
         _QUESTION,
         "",

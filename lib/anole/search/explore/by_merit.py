@@ -29,7 +29,7 @@ class ByMerit(Stateless):
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return the candidates, with zero scores."""
-        vectors = history.space.foremost(self.n_candidates, rng, exclude=history.visited)
+        vectors = history.space.top_by_merit(self.n_candidates, rng, exclude=history.visited)
         if not len(vectors):
             return draw(history, self.n_candidates, rng)
         return Candidates(vectors, np.zeros(len(vectors)))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.explore.by_merit import ByMerit
-from anole.search.explore.guided_annealing import merged
+from anole.search.explore.guided_annealing import interleaved
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.sample.synthesis import fresh
 from anole.search.settings import Range, Stateless
@@ -46,7 +46,7 @@ class Descent(Stateless):
         led = list(islice(fresh(near, taken, space), self.n_candidates))
         rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, taken, space))
         neighbors, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (led, rest))
-        vectors = merged(neighbors, others, self.led_share)[: self.n_candidates]
+        vectors = interleaved(neighbors, others, self.led_share)[: self.n_candidates]
         return Candidates(vectors, np.zeros(len(vectors)))
 
 

@@ -54,7 +54,7 @@ class Frontier:
     def candidates(self, **log: float) -> Candidates:
         """Return the best configs, the most promising first, with the statistics of the search."""
         ranking = sorted(self._best, reverse=True)
-        vectors = self._space.plainest(self._space.vectors([index for _, index in ranking]))
+        vectors = self._space.first_equivalents(self._space.vectors([index for _, index in ranking]))
         return Candidates(vectors, np.array([score for score, _ in ranking]), {"queries": len(self), **log})
 
 

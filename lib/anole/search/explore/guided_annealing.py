@@ -50,11 +50,11 @@ class _GuidedExplorer(AnnealingExplorer):
         uniform = draw(history, n, rng)
         known = space.identities(np.concatenate([first, led]))
         fresh = uniform.vectors[~np.isin(space.identities(uniform.vectors), known)]
-        vectors = np.concatenate([first, merged(led, fresh, share)])[:n]
+        vectors = np.concatenate([first, interleaved(led, fresh, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
 
 
-def merged(first: Vectors, second: Vectors, share: float) -> Vectors:
+def interleaved(first: Vectors, second: Vectors, share: float) -> Vectors:
     """Interleave the rows of both in order; any prefix has about `share` of its rows from `first`."""
     ranks = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
     return np.concatenate([first, second])[np.argsort(np.concatenate(ranks), kind="stable")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anole.errors import TargetError
 from anole.host.machine import available_cores, available_threads
-from anole.host.processor import OTHER_TYPES, features_of, known_processors, processor
+from anole.host.processor import LOW_PRECISION_FEATURES, features_of, known_processors, processor
 from anole.node import Node
 from anole.record import Config
 from anole.targets.base import MAX_RELATIVE_ERROR, WINOGRAD
@@ -19,8 +19,8 @@ from anole.targets.cpu.device.precision import (
     INT8,
     NEEDS,
     STORED_WEIGHTS,
-    WHOLE,
-    lacks,
+    UINT8,
+    missing_features,
     precisions_of,
 )
 from anole.targets.kind import CONSTRAINED, Inventory, Kind, Rounding, described_space, plain_values, read_space
@@ -110,7 +110,7 @@ def describe_cpu(
     if exact:
         described["exact"] = True
     if precision != FLOAT32:
-        if missing := lacks(precision, described["features"]):
+        if missing := missing_features(precision, described["features"]):
             raise TargetError(
                 f"precision {precision} needs {', '.join(missing)}; {described['model']} has none of them"
             )
@@ -122,7 +122,7 @@ def describe_cpu(
 
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
-    if mcpu is not None and (missing := host.lacks(mcpu)):
+    if mcpu is not None and (missing := host.missing_features(mcpu)):
         raise TargetError(f"mcpu {mcpu} needs {', '.join(missing)}; this machine's {host.name} has none of them")
     if threads is not None and threads > available_threads():
         raise TargetError(f"found threads: {threads}; this process may use at most {available_threads()}")
@@ -142,7 +142,9 @@ def _inventory() -> Inventory:
     description = describe_cpu()
     features: list[str] = description["features"]
     precisions = precisions_of(features)
-    unneeded = OTHER_TYPES.difference(BYTE_FEATURES, *(each for precision in precisions for each in NEEDS[precision]))
+    unneeded = LOW_PRECISION_FEATURES.difference(
+        BYTE_FEATURES, *(each for precision in precisions for each in NEEDS[precision])
+    )
     used = [feature for feature in features if feature not in unneeded]
     unused = [feature for feature in features if feature in unneeded]
     lanes = VectorUnit.of(description).lanes
@@ -180,7 +182,7 @@ KIND = Kind(
     finer="anole.targets.shared.output_tiles:finer_tiles",
     rounding=_rounding,
     exporter="anole.export.stage:export_build",
-    multiplies={WHOLE: INT8, DTYPES[BF16]: BF16},
+    multiplies={UINT8: INT8, DTYPES[BF16]: BF16},
     quantizes_models=lambda settings: settings.get("precision") == INT8,
     serves_ranges=True,
 )

@@ -10,18 +10,18 @@ from anole.host.machine import available_threads
 from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
-from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, LocalDevice, Place, version_of
+from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, DeviceLocation, LocalDevice, version_of
 from anole.targets.cpu.device.precision import (
     DTYPES,
     FLOAT32,
     STORED_WEIGHTS,
-    WHOLE,
+    UINT8,
     has_bytes,
     precisions_of,
 )
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
-from anole.targets.cpu.templates.packed_operands import with_packed_lanes, word_dtype
+from anole.targets.cpu.templates.packed_operands import packed_lane_dtype, with_packed_lanes
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload, weight_scheme
@@ -37,7 +37,7 @@ class CpuTarget:
     """A processor with a number of threads; see `describe_cpu` for its description."""
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    place: Final = Place.PROCESSOR
+    place: Final = DeviceLocation.PROCESSOR
     networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole.targets.cpu.device.builder", "anole.targets.cpu.device.runner")
     runs_on = "cpu"
@@ -57,7 +57,7 @@ class CpuTarget:
         features = description.get("features", ())
         self.dtypes = (
             *dict.fromkeys(DTYPES[each] for each in precisions_of(features)),
-            *((WHOLE,) if has_bytes(features) else ()),
+            *((UINT8,) if has_bytes(features) else ()),
         )
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
@@ -86,7 +86,7 @@ class CpuTarget:
         """Return True: the CPU runs every operator."""
         return True
 
-    def narrowed(self, workload: Workload) -> Workload:
+    def in_target_precision(self, workload: Workload) -> Workload:
         """Return a float32 workload in the target's precision, or in 8 bits if its values are integers, if faster.
 
         A dense layer that should be faster with its weights in few bits keeps float32 for its data and sums.
@@ -96,10 +96,10 @@ class CpuTarget:
             return workload
         dtype = self.dtype
         if getattr(workload, "exact", False):
-            dtype = WHOLE if WHOLE in self.dtypes else FLOAT32
+            dtype = UINT8 if UINT8 in self.dtypes else FLOAT32
         if dtype == FLOAT32:
             return workload
-        return programs.narrowed(self.unit, self._sharing_threads(workload), workload, dtype)
+        return programs.in_target_precision(self.unit, self._sharing_threads(workload), workload, dtype)
 
     def space(self, workload: Workload) -> Space:
         """Return the space of a workload."""
@@ -184,7 +184,7 @@ class CpuTarget:
         """Measure, in this process, the multiply-add rate of all threads on registers or tiles."""
         from anole.targets.cpu.device.peak import peak_gflops
 
-        return peak_gflops(self.description, word_dtype(dtype))
+        return peak_gflops(self.description, packed_lane_dtype(dtype))
 
     def copy_bytes_per_s(self) -> float:
         """Measure, in this process, the memory bandwidth of copies by all threads."""

@@ -45,15 +45,15 @@ def is_dot(call: Any) -> bool:
     return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
 
 
-def is_word(call: Any) -> bool:
-    """Whether an expression is a packed lane made by `word_of`."""
+def is_packed_lane(call: Any) -> bool:
+    """Whether an expression is a packed lane made by `pack_lane`."""
     named = getattr(getattr(call, "op", None), "name", None)
     return named == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
 
 
-def first_number(word: Any) -> Any:
+def first_element(word: Any) -> Any:
     """Return the load of a packed lane's first element, or the operand itself if it is no packed lane."""
-    return word.args[0].vectors[0] if is_word(word) else word
+    return word.args[0].vectors[0] if is_packed_lane(word) else word
 
 
 def packed_dtype(workload: Workload) -> str:
@@ -64,6 +64,6 @@ def packed_dtype(workload: Workload) -> str:
     return workload.dtype if is_plain else "int32"
 
 
-def word_of(numbers: Sequence[Any]) -> Any:
+def pack_lane(numbers: Sequence[Any]) -> Any:
     """Pack contiguous loads into a 32-bit lane, the first in its lowest bits."""
     return tirx.reinterpret("int32", tirx.Shuffle(list(numbers), list(range(len(numbers)))))

@@ -21,7 +21,7 @@ from tvm.tirx.script import builder as T
 from anole.ir.nodes import prefetched
 from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
-from anole.targets.shared.recurrent_step import Arguments, Place, RecurrentStep, Sums, allocated
+from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocated
 
 OPAQUE = 8
 """TVM's operator pattern for a function that is never fused."""
@@ -104,7 +104,7 @@ class _Kernel(RecurrentStep):
                 for part in self.parts():
                     # A group's weights stay in the cache from one tile to the next.
                     with T.serial(0, self._groups) as at, T.serial(0, self._tiles) as tile:
-                        group = in_turns(step, at, self._groups)
+                        group = alternating_index(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
             with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
                 self.end((direction, first_row + row, unit))
@@ -120,7 +120,7 @@ class _Kernel(RecurrentStep):
                     self.quantize(step, direction)
             for part in self.parts():
                 with T.parallel(0, self._tiling.parts) as own_part, T.serial(0, n_tiles) as at:
-                    index = own_part * n_tiles + in_turns(step, at, n_tiles)
+                    index = own_part * n_tiles + alternating_index(step, at, n_tiles)
                     group, tile = index % per_direction // self._tiles, index % self._tiles
                     part(step, index // per_direction, tile * self._tiling.rows, group)
         with T.serial(0, own.directions * rows) as index, T.serial(0, own.hidden) as unit:
@@ -146,12 +146,12 @@ class _Kernel(RecurrentStep):
                 T.evaluate(prefetched(self._projected(later, (direction, row, block * LANES), gate), level=1))
 
     def _source(self, step: Value, at: Value) -> Value:
-        return in_turns(step, at, self._own.hidden)
+        return alternating_index(step, at, self._own.hidden)
 
     @contextmanager
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
-    ) -> Iterator[tuple[Place, Sums]]:
+    ) -> Iterator[tuple[UnitPosition, Sums]]:
         blocks, lanes = self._tiling.blocks, T.vectorized(0, LANES) if has_lanes else T.serial(0, LANES)
         with T.unroll(0, self._tiling.rows) as row, T.unroll(0, blocks) as block, lanes as lane:
             unit = (group * blocks + block) * LANES + lane
@@ -161,7 +161,7 @@ class _Kernel(RecurrentStep):
         return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
 
 
-def in_turns(step: Value, at: Value, extent: Value) -> Value:
+def alternating_index(step: Value, at: Value, extent: Value) -> Value:
     """Return the index of a loop that runs forward in even steps and backward in odd steps.
 
     A step then begins with the weights that ended the previous step and are still cached. If the weights slightly

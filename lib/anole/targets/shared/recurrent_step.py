@@ -19,7 +19,7 @@ from anole.targets.shared.recurrent_cell import HIDDEN, RESET, UPDATE, CellEquat
 _LEVELS = 255
 """Number of quantization steps between the minimum and maximum of a state in 8 bits."""
 
-Place = tuple[Value, Value, Value]
+UnitPosition = tuple[Value, Value, Value]
 """A direction, a row of the batch and a hidden unit."""
 
 Gate = Callable[[int], Value]
@@ -78,35 +78,35 @@ class RecurrentStep(ABC):
     @abstractmethod
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
-    ) -> AbstractContextManager[tuple[Place, Sums]]:
+    ) -> AbstractContextManager[tuple[UnitPosition, Sums]]:
         """Open loops over a tile of rows and a group of hidden units; yield their position and where sums are."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:
         """Return a buffer for the sums of a tile."""
 
-    def _slot(self, place: Place) -> tuple[Value, ...]:
+    def _slot(self, position: UnitPosition) -> tuple[Value, ...]:
         """Return the indices of a position in a buffer of states."""
-        return place
+        return position
 
     def parts(self) -> Sequence[Callable[..., None]]:
         """Return the parts of a step; each part needs the previous part of all groups."""
         return (self.reset, self.replace) if self._resets_first else (self.replace,)
 
-    def begin(self, place: Place) -> None:
+    def begin(self, position: UnitPosition) -> None:
         """Copy the initial state of a hidden unit, or store 0 if the unit is padding."""
-        direction, row, unit = place
+        direction, row, unit = position
         known = (direction, self._known(row), tirx.min(unit, self._own.hidden - 1))
-        T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(place)])
+        T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(position)])
         if self._own.cell == "lstm":
-            T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(place))
+            T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(position))
 
-    def end(self, place: Place) -> None:
+    def end(self, position: UnitPosition) -> None:
         """Copy the final state of a hidden unit."""
-        with self._if_row(place[1]):
-            T.buffer_store(self._buffers["last_h"], self._state(self._steps, place), place)
+        with self._if_row(position[1]):
+            T.buffer_store(self._buffers["last_h"], self._state(self._steps, position), position)
             if self._own.cell == "lstm":
-                T.buffer_store(self._buffers["last_c"], self._c[self._slot(place)], place)
+                T.buffer_store(self._buffers["last_c"], self._c[self._slot(position)], position)
 
     def quantize(self, step: Value, direction: Value) -> None:
         """Quantize the states of a direction like ONNX's DynamicQuantizeLinear, and subtract the zero point."""
@@ -130,10 +130,10 @@ class RecurrentStep(ABC):
         T.buffer_store(highs, tirx.Select(scale > const(0), scale, const(1)), [0])
         T.buffer_store(lows, tirx.min(tirx.nearbyint(-low / highs[0]), const(_LEVELS)), [0])
         with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
-            place = (direction, row, block * LANES + lane)
-            level = tirx.nearbyint(self._state(step, place) / highs[0])
+            position = (direction, row, block * LANES + lane)
+            level = tirx.nearbyint(self._state(step, position) / highs[0])
             limited = tirx.max(tirx.min(level, const(_LEVELS) - lows[0]), -lows[0])
-            T.buffer_store(self._factor, limited, self._slot(place))
+            T.buffer_store(self._factor, limited, self._slot(position))
 
     def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
         """Compute a GRU's gates and reset the state, for a tile of rows and a group of hidden units."""
@@ -141,9 +141,11 @@ class RecurrentStep(ABC):
         self._multiply(step, direction, first_row, group, (UPDATE, RESET))
 
         def act(cell: CellEquations) -> None:
-            with self._units(step, direction, first_row, group) as (place, gate):
-                T.buffer_store(self._update, cell.opening(gate(UPDATE)), self._slot(place))
-                T.buffer_store(self._factor, cell.opening(gate(RESET)) * self._state(step, place), self._slot(place))
+            with self._units(step, direction, first_row, group) as (position, gate):
+                T.buffer_store(self._update, cell.opening(gate(UPDATE)), self._slot(position))
+                T.buffer_store(
+                    self._factor, cell.opening(gate(RESET)) * self._state(step, position), self._slot(position)
+                )
 
         self._in_direction(direction, act)
 
@@ -153,18 +155,18 @@ class RecurrentStep(ABC):
         self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._own.gates))
 
         def act(cell: CellEquations) -> None:
-            with self._units(step, direction, first_row, group) as (place, gate):
-                old, unit = self._state(step, place), place[-1]
-                new = self._if_active(step, place[1], self._next(cell, step, place, gate), old)
-                T.buffer_store(self._h, self._or_zero(unit, new), [self._half(step + 1), *self._slot(place)])
+            with self._units(step, direction, first_row, group) as (position, gate):
+                old, unit = self._state(step, position), position[-1]
+                new = self._if_active(step, position[1], self._next(cell, step, position, gate), old)
+                T.buffer_store(self._h, self._or_zero(unit, new), [self._half(step + 1), *self._slot(position)])
                 if self._own.padded == self._own.hidden:
-                    self._store_result(step, place)
+                    self._store_result(step, position)
 
         self._in_direction(direction, act)
         if self._own.padded != self._own.hidden:
-            with self._tile(direction, first_row, group, has_lanes=False) as (place, _):
-                with only_if(place[-1] < self._own.hidden):
-                    self._store_result(step, place)
+            with self._tile(direction, first_row, group, has_lanes=False) as (position, _):
+                with only_if(position[-1] < self._own.hidden):
+                    self._store_result(step, position)
 
     def _as_loads(self, *variables: Value) -> list[Value]:
         """Begin a part of a step: store the variables in a buffer, and return loads from it.
@@ -179,28 +181,30 @@ class RecurrentStep(ABC):
             T.buffer_store(variables_buffer, variable, [index])
         return [variables_buffer[index] for index in range(len(variables))]
 
-    def _next(self, cell: CellEquations, step: Value, place: Place, gate: Gate) -> Value:
+    def _next(self, cell: CellEquations, step: Value, position: UnitPosition, gate: Gate) -> Value:
         """Return the next state of a hidden unit, and store an LSTM's next cell."""
         if self._own.cell == "rnn":
             return cell.opening(gate(0))
-        old = self._state(step, place)
+        old = self._state(step, position)
         if self._resets_first:
-            return cell.mixed(self._update[self._slot(place)], gate(HIDDEN), old)
+            return cell.mixed(self._update[self._slot(position)], gate(HIDDEN), old)
         if self._own.cell == "gru":
-            candidate = self._projected(step, place, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
+            candidate = self._projected(step, position, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
             return cell.mixed(cell.opening(gate(UPDATE)), candidate, old)
-        c, peephole = self._c[self._slot(place)], partial(self._peephole, place)
-        T.buffer_store(self._c, self._if_active(step, place[1], cell.next_c(gate, c, peephole), c), self._slot(place))
+        c, peephole = self._c[self._slot(position)], partial(self._peephole, position)
+        T.buffer_store(
+            self._c, self._if_active(step, position[1], cell.next_c(gate, c, peephole), c), self._slot(position)
+        )
         return cell.h_of_c(gate, c, peephole)
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
         """Compute the sums of some gates for a tile of rows and a group of hidden units."""
         weights = self._buffers["recurrent"]
-        with self._tile(direction, first_row, group) as (place, sums):
+        with self._tile(direction, first_row, group) as (position, sums):
             for gate in gates:
-                T.buffer_store(self._sums, self._start(step, place, gate), sums(gate))
-        with T.serial(0, self._own.hidden) as at, self._tile(direction, first_row, group) as (place, sums):
-            source, (row, unit) = self._source(step, at), place[1:]
+                T.buffer_store(self._sums, self._start(step, position, gate), sums(gate))
+        with T.serial(0, self._own.hidden) as at, self._tile(direction, first_row, group) as (position, sums):
+            source, (row, unit) = self._source(step, at), position[1:]
             factor = self._factor_at(step, (direction, row, source), gates)
             for gate in gates:
                 weight = weights[direction, unit // LANES, source, gate, unit % LANES].astype("float32")
@@ -210,59 +214,61 @@ class RecurrentStep(ABC):
         """Return the hidden unit whose products are added next."""
         return at
 
-    def _factor_at(self, step: Value, place: Place, gates: Sequence[int]) -> Value:
+    def _factor_at(self, step: Value, position: UnitPosition, gates: Sequence[int]) -> Value:
         """Return the factor of the recurrent weights of some gates."""
         if not self._has_factor or (self._resets_first and UPDATE in gates):
-            return self._state(step, place)
-        direction, row, unit = place
+            return self._state(step, position)
+        direction, row, unit = position
         # Rows beyond the batch have not been quantized.
         return self._factor[self._slot((direction, self._known(row) if self._own.quantized else row, unit))]
 
-    def _start(self, step: Value, place: Place, gate: int) -> Value:
+    def _start(self, step: Value, position: UnitPosition, gate: int) -> Value:
         """Return the initial value of a gate's sum."""
         if self._own.quantized:
             return const(0)
         if self._own.reset_after and gate == HIDDEN:
-            return self._buffers["bias"][place[0], place[-1]]
-        return self._projected(step, place, gate)
+            return self._buffers["bias"][position[0], position[-1]]
+        return self._projected(step, position, gate)
 
     @contextmanager
-    def _units(self, step: Value, direction: Value, first_row: Value, group: Value) -> Iterator[tuple[Place, Gate]]:
+    def _units(
+        self, step: Value, direction: Value, first_row: Value, group: Value
+    ) -> Iterator[tuple[UnitPosition, Gate]]:
         """Open the loops of a tile; yield a hidden unit's position and the inputs of its gates' activations."""
-        with self._tile(direction, first_row, group) as (place, sums):
+        with self._tile(direction, first_row, group) as (position, sums):
 
             def gate(which: int) -> Value:
                 found = self._sums[sums(which)]
                 if not self._own.quantized:
                     return found
-                scale = self._scale[direction] * self._buffers["scales"][direction, which, place[-1]]
-                return self._projected(step, place, which) + found * scale
+                scale = self._scale[direction] * self._buffers["scales"][direction, which, position[-1]]
+                return self._projected(step, position, which) + found * scale
 
-            yield place, gate
+            yield position, gate
 
     def _half(self, step: Value) -> Value:
         """Return the half of the buffer with the states before a step; with `factor`, there is only one half."""
         return 0 if self._has_factor else step % 2
 
-    def _state(self, step: Value, place: Place) -> Value:
+    def _state(self, step: Value, position: UnitPosition) -> Value:
         """Return the state of a hidden unit before a step."""
-        return self._h[(self._half(step), *self._slot(place))]
+        return self._h[(self._half(step), *self._slot(position))]
 
-    def _projected(self, step: Value, place: Place, gate: int) -> Value:
+    def _projected(self, step: Value, position: UnitPosition, gate: int) -> Value:
         """Return the product of the inputs for a gate of a hidden unit."""
-        direction, row, unit = place
+        direction, row, unit = position
         time = self._time(step, direction, row)
         outer = (self._known(row), time) if self._own.batch_first else (time, self._known(row))
         return self._buffers["projected"][(*outer, direction, gate, unit)]
 
-    def _peephole(self, place: Place, gate: int) -> Value:
-        return self._buffers["peepholes"][place[0], gate, place[-1]]
+    def _peephole(self, position: UnitPosition, gate: int) -> Value:
+        return self._buffers["peepholes"][position[0], gate, position[-1]]
 
-    def _store_result(self, step: Value, place: Place) -> None:
+    def _store_result(self, step: Value, position: UnitPosition) -> None:
         """Store a hidden unit's new state in the result."""
-        direction, row, unit = place
+        direction, row, unit = position
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
-        value = self._if_active(step, row, self._state(step + 1, place), const(0))
+        value = self._if_active(step, row, self._state(step + 1, position), const(0))
         with self._if_row(row):
             T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
 

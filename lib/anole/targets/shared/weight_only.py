@@ -21,14 +21,14 @@ _Floats = NDArray[np.float32]
 _BITS: tuple[Bits, ...] = (4, 8)
 
 
-def words_of_block(scheme: WeightScheme) -> int:
+def packed_rows_of_block(scheme: WeightScheme) -> int:
     """Return the number of rows of packed integers in a block."""
     return scheme.block // scheme.numbers
 
 
 def rows_of_block(scheme: WeightScheme) -> int:
     """Return the number of rows of a block."""
-    return words_of_block(scheme) + 1 + scheme.zeros
+    return packed_rows_of_block(scheme) + 1 + scheme.zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class StoredWeights:
     @classmethod
     def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
         """Unpack the weights from a scheme's matrix of 32-bit lanes."""
-        last, columns = words_of_block(scheme), words.shape[-1]
+        last, columns = packed_rows_of_block(scheme), words.shape[-1]
         blocks = words.reshape(-1, rows_of_block(scheme), columns)
         mask = np.uint32((1 << scheme.bits) - 1)
         numbers = blocks[:, :last, None].view(np.uint32) >> _shifts(scheme) & mask
@@ -103,5 +103,5 @@ def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
 
 def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
     """Return a dense layer's weight, of shape (in, out), as rounded by the target's storage scheme."""
-    scheme = weight_scheme(target.narrowed(Dense(rows, *weight.shape)))
+    scheme = weight_scheme(target.in_target_precision(Dense(rows, *weight.shape)))
     return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

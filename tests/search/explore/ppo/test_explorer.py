@@ -12,7 +12,7 @@ import torch
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.ppo import MAPPO, PPO
 from anole.testing import formulas
-from kit.oracle import Knowing, Oracle
+from kit.oracle import Oracle, OracleSurrogate
 
 from ...conftest import measured, propose, space_of
 
@@ -153,7 +153,7 @@ def test_the_search_ends_when_all_configs_are_scored(formula):
 
 def test_a_fitted_surrogate_over_a_single_config():
     space = space_of([1])
-    constant_oracle = Knowing(space, lambda vectors: np.ones(len(vectors)))
+    constant_oracle = OracleSurrogate(space, lambda vectors: np.ones(len(vectors)))
     assert propose(PPO(), constant_oracle, measured(space)).vectors.tolist() == [[0]]
     assert len(propose(PPO(), constant_oracle, measured(space, [[0]])).vectors) == 0
 

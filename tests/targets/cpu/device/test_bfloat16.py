@@ -38,7 +38,7 @@ def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "znver4"])
 def test_values_are_rounded_to_nearest_even(mcpu: str) -> None:
-    if processor().lacks(mcpu):
+    if processor().missing_features(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     found, code = rounded(lambda x: x, mcpu)
     expected = X.astype(ml_dtypes.bfloat16)

@@ -65,7 +65,7 @@ _DOT = re.compile(r"\b(v?pmaddwd|v?pmaddubsw|vpdp\w+|vdpbf16ps)\b")
 def test_without_the_instruction_the_result_is_the_same(
     mcpu: str, dtype: str, workload: Workload, tmp_path: Path
 ) -> None:
-    if processor().lacks(mcpu):
+    if processor().missing_features(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(replace(workload, dtype=dtype), description(mcpu), tmp_path) <= ERRORS[dtype]
 
@@ -75,7 +75,7 @@ ERRORS = {"bfloat16": 1e-6, "uint8": 0.0}
 
 @pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3", "x86-64-v4", "icelake-server"])
 def test_depthwise_convolutions_of_bytes_are_exact(mcpu: str, tmp_path: Path) -> None:
-    if processor().lacks(mcpu):
+    if processor().missing_features(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(replace(DEPTHWISE, dtype="uint8"), description(mcpu), tmp_path) == 0
 
@@ -85,7 +85,7 @@ def test_depthwise_convolutions_of_bytes_are_exact(mcpu: str, tmp_path: Path) ->
 def test_byte_products_of_activations_are_exact_on_every_processor(
     mcpu: str, workload: Workload, tmp_path: Path
 ) -> None:
-    if processor().lacks(mcpu):
+    if processor().missing_features(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
     assert error_of(workload, description(mcpu), tmp_path) == 0
 

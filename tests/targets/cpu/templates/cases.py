@@ -22,7 +22,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.templates.packed_operands import with_packed_lanes
 from anole.targets.cpu.templates.programs import Programs, programs_of
-from anole.targets.cpu.templates.tiles_space import takes_tiles
+from anole.targets.cpu.templates.tiles_space import supports_tiles
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload
 
@@ -32,7 +32,7 @@ PROCESSOR = {**describe_cpu(), "threads": 2}
 UNIT = VectorUnit.of(PROCESSOR)
 AVX512, AVX2, NEON = VectorUnit(16, 32), VectorUnit(8, 16), VectorUnit(4, 32)
 AMX_FEATURES = ["amx_tile", "amx_int8", "amx_bf16"]
-AMX = replace(AVX512, tile_words=frozenset({"bfloat16x2", "uint8x4"}))
+AMX = replace(AVX512, tile_types=frozenset({"bfloat16x2", "uint8x4"}))
 UNITS = st.sampled_from([AVX512, AVX2, NEON])
 SEEDS = st.integers(0, 1 << 30)
 
@@ -73,9 +73,9 @@ class Case:
         """The default config with the fixed values."""
         return {**self.default, **self.values}
 
-    def drawn(self, seed: int = 0) -> Config:
+    def random_config(self, seed: int = 0) -> Config:
         """Return a random valid config with the fixed values."""
-        return drawn(self.space, seed, **self.values)
+        return random_config(self.space, seed, **self.values)
 
     def text(self, config: Config) -> str:
         """Return a scheduled kernel as text."""
@@ -84,12 +84,12 @@ class Case:
 
     def error(self, config: Config) -> float:
         """Return the relative error of a built kernel."""
-        added = AMX_FEATURES if self.unit.tile_words else []
+        added = AMX_FEATURES if self.unit.tile_types else []
         described = {**PROCESSOR, "features": [*PROCESSOR["features"], *added]}
         return error_of(self.template, self.workload, config, described)
 
 
-def drawn(space: Space, seed: int = 0, **values: Any) -> Config:
+def random_config(space: Space, seed: int = 0, **values: Any) -> Config:
     """Return a random valid config with the given values."""
     restricted = space.restricted({name: [value] for name, value in values.items()})
     return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
@@ -173,7 +173,7 @@ def _in_tiles(workload: Workload, threads: int) -> Case:
 
 
 in_tiles = st.builds(
-    _in_tiles, low_precision.filter(lambda w: takes_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9)
+    _in_tiles, low_precision.filter(lambda w: supports_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9)
 )
 
 

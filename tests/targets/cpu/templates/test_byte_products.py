@@ -26,7 +26,7 @@ LIMITS = {"data": [0, 1, 254, 255], "right": [-128, -127, 126, 127]}
     seed=SEEDS,
 )
 def test_any_bytes_are_multiplied_exactly(case: Case, left: list[int], right: list[int], seed: int) -> None:
-    w, config, rng = case.workload, case.drawn(seed), np.random.default_rng(seed)
+    w, config, rng = case.workload, case.random_config(seed), np.random.default_rng(seed)
     operands = rng.choice(left, data_shape(w)).astype(np.uint8), rng.choice(right, weight_shape(w)).astype(np.int8)
     found = tvm.runtime.tensor(np.full(out_shape(w), -1, np.int32))
     with TemporaryDirectory() as folder:

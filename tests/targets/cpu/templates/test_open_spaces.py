@@ -20,7 +20,7 @@ from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 from anole.testing.formulas import Formula
 
-from .cases import SEEDS, drawn, error_of, tries, workloads
+from .cases import SEEDS, error_of, random_config, tries, workloads
 
 SAME = (1, 1, 1, 1)
 OPEN = CpuTarget({**describe_cpu(space="open"), "threads": 2})
@@ -50,7 +50,7 @@ def accumulators(config: Config) -> int:
 @tries(10)
 @given(workload=workloads, seed=SEEDS)
 def test_any_open_config_is_correct(workload: Workload, seed: int) -> None:
-    config = drawn(OPEN.space(workload), seed)
+    config = random_config(OPEN.space(workload), seed)
     assume(accumulators(config) <= MAX_ACCUMULATORS)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
@@ -59,7 +59,7 @@ def test_any_open_config_is_correct(workload: Workload, seed: int) -> None:
 @tries(200)
 @given(workload=workloads, seed=SEEDS)
 def test_many_more_open_configs_are_correct(workload: Workload, seed: int) -> None:
-    config = drawn(OPEN.space(workload), seed)
+    config = random_config(OPEN.space(workload), seed)
     assume(accumulators(config) <= MAX_ACCUMULATORS)
     assert error_of(OPEN.template(workload), workload, config) < 1e-5
 
@@ -123,7 +123,7 @@ def test_different_configs_have_different_features() -> None:
     vectors = space.sample(300, np.random.default_rng(0))
     features = space.features(vectors)
     assert np.isfinite(features).all() and len(np.unique(features, axis=0)) == len(vectors)
-    panel = drawn(space, 1)["tile_f"][2]
+    panel = random_config(space, 1)["tile_f"][2]
     lanes = space.feature_names.index("f_vector.length")
     same_panel = features[space.columns(vectors)["tile_f"][:, 2] == panel]
     np.testing.assert_allclose(same_panel[:, lanes], np.log2(OPEN.unit.lanes_of(panel) + 1), rtol=1e-6)
@@ -155,7 +155,7 @@ def test_every_tuner_searches_without_enumerating(preset: str) -> None:
 def test_a_candidate_is_correct_or_fails_with_a_reason(workload: Workload) -> None:
     task = Task(workload, OPEN.description, OPEN.template_version(workload))
     oversized = {**OPEN.default_config(workload), "tile_y": [1, 1, OPEN.space(workload).knobs[1].values[0][2]]}
-    configs = [*(drawn(OPEN.space(workload), seed) for seed in range(30)), oversized]
+    configs = [*(random_config(OPEN.space(workload), seed) for seed in range(30)), oversized]
     options = MeasureOptions(Fixed(number=1, repeats=3), limits=Limits(build_s=5.0, run_s=5.0))
     with Measurer(task, options) as measurer:
         measured = list(measurer.measure(configs))

@@ -12,7 +12,7 @@ import pytest
 from anole.space import ALGORITHM
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.programs import VERSIONS, narrowed, parts_of
+from anole.targets.cpu.templates.programs import VERSIONS, in_target_precision, parts_of
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -123,7 +123,7 @@ def test_with_amx_only_tiles_multiply_bfloat16() -> None:
         (grouped, "bfloat16", "float32"),
         (Dense(9, 64, 96), "bfloat16", "bfloat16"),
     ):
-        found = [narrowed(target.unit, 2, layer, "bfloat16").dtype for target in (TARGET, AMX)]
+        found = [in_target_precision(target.unit, 2, layer, "bfloat16").dtype for target in (TARGET, AMX)]
         assert found == [in_vectors, in_tiles]
 
 

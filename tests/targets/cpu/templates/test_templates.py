@@ -45,7 +45,7 @@ def is_float_convolution(case: Case) -> bool:
     seed=0,
 )
 def test_any_valid_config_is_correct(case: Case, seed: int) -> None:
-    assert case.error(case.drawn(seed)) < 1e-5
+    assert case.error(case.random_config(seed)) < 1e-5
 
 
 @tries(200)
@@ -62,7 +62,7 @@ def test_every_space_has_a_valid_default_and_features(case: Case, seed: int) -> 
 @tries(90)
 @given(case=cases.filter(is_float_convolution), seed=SEEDS)
 def test_packed_weights_are_the_filters_in_order_with_zero_padding(case: Case, seed: int) -> None:
-    config, template, filters = case.drawn(seed), case.template, case.workload.out_channels
+    config, template, filters = case.random_config(seed), case.template, case.workload.out_channels
     weight = np.random.default_rng(seed).standard_normal(weight_shape(case.workload), dtype=np.float32)
     packed = template.pack_weight(case.workload, config, weight)
     assert packed.shape == template.packed_shape(case.workload, config) and packed.dtype == np.float32

@@ -27,7 +27,7 @@ from anole.targets.cpu.templates.winograd import WinogradTemplate
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import Conv2d
 
-from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
+from .cases import AVX2, SEEDS, UNIT, UNITS, error_of, random_config, tries, winograd
 
 
 @pytest.mark.examples(2)
@@ -36,7 +36,7 @@ from .cases import AVX2, SEEDS, UNIT, UNITS, drawn, error_of, tries, winograd
 )
 def test_rounding_errors_of_large_tiles_and_many_channels_are_small(taps: int, size: int, bound: float) -> None:
     workload = Conv2d(1, 12, 12, 512, 16, (taps, taps), padding=(1, 1, 1, 1))
-    config = drawn(winograd_space(UNIT, 1, workload), tile_size=size)
+    config = random_config(winograd_space(UNIT, 1, workload), tile_size=size)
     assert 1e-8 < error_of(WinogradTemplate(UNIT), workload, config) < bound
 
 
@@ -83,7 +83,7 @@ def test_rejected_configs_exceed_the_named_limit(workload: Conv2d, unit: VectorU
 @given(workload=winograd, unit=UNITS, threads=st.integers(1, 9))
 def test_every_tile_size_has_valid_configs(workload: Conv2d, unit: VectorUnit, threads: int) -> None:
     space = winograd_space(unit, threads, workload)
-    draw = partial(drawn, space, 0)
+    draw = partial(random_config, space, 0)
     for size in space.knobs[0].values:
         assert space.rejection(draw(tile_size=size)) is None
     assert space.rejection(space.best_sampled) is None
@@ -108,7 +108,7 @@ def test_tiles_beyond_the_last_image_are_skipped(order: str, data_at: str) -> No
         builder.emit_func_output(made)
     (workload,) = workloads_of(builder.get())
     space = winograd_space(target.unit, 2, workload)
-    config = drawn(space, tile_size=4, parallel_order=order, data_at=data_at)
+    config = random_config(space, tile_size=4, parallel_order=order, data_at=data_at)
     choice = Choice(WinogradTemplate(target.unit), config)
     module, failures = lower(builder.get(), {workload: choice}, target.schedule_default)
     assert not failures

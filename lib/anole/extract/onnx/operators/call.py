@@ -111,9 +111,9 @@ class Call:
 
     def widened(self, expr: relax.Expr) -> relax.Expr:
         """Cast an expression to float32, unless it is float64."""
-        return self.cast(expr, wide_of(dtype_of(expr)))
+        return self.cast(expr, compute_dtype(dtype_of(expr)))
 
-    def taken(self, data: relax.Expr, indices: NDArray[Any], axis: int) -> relax.Expr:
+    def gathered(self, data: relax.Expr, indices: NDArray[Any], axis: int) -> relax.Expr:
         """Gather elements at constant, valid indices along an axis."""
         # TVM's default mode warns of indices that may be out of bounds.
         return self.emit(relax.op.take(data, const(indices, "int64"), axis, mode="clip"))
@@ -162,7 +162,7 @@ def dtype_of(expr: relax.Expr) -> str:
     return str(expr.ty.dtype)
 
 
-def wide_of(dtype: str) -> str:
+def compute_dtype(dtype: str) -> str:
     """Return the dtype to compute in: float64 for float64, else float32."""
     return "float64" if dtype == "float64" else "float32"
 

@@ -62,7 +62,7 @@ class Window:
             found.append(count)
         return tuple(found)
 
-    def places(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
+    def positions(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
         """Return the input position of a tap of the window at an output position; may be outside of the image."""
         return [
             at[axis] * self.strides[axis] + taps[axis] * self.dilations[axis] - self.before[axis]
@@ -83,9 +83,9 @@ def _ints(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
     return found
 
 
-def is_inside(places: Sequence[Any], image: Sequence[int]) -> Any:
+def is_inside(positions: Sequence[Any], image: Sequence[int]) -> Any:
     """Return the condition that a position is inside an image."""
-    return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(places, image, strict=True)))
+    return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(positions, image, strict=True)))
 
 
 def groups_of(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
@@ -109,9 +109,9 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, o: Any, *at: Any) -> Any:
-            places = window.places(at, taps)
-            value = data(n, o // (outputs // groups) * depth + channel, *places)
-            value = tirx.if_then_else(is_inside(places, image), value, tirx.const(0, data.dtype))
+            positions = window.positions(at, taps)
+            value = data(n, o // (outputs // groups) * depth + channel, *positions)
+            value = tirx.if_then_else(is_inside(positions, image), value, tirx.const(0, data.dtype))
             return te.sum(value * weight(o, channel, *taps), [channel, *taps])
 
         return te.compute(extents, one, "convolution")
@@ -136,9 +136,9 @@ def _conv_transpose(call: Call) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, o: Any, *at: Any) -> Any:
-            places, exists = _sources(window, at, taps, image)
+            positions, exists = _sources(window, at, taps, image)
             source = o // per_group * (channels // groups) + channel
-            value = data(n, source, *places) * weight(source, o % per_group, *taps)
+            value = data(n, source, *positions) * weight(source, o % per_group, *taps)
             return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), [channel, *taps])
 
         return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
@@ -172,13 +172,13 @@ def _transposed_window(
 
 def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
     """Return the window position whose tap covers a pixel, and the condition that it exists."""
-    places, conditions = [], []
+    positions, conditions = [], []
     for axis, size in enumerate(image):
         moved = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
         index = tirx.floordiv(moved, window.strides[axis])
         conditions.append(tirx.all(moved >= 0, tirx.floormod(moved, window.strides[axis]) == 0, index < size))
-        places.append(index)
-    return places, tirx.all(*conditions)
+        positions.append(index)
+    return positions, tirx.all(*conditions)
 
 
 def _col2im(call: Call) -> relax.Expr:
@@ -195,8 +195,8 @@ def _col2im(call: Call) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
-            places, exists = _sources(window, at, taps, counts)
-            value = data(n, c * prod(block) + flat(taps, block), flat(places, counts))
+            positions, exists = _sources(window, at, taps, counts)
+            value = data(n, c * prod(block) + flat(taps, block), flat(positions, counts))
             return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), taps)
 
         return te.compute((batch, columns // prod(block), *image), one, "image")
@@ -227,7 +227,7 @@ def _deform_conv(call: Call) -> relax.Expr:
     def compute(data: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
         def one(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
             shift = c // (channels // shifts) * taps + tap
-            base = window.places((y, x), (tap // kernel_shape[1], tap % kernel_shape[1]))
+            base = window.positions((y, x), (tap // kernel_shape[1], tap % kernel_shape[1]))
             at = [base[axis].astype(dtype) + offset(n, 2 * shift + axis, y, x) for axis in range(2)]
             value = bilinear(lambda i, j: data(n, c, i, j), at, image, dtype)
             return value * mask[0](n, shift, y, x) if mask else value
@@ -249,12 +249,12 @@ def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) ->
     total: Any = tirx.const(0, dtype)
     for corner in np.ndindex(2, 2):
         weight: Any = tirx.const(1, dtype)
-        places = []
+        positions = []
         for axis in range(2):
             part = at[axis] - low[axis]
             weight = weight * (part if corner[axis] else 1 - part)
-            places.append(low[axis].astype("int32") + corner[axis])
-        value = tirx.if_then_else(is_inside(places, image), pixel(*places), tirx.const(0, dtype))
+            positions.append(low[axis].astype("int32") + corner[axis])
+        value = tirx.if_then_else(is_inside(positions, image), pixel(*positions), tirx.const(0, dtype))
         total = total + weight * value
     return total
 

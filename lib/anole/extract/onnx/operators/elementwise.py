@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, wide_of
+from anole.extract.onnx.operators.call import Call, Converter, compute_dtype, const, dtype_of
 from anole.extract.shifts import shifted
 
 _THROUGH = {
@@ -111,7 +111,7 @@ def _mod(call: Call) -> relax.Expr:
     dtype = dtype_of(a)
     if not dtype.startswith("float"):
         return call.by_tvm()
-    has_sign_of_dividend, wide = call.flag("fmod"), wide_of(dtype)
+    has_sign_of_dividend, wide = call.flag("fmod"), compute_dtype(dtype)
 
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         extents = np.broadcast_shapes(_shape_of(a), _shape_of(b))

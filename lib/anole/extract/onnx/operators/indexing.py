@@ -92,7 +92,7 @@ def _one_hot(call: Call) -> relax.Expr:
     axis = call.axis(rank, -1)
     positions = const(_counted(axis, [depth] * rank), "int64")
     is_hot = call.emit(relax.op.equal(relax.op.expand_dims(indices, axis), positions))
-    off, on = (call.emit(relax.op.reshape(call.taken(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
+    off, on = (call.emit(relax.op.reshape(call.gathered(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
     return call.emit(relax.op.where(is_hot, on, off))
 
 
@@ -207,8 +207,8 @@ def _compress(call: Call) -> relax.Expr:
     if not positions.size:
         raise call.refuse("condition selects no element; each extent must be at least 1")
     if "axis" not in call.attributes:
-        return call.taken(relax.op.reshape(data, [prod(call.shape(0))]), positions, 0)
-    return call.taken(data, positions, call.axis(len(call.shape(0)), 0))
+        return call.gathered(relax.op.reshape(data, [prod(call.shape(0))]), positions, 0)
+    return call.gathered(data, positions, call.axis(len(call.shape(0)), 0))
 
 
 CONVERTERS: dict[str, Converter] = {

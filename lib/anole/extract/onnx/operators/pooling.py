@@ -42,8 +42,10 @@ def _lp_pool(call: Call) -> relax.Expr:
         taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
-            places = window.places(at, taps)
-            value = tirx.if_then_else(is_inside(places, image), powered(data(n, c, *places)), tirx.const(0, dtype))
+            positions = window.positions(at, taps)
+            value = tirx.if_then_else(
+                is_inside(positions, image), powered(data(n, c, *positions)), tirx.const(0, dtype)
+            )
             return te.sum(value, taps)
 
         total = te.compute(extents, one, "powers")
@@ -75,12 +77,12 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
         taps = window.taps()
 
         def one(n: Any, c: Any, *at: Any) -> Any:
-            places = window.places(at, taps)
-            inside = is_inside(places, image)
-            ordered = flat(places[::-1], image[::-1]) if is_column_major else flat(places, image)
+            positions = window.positions(at, taps)
+            inside = is_inside(positions, image)
+            ordered = flat(positions[::-1], image[::-1]) if is_column_major else flat(positions, image)
             index = (n * channels + c) * int(np.prod(image)) + ordered
             index = tirx.if_then_else(inside, index.astype("int64"), tirx.const(np.iinfo("int64").max, "int64"))
-            value = tirx.if_then_else(inside, data(n, c, *places), tirx.min_value(dtype))
+            value = tirx.if_then_else(inside, data(n, c, *positions), tirx.min_value(dtype))
             return best((index, value), taps)
 
         found = te.compute((batch, channels, *result), one, "largest")

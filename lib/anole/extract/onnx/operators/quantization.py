@@ -22,7 +22,7 @@ from anole.extract.onnx.operators.integer_products import (
     integer_conv,
     integer_matmul,
 )
-from anole.extract.passes.value_ranges import CHOOSING
+from anole.extract.passes.value_ranges import VALUE_PRESERVING
 from anole.extract.passes.weight_only import weight_only
 from anole.ir.mutators import bound, bound_call, bound_value, operator_of, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
@@ -51,7 +51,7 @@ def quantize(call: Call) -> relax.Expr:
 def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
     """Requantize data that was dequantized by the same scale and only moved or selected since; else return None."""
     moves: list[Any] = []
-    while operator_of(made := bound(call.builder, data)) in CHOOSING:
+    while operator_of(made := bound(call.builder, data)) in VALUE_PRESERVING:
         moves.append(made)
         data = moves[-1].args[0]
     before = _bytes_before(call, data) if moves else None
@@ -136,7 +136,7 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
     size = call.integer("block_size", 0)
     if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
         blocks = np.arange(shape[axis]) // size
-        return call.taken(parameter, blocks, axis)
+        return call.gathered(parameter, blocks, axis)
     raise call.refuse(f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
 
 

@@ -13,7 +13,7 @@ from tvm import relax
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of
 from anole.extract.onnx.operators.integer_products import as_integral_float
 from anole.extract.onnx.operators.quantization import dynamic_quantize
-from anole.extract.passes.exact_sums import exact_runs
+from anole.extract.passes.exact_sums import exact_ranges
 from anole.extract.recurrent import Operands, Scales, emit_recurrence
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
 from anole.targets.shared.recurrent_cell import ACTIVATIONS
@@ -57,7 +57,7 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     data, scale, zero = dynamic_quantize(call, call.input(0))
     centered = call.emit(relax.op.subtract(as_integral_float(call, data), as_integral_float(call, zero)))
     weight, recurrent = (_centered_values(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
-    parts = exact_runs(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
+    parts = exact_ranges(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
     w, r = (
         _centered(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)

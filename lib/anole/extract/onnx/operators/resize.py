@@ -144,10 +144,10 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
         outside = (coords < 0) | (coords > side.inputs - 1)
     if mode == "nearest":
         rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _is_old(call) else "round_prefer_floor")
-        taken = np.clip(_rounded(coords, rounding), 0, side.inputs - 1)
+        gathered = np.clip(_rounded(coords, rounding), 0, side.inputs - 1)
         if not outside.any():
-            return call.taken(data, taken, axis)
-        indices, weights = taken[:, None], np.ones((side.outputs, 1))
+            return call.gathered(data, gathered, axis)
+        indices, weights = gathered[:, None], np.ones((side.outputs, 1))
     else:
         indices, weights = _taps(call, mode, coords, side)
     weights = np.where(outside[:, None], 0, weights)

@@ -104,7 +104,7 @@ def _stft(call: Call) -> relax.Expr:
         raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
     samples = step * np.arange(frames)[:, None] + np.arange(length)
-    framed = call.taken(data, samples.ravel(), 1)
+    framed = call.gathered(data, samples.ravel(), 1)
     framed = call.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")

@@ -30,7 +30,7 @@ def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 def runtime_objects(description: Mapping[str, Any], folder: Path) -> list[Path]:
     """Compile, into a folder, the objects to link with every library for a described processor; return their paths."""
-    tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_words else []
+    tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_types else []
     return [compile_runtime(int(description["threads"]), folder), *tiles]
 
 

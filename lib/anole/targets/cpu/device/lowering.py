@@ -26,7 +26,7 @@ from tvm.tirx import compilation_pipeline
 from anole.ir.nodes import collect, with_each, with_values
 from anole.ir.symbols import all_static, with_opaque_extents_named
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
-from anole.targets.cpu.device.dot_products import has_words, lower_dots, read_words
+from anole.targets.cpu.device.dot_products import has_packed_lanes, load_packed_lanes, lower_dots
 from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
 
@@ -91,9 +91,9 @@ def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassCo
 def _load_packed_lanes(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
     """Flatten the functions that read packed lanes, and replace these by int32 loads."""
     for variable, func in module.functions_items():
-        if has_words(func):
+        if has_packed_lanes(func):
             (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
-            module.update_func(variable, read_words(flat))
+            module.update_func(variable, load_packed_lanes(flat))
     return module
 
 

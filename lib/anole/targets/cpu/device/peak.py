@@ -44,7 +44,7 @@ def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds:
 
     `dtype` is the type of the operands; a dot product of packed lanes counts as one multiply-add per element.
     """
-    calls = _TILE_STEPS_OF_CALL if dtype in VectorUnit.of(description).tile_words else ()
+    calls = _TILE_STEPS_OF_CALL if dtype in VectorUnit.of(description).tile_types else ()
     in_tiles = [_tiles_gflops(description, dtype, groups, seconds) for groups in calls]
     return max([_vectors_gflops(description, dtype, seconds), *in_tiles])
 

@@ -8,7 +8,7 @@ from anole.task import Bits
 
 FLOAT32, BF16, INT8 = "float32", "bf16", "int8"
 
-WHOLE = "uint8"
+UINT8 = "uint8"
 """The type of data whose values are known to be 8-bit integers."""
 
 DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
@@ -32,7 +32,7 @@ BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
 """Optional features that speed up products of bytes."""
 
 
-def lacks(precision: str, features: Iterable[str]) -> list[str]:
+def missing_features(precision: str, features: Iterable[str]) -> list[str]:
     """Return the missing features without which a precision would be slower than float32; none if it is supported."""
     first, *others = (sorted(needed - set(features)) for needed in NEEDS[precision])
     return first if all(others) else []
@@ -46,4 +46,4 @@ def has_bytes(features: Iterable[str]) -> bool:
 def precisions_of(features: Iterable[str]) -> tuple[str, ...]:
     """Return the precisions that a processor with these features supports, float32 first."""
     found = set(features)
-    return tuple(precision for precision in DTYPES if not lacks(precision, found))
+    return tuple(precision for precision in DTYPES if not missing_features(precision, found))

@@ -6,7 +6,7 @@ from tvm import rpc
 
 from anole.errors import TargetError
 from anole.targets.base import Template
-from anole.targets.rpc.runner import Conditions, SessionRunner, telling_loss
+from anole.targets.rpc.runner import Conditions, SessionRunner, converting_session_errors
 from anole.task import Workload
 
 _COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
@@ -17,7 +17,7 @@ _NO_CORE_PREFERENCE = 1
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
     """Return a runner of candidates on a server's processor; raise TargetError if it has a different thread count."""
-    with telling_loss(session):
+    with converting_session_errors(session):
         session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
         found = int(session.get_function("runtime.NumThreads")())
     if found != threads:

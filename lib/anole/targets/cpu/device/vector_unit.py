@@ -22,15 +22,15 @@ class VectorUnit:
 
     lanes: int
     registers: int
-    tile_words: frozenset[str] = frozenset()
+    tile_types: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
         """Return the vector unit of a described processor; assume four lanes if nothing better is known."""
         features = set(description.get("features", ()))
-        tile_words = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
-        if "avx512f" in features or tile_words:
-            return cls(16, 32, tile_words)
+        tile_types = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
+        if "avx512f" in features or tile_types:
+            return cls(16, 32, tile_types)
         if "avx2" in features or "avx" in features:
             return cls(lanes=8, registers=16)
         if "neon" in features or "asimd" in features:

@@ -16,7 +16,7 @@ from anole.targets.cpu.templates.conv2d_space import leaves_gaps
 from anole.targets.cpu.templates.convolution import ConvolutionTemplate
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
-from anole.targets.cpu.templates.skip_padding import has_idle, skip_idle
+from anole.targets.cpu.templates.skip_padding import has_skipped_steps, skip_padding_steps
 from anole.targets.shared import anchor
 from anole.task import Conv2d
 
@@ -52,7 +52,7 @@ class Conv2dTemplate(ConvolutionTemplate):
             panel_loops = [*tiled.tiles[tile_order(config["tile_order"]).index(0) + 1 :], *outer, inner[0]]
             panel = self.packed_shape(workload, config)[1:]
             func = _prefetch_next(func, [sch.get(loop) for loop in panel_loops], prod(panel))
-        return skip_idle(func, sch.get(inner[0]), workload) if has_idle(workload, config) else func
+        return skip_padding_steps(func, sch.get(inner[0]), workload) if has_skipped_steps(workload, config) else func
 
 
 def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:

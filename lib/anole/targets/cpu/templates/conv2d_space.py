@@ -19,7 +19,7 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
-from anole.targets.cpu.templates.skip_padding import live_share, skips
+from anole.targets.cpu.templates.skip_padding import active_share, skips
 from anole.task import Conv2d
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
@@ -141,7 +141,7 @@ class DirectTiles(ConvolutionTiles):
             + (condition + _REPEATED_CONDITION_COST * is_repeated) * (columns["pad_at"] == "inline")
         )
         computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
-        return np.asarray(computed * live_share(w, columns) if skips(w) else computed)
+        return np.asarray(computed * active_share(w, columns) if skips(w) else computed)
 
     def _streamed(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the cost of repeated loads into the caches, shape (n,), times the values of a cache line."""

@@ -121,7 +121,7 @@ def _depends(condition: Any, loop: tirx.For) -> bool:
     return any(each.same_as(loop.loop_var) for each in collect(condition, tirx.Var))
 
 
-def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
+def end_after_rows(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
     """End a loop around the anchor, over tiles of `register` rows, after the last row.
 
     Results beyond the rows would be discarded. If the number of rows is static, the loop is not changed.
@@ -143,7 +143,7 @@ def ending(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tir
     return with_loop(func, loop, ended)
 
 
-def skipping_surplus(
+def skip_surplus(
     func: tirx.PrimFunc, outer: tirx.For, left: Callable[[Any], Any], steps: Mapping[tirx.For, int]
 ) -> tirx.PrimFunc:
     """Skip the surplus iterations of some loops inside another loop.

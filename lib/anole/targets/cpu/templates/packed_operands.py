@@ -38,12 +38,12 @@ def can_be_packed(w: Workload, dtype: str) -> bool:
     return dtype == "uint8" and w.inner % ELEMENTS_PER_LANE[dtype] == 0
 
 
-def lanes_of_word(w: Workload) -> int:
+def elements_per_lane(w: Workload) -> int:
     """Return the number of elements in a packed lane of a low-precision workload."""
     return 1 if isinstance(w, Conv2d) and is_depthwise(w) else ELEMENTS_PER_LANE[w.dtype]
 
 
-def word_dtype(dtype: str) -> str:
+def packed_lane_dtype(dtype: str) -> str:
     """Return the type of full packed lanes of a low-precision type, or any other type unchanged."""
     return f"{dtype}x{ELEMENTS_PER_LANE[dtype]}" if dtype in ELEMENTS_PER_LANE else dtype
 
@@ -52,7 +52,7 @@ def with_packed_lanes(w: _Workload) -> _Workload:
     """Convert a low-precision workload to a workload of packed lanes; return any other workload unchanged."""
     if not is_packed(w):
         return w
-    elements = lanes_of_word(w)
+    elements = elements_per_lane(w)
     dtype = f"{w.dtype}x{elements}"
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // elements, dtype=dtype)

@@ -13,9 +13,9 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cpu.templates.packed_operands import lanes_of_word, with_packed_lanes
+from anole.targets.cpu.templates.packed_operands import elements_per_lane, with_packed_lanes
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.packed_lanes import word_of
+from anole.targets.shared.packed_lanes import pack_lane
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.targets.shared.templates import UnpackedTemplate
 from anole.task import BatchMatmul
@@ -36,7 +36,7 @@ class PackedTemplate:
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[np.int32]:
         """Pack a weight, with channels on the second to last axis, into 32-bit lanes and then into its layout."""
         *outer, channels, filters = weight.shape
-        elements = lanes_of_word(workload)
+        elements = elements_per_lane(workload)
         if elements == 1:
             return self.inner.pack_weight(with_packed_lanes(workload), config, weight.astype(np.int32))
         rows = weight.reshape(*outer, channels // elements, elements, filters)
@@ -45,7 +45,7 @@ class PackedTemplate:
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the anchor's definition over packed lanes of the data."""
-        inner_workload, elements = with_packed_lanes(workload), lanes_of_word(workload)
+        inner_workload, elements = with_packed_lanes(workload), elements_per_lane(workload)
 
         def packed_lane(*at: Any) -> Any:
             return data[at].astype("int32") if elements == 1 else _lane_of_row(data, elements, *at)
@@ -68,7 +68,7 @@ class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the product's definition over packed lanes of both operands."""
-        elements = lanes_of_word(workload)
+        elements = elements_per_lane(workload)
 
         def packed_lane(*at: Any) -> Any:
             return (_lane_of_row if workload.transpose_right else _lane_of_column)(packed, elements, *at)
@@ -77,14 +77,14 @@ class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
         return super().compute(workload, config, data, packed_lanes)
 
 
-def of_words(template: Template) -> PackedTemplate:
+def low_precision_template(template: Template) -> PackedTemplate:
     """Return the low-precision template, given the template for packed lanes."""
     return PackedMatmulTemplate(template) if isinstance(template, UnpackedTemplate) else PackedTemplate(template)
 
 
 def _lane_of_row(data: te.Tensor, elements: int, *at: Any) -> Any:
     """Return a packed lane of elements that are contiguous in a row."""
-    return word_of([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
+    return pack_lane([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
 
 
 def _lane_of_column(data: te.Tensor, elements: int, batch: Any, lane: Any, column: Any) -> Any:

@@ -58,7 +58,7 @@ class _ProductTemplate:
         tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
         tiled.arrange(_PANELS, place, self.unit.lanes, self.unit.lanes)
         func = tiled.finish([k_inner], config["unroll_explicit"] * config["auto_unroll_max_step"])
-        func = nest.ending(func, sch.get(y_tile), rows, config["tile_y"][2])
+        func = nest.end_after_rows(func, sch.get(y_tile), rows, config["tile_y"][2])
         if not config.get("prefetch_k"):
             return func
         # Prefetch weights of a later reduction step, possibly of the next panel.
@@ -87,7 +87,7 @@ class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply both operands, as (batch, rows, columns)."""
-        w, columns = workload, whole(workload.columns, config["tile_x"], config["tile_x"][2])
+        w, columns = workload, covered_extent(workload.columns, config["tile_x"], config["tile_x"][2])
         panels = _in_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
@@ -98,8 +98,8 @@ def _multiply(
     """Multiply data with panels, maybe batched, and crop the surplus of the config's splits."""
     *batch, own_rows, own_columns = shape
     panel = config["tile_x"][2]
-    rows = whole(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
-    columns = whole(own_columns, config["tile_x"], panel)
+    rows = covered_extent(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
+    columns = covered_extent(own_columns, config["tile_x"], panel)
     inner = data.shape[-1]
     k = te.reduce_axis((0, int(inner) if isinstance(inner, tirx.IntImm) else inner), "k")
 
@@ -112,7 +112,7 @@ def _multiply(
     return anchor.crop(result, *shape)
 
 
-def whole(own: Any, split: Sequence[int], chunk: int) -> Any:
+def covered_extent(own: Any, split: Sequence[int], chunk: int) -> Any:
     """Return the extent that a split covers; a dynamic extent is rounded up to chunks."""
     return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
 

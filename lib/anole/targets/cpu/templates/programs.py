@@ -31,8 +31,13 @@ from anole.targets.cpu.templates.product_space import (
 )
 from anole.targets.cpu.templates.register_tiles import covering, is_small
 from anole.targets.cpu.templates.skip_padding import skips
-from anole.targets.cpu.templates.tiles_space import conv2d_tiles_space, dense_tiles_space, takes_tiles, tiles_pay
-from anole.targets.cpu.templates.winograd_space import can_winograd, output_tiles, winograd_pays, winograd_space
+from anole.targets.cpu.templates.tiles_space import (
+    conv2d_tiles_space,
+    dense_tiles_space,
+    supports_tiles,
+    tiles_are_faster,
+)
+from anole.targets.cpu.templates.winograd_space import can_winograd, output_tiles, winograd_is_faster, winograd_space
 from anole.task import BatchMatmul, Bits, Conv2d, Dense, WeightScheme, Workload
 
 VERSIONS = {
@@ -72,20 +77,22 @@ class Programs:
         space: returns the space of their configs.
         template: the template's class, or a function that makes the template of a vector unit, as ``module:object``.
         default: maps the arguments of `space` to a valid config that is fast enough without tuning.
-        has_words: whether the template is for packed lanes, and the workload of low precision.
+        has_packed_lanes: whether the template is for packed lanes, and the workload of low precision.
     """
 
     space: SpaceOf
     template: str
     default: Callable[[VectorUnit, int, Any], Config]
-    has_words: bool = False
+    has_packed_lanes: bool = False
 
     def template_for(self, unit: VectorUnit) -> Template:
         """Return the template."""
         template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
-        if not self.has_words:
+        if not self.has_packed_lanes:
             return template
-        return cast("Template", named_object("anole.targets.cpu.templates.packed_template:of_words")(template))
+        return cast(
+            "Template", named_object("anole.targets.cpu.templates.packed_template:low_precision_template")(template)
+        )
 
 
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
@@ -95,7 +102,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
     parts = {
         w.operator: True,
         "sharing": is_small(w),
-        "tiles": not is_open and takes_tiles(unit, w),
+        "tiles": not is_open and supports_tiles(unit, w),
         f"{w.operator}.open": is_open,
     }
     if isinstance(w, Conv2d):
@@ -136,20 +143,20 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
         kind = "direct" if is_open or not has_choice(w, exact) else "chosen"
     if is_open:
         return _OPEN[kind]
-    return (_TILED[w.dtype] if takes_tiles(unit, w) else _CONSTRAINED)[kind]
+    return (_TILED[w.dtype] if supports_tiles(unit, w) else _CONSTRAINED)[kind]
 
 
-def narrowed(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
+def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str) -> Workload:
     """Convert a float32 workload to low precision if there is a template and it should be faster."""
     if not can_be_packed(w, dtype):
         return w
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
     found = replace(w, dtype=dtype, exact=False)
-    if dtype == "bfloat16" and with_packed_lanes(found).dtype in unit.tile_words:
+    if dtype == "bfloat16" and with_packed_lanes(found).dtype in unit.tile_types:
         # On processors with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
-        return found if takes_tiles(unit, with_packed_lanes(found)) else w
-    pays = not (has_choice(w, exact=False) and winograd_pays(unit, threads, w, with_packed_lanes(found)))
+        return found if supports_tiles(unit, with_packed_lanes(found)) else w
+    pays = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_lanes(found)))
     return found if pays and not is_bundled(unit, w) else w
 
 
@@ -204,7 +211,7 @@ def chosen_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
 
 def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
     """Return a valid config of the algorithm that should be faster."""
-    if winograd_pays(unit, threads, w):
+    if winograd_is_faster(unit, threads, w):
         return {ALGORITHM: WINOGRAD, **winograd_space(unit, threads, w).best_sampled}
     return {ALGORITHM: DIRECT, **conv2d_space(unit, threads, w).best_sampled}
 
@@ -217,7 +224,7 @@ def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Progra
         return union({DIRECT: vectors(unit, threads, w), TILES: tiles(unit, threads, w)})
 
     def default(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Config:
-        name, chosen = (TILES, tiles) if tiles_pay(unit, threads, w) else (DIRECT, vectors)
+        name, chosen = (TILES, tiles) if tiles_are_faster(unit, threads, w) else (DIRECT, vectors)
         return {ALGORITHM: name, **chosen(unit, threads, w).best_sampled}
 
     return Programs(space, template, default)
@@ -234,7 +241,7 @@ def _for_packed_lanes(programs: Programs) -> Programs:
         lambda unit, threads, w: programs.space(unit, threads, with_packed_lanes(w)),
         programs.template,
         lambda unit, threads, w: programs.default(unit, threads, with_packed_lanes(w)),
-        has_words=True,
+        has_packed_lanes=True,
     )
 
 

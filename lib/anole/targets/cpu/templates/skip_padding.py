@@ -35,16 +35,16 @@ class _Axis(NamedTuple):
 
 def skips(w: Conv2d) -> bool:
     """Whether enough multiplications are with padding to make skipping steps worthwhile."""
-    return met_share(w) <= 1 - _MIN_PADDING_SHARE
+    return data_share(w) <= 1 - _MIN_PADDING_SHARE
 
 
-def met_share(w: Conv2d) -> float:
+def data_share(w: Conv2d) -> float:
     """Return the share of multiplications with data rather than padding."""
     rows, columns = _axes(w)
     return _share(rows, 1, 1) * _share(columns, 1, 1)
 
 
-def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+def active_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     """Return the share of steps that are not skipped, shape (n,) for n configs of a convolution that `skips`."""
     rows, row_columns = _axes(w)
     return _shares(rows, columns["tile_y"][:, 2], columns["tile_ry"][:, 1]) * _shares(
@@ -52,13 +52,13 @@ def live_share(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     )
 
 
-def has_idle(w: Conv2d, config: Config) -> bool:
+def has_skipped_steps(w: Conv2d, config: Config) -> bool:
     """Whether a config of a convolution has steps that are skipped."""
     columns = {name: np.array([config[name]]) for name in ("tile_y", "tile_x", "tile_ry", "tile_rx")}
-    return skips(w) and bool(live_share(w, columns)[0] < 1)
+    return skips(w) and bool(active_share(w, columns)[0] < 1)
 
 
-def skip_idle(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
+def skip_padding_steps(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
     """Run a loop only where its multiplications include data.
 
     The loop must be inside the loops over tiles and groups of taps, and contain exactly one step. Its only block must

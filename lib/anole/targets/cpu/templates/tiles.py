@@ -18,7 +18,7 @@ from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.products import DenseTemplate
 from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
 from anole.targets.shared import anchor
-from anole.targets.shared.packed_lanes import first_number, is_dot
+from anole.targets.shared.packed_lanes import first_element, is_dot
 from anole.targets.shared.templates import ChoiceTemplate
 from anole.task import BatchMatmul, Conv2d, Dense
 
@@ -108,7 +108,7 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, analyzer, inner = realize.block, sym.Analyzer(), collect(loop, tirx.For)
     (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))
-    store, data, weight = block.body, first_number(dot.args[0]), dot.args[1]
+    store, data, weight = block.body, first_element(dot.args[0]), dot.args[1]
     bound = {own.var: value for own, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
     last = {each.loop_var: each.extent - 1 for each in inner}

@@ -40,9 +40,9 @@ a sum and reading it again, and of a call."""
 _WEIGHT_CYCLES, _THREADS_START_CYCLES = 0.05, 3000.0
 
 
-def takes_tiles(unit: VectorUnit, w: Workload) -> bool:
+def supports_tiles(unit: VectorUnit, w: Workload) -> bool:
     """Whether a workload of packed lanes may be multiplied in tiles."""
-    return w.dtype in unit.tile_words and (isinstance(w, Dense) or (isinstance(w, Conv2d) and w.groups == 1))
+    return w.dtype in unit.tile_types and (isinstance(w, Dense) or (isinstance(w, Conv2d) and w.groups == 1))
 
 
 def in_groups(lanes: int) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def runs(w: Conv2d) -> tuple[tuple[int, int], int]:
     return (w.kernel[0], 1), w.kernel[1] * w.in_channels
 
 
-def tiles_pay(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
+def tiles_are_faster(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
     """Whether tiles should be faster than vectors."""
     if isinstance(w, Dense):
         return w.batch >= _MIN_ROWS

@@ -17,11 +17,11 @@ from tvm import te, tirx
 
 from anole.record import Config
 from anole.targets.base import ANCHOR
-from anole.targets.cpu.templates.products import DenseTemplate, whole
+from anole.targets.cpu.templates.products import DenseTemplate, covered_extent
 from anole.targets.shared import anchor
 from anole.targets.shared.reference import weight_shape
 from anole.targets.shared.templates import in_panels
-from anole.targets.shared.weight_only import rows_of_block, words_of_block
+from anole.targets.shared.weight_only import packed_rows_of_block, rows_of_block
 from anole.task import Dense, WeightScheme
 
 _FRACTION_BITS, _HALF_BITS = 23, 16
@@ -43,8 +43,8 @@ class WeightOnlyTemplate(DenseTemplate):
         w, scheme = workload, workload.weights
         assert scheme is not None
         panel, columns = config["tile_x"][2], prod(config["tile_x"])
-        rows = whole(w.batch, config["tile_y"], prod(config["tile_y"][1:]))
-        words, length, numbers = words_of_block(scheme), rows_of_block(scheme), scheme.numbers
+        rows = covered_extent(w.batch, config["tile_y"], prod(config["tile_y"][1:]))
+        words, length, numbers = packed_rows_of_block(scheme), rows_of_block(scheme), scheme.numbers
         k = te.reduce_axis((0, w.in_features // numbers), "k")
 
         def point(y: Any, x: Any) -> Any:

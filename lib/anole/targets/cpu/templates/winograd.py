@@ -239,7 +239,7 @@ def _without_surplus(
         block = at % tiles.blocks if config["parallel_order"] == "fy" else at // config["tile_f"][0]
         return tiles.count - block * tiles.in_block
 
-    return nest.skipping_surplus(func, chunk, left, {sch.get(loop): step for loop, step in steps.items()})
+    return nest.skip_surplus(func, chunk, left, {sch.get(loop): step for loop, step in steps.items()})
 
 
 def _with_one_tile_loop(sch: s_tir.Schedule, block: SBlockRV, inside: int) -> list[Any]:

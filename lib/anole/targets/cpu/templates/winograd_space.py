@@ -22,7 +22,7 @@ from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.conv2d_space import filter_knob, padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, RegisterTiles
-from anole.targets.cpu.templates.skip_padding import met_share, skips
+from anole.targets.cpu.templates.skip_padding import data_share, skips
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
@@ -59,7 +59,7 @@ def can_winograd(w: Conv2d) -> bool:
     return w.kernel[0] == w.kernel[1] in _SIZES and w.strides == (1, 1) and w.groups == 1
 
 
-def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
+def winograd_is_faster(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
     """Whether Winograd should be faster than direct convolution, estimated from operations and memory traffic.
 
     `direct` is the direct convolution if its workload differs, such as one with packed lanes.
@@ -70,7 +70,7 @@ def winograd_pays(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | No
     weights = w.kernel[0] * w.kernel[1] * w.in_channels * padded_filters(unit, w)
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
     if skips(w):
-        products *= met_share(w)
+        products *= data_share(w)
     directly = products + _memory_line_cost(unit) * weights * FLOAT_BYTES / CACHE_LINE_BYTES
     return cycles < directly / threads
 

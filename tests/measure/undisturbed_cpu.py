@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from anole.record import Config
-from anole.targets.base import LocalDevice, Place
+from anole.targets.base import DeviceLocation, LocalDevice
 from anole.targets.cpu.target import CpuTarget
 from anole.task import Workload
 
 
-class BesideCpu(CpuTarget):
+class UndisturbedCpu(CpuTarget):
     """Two devices that building does not disturb, whose candidates log their steps and can wait for each other.
 
     A config has a ``name`` and a file ``notes`` for its log lines; its build or run waits until the line
     ``build_after`` or ``run_after`` is in that file.
     """
 
-    place = Place.GPU
+    place = DeviceLocation.GPU
 
     def units(self) -> Sequence[LocalDevice]:
         return [LocalDevice(f"undisturbed-{index}", {"ANOLE_TEST_UNIT": str(index)}) for index in range(2)]

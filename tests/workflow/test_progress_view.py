@@ -13,7 +13,7 @@ import pytest
 from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
-from ..terminal import drawn_on_a_terminal
+from ..terminal import terminal_output_of
 from .conftest import ROOT
 
 pytestmark = pytest.mark.workflow
@@ -75,7 +75,7 @@ def output_of(folder: Path, *arguments: str, **variables: str) -> tuple[int, str
 
 def terminal_output(folder: Path, **variables: str) -> str:
     """Return the output of Snakemake on a terminal."""
-    return drawn_on_a_terminal(lambda terminal: snakemake(folder, stderr=terminal, **variables))
+    return terminal_output_of(lambda terminal: snakemake(folder, stderr=terminal, **variables))
 
 
 def test_without_a_terminal_each_job_is_one_plain_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tvm import tirx
 
 from anole.keys import content_key
 from anole.record import Config
-from anole.targets.base import Place
+from anole.targets.base import DeviceLocation
 from anole.targets.cpu.target import CpuTarget
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
@@ -61,10 +61,10 @@ class FaultyCpu(CpuTarget):
         return _Runner(super().runner(workload), Path(self.description["faults"]))
 
 
-class BesideFaultyCpu(FaultyCpu):
+class UndisturbedFaultyCpu(FaultyCpu):
     """A faulty processor that building does not disturb."""
 
-    place = Place.GPU
+    place = DeviceLocation.GPU
 
 
 class _Runner:
