@@ -29,7 +29,7 @@ from anole.evaluate.low_precision import low_precision_engine
 from anole.extract.tasks import extract_tasks
 from anole.quantize.stage import quantize_model
 from anole.targets import get_target
-from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, lacks
+from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, missing_features
 from anole.targets.cpu.settings import describe_cpu
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import Row, head, line, print_rows, rounded
@@ -91,7 +91,7 @@ def _computed(
 ) -> tuple[dict[str, Any], list[Arrays]]:
     """Return a description of the engine for a precision, and its outputs."""
     described_cpu = describe_cpu(threads=_THREADS)
-    if precision == BF16 and lacks(BF16, described_cpu["features"]):
+    if precision == BF16 and missing_features(BF16, described_cpu["features"]):
         with low_precision_engine(model, {**described_cpu, "precision": BF16}, samples[0], _THREADS) as engine:
             return {"computed_by": "ONNX Runtime, operands rounded"}, outputs_of(engine, samples, case)[0]
     facts: dict[str, Any] = {"computed_by": "build"}
@@ -158,9 +158,9 @@ def _cosine(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a Markdown table: the accuracy of each network and precision, and the layers left in float32."""
-    yield from head("network", "precision", "inputs", "same answers", "dB", "least cosine", "layers in float32")
-    for row in rows:
+    """Yield a Markdown table: the accuracy of each low-precision network, and the layers left in float32."""
+    yield from head("network", "precision", "inputs", "same answers", "dB", "min cosine", "layers in float32")
+    for row in (row for row in rows if row["precision"] != FLOAT32):
         if row["reason"]:
             yield line(row["network"], row["precision"], row["inputs"], row["reason"], "", "", "")
             continue

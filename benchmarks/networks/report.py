@@ -102,7 +102,7 @@ def _table(networks: Sequence[Network]) -> Iterator[str]:
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
     """Yield a table row for each rival, with means over the networks that it ran."""
-    yield from head("vs.", "networks", "geometric mean", "least", "of")
+    yield from head("vs.", "networks", "geometric mean", "min", "network")
     for rival, title in RIVALS.items():
         found = ((network.speedup(rival), network.title) for network in networks)
         if speedups := [(speedup, network) for speedup, network in found if speedup is not None]:

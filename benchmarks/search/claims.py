@@ -107,7 +107,7 @@ def _whole_batches(row: Row) -> list[int]:
 
 FIGURES: Mapping[str, Figure] = {
     "how much closer": lambda row: float(row["loss_ratio"]),
-    "how alike": _similarity,
+    "similarity": _similarity,
     "batches not of 16": _not_of_16,
     "steps to the score": lambda row: 1 + float(row["steps"]),
     "batch": _batch,
@@ -167,7 +167,7 @@ def page(data: Data) -> str:
         missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
     rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
     rest = ["", "Not measured yet:", "", *rest] if rest else []
-    return "\n".join([_HEAD.format(**_counts(findings, corrected)), *lines, *rest, *sections(data)]) + "\n"
+    return "\n".join([_HEAD.format(**_counts(findings, corrected)), *lines, _NOTES, *rest, *sections(data)]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -228,24 +228,31 @@ def _counts(found: Sequence[Finding], corrected: Mapping[Finding, P_Values]) -> 
 
 _HEAD = """# The papers' claims
 
-Of {n} measured claims, {gains} are about the gain of a method: {held} hold, {failed} do not hold, in {equivalent} both
-methods are equivalent, and {open} are undecided. Of the equivalent ones, {saturated} are saturated: over half of the
-runs of both methods are at the optimum, so a better method could not show there. Of {premises} premises {premises_held}
-hold, which shows no gain. {constants} numbers are constants: they follow from the settings.
+Of {n} measured claims, {gains} are about the gain of a method. Their verdicts:
 
-A number above 1 favors the claim: 2x means twice as fast, or half the trials, steps or seconds; 0.77x fewer trials
-means 1.3 times as many. The first p-value is of the claimed number, the second of a difference of 2 % or more.
+| holds | does not hold | equivalent | undecided |
+|---|---|---|---|
+| {held} | {failed} | {equivalent}, {saturated} of them saturated | {open} |
 
-[The protocol](protocol.md) defines the verdicts. *Undecided* does not mean equal: any effect within the interval is
-possible. Intervals are Student's, over the means of layers or of families of networks, and, unlike p-values, not
-corrected for the number of claims. `make bench-search` adds runs. `exact` means exact tables of the accelerator's
-entire constrained spaces ([searches](data/search/tables.csv.xz), [convergence](data/search/convergence.csv),
-[clusters](data/search/clusters.csv), [networks](data/search/accelerator.csv)). The rest is entire networks
-([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
-layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv).
+Saturated means that over half of the runs of both methods reach the optimum, so a better method could not show there.
+{premises_held} of {premises} premises hold, which shows no gain. {constants} numbers are constants, which follow from
+the settings. *Undecided* does not mean equal: any effect within the interval is possible.
 
-| source | claim | theirs | here (95 % interval; pairs/places) | setting | p: claimed number, 2 % or more | verdict |
+In the next table, higher is better for the claim: 2x means twice as fast, or half the trials, steps or seconds. The
+first p-value is for the claimed number, the second for a difference of 2 % or more.
+
+| source | claim | theirs | here (95 % interval; pairs/layers) | setting | p: claimed number, 2 % or more | verdict |
 |---|---|---|---|---|---|---|"""
+
+_NOTES = """
+[The protocol](protocol.md) defines the verdicts. Intervals are Student's, over the means of layers, or of families of
+networks. Unlike p-values, they are not corrected for the number of claims. `make bench-search` adds runs.
+
+`exact` means exact tables of the accelerator's entire constrained spaces ([searches](data/search/tables.csv.xz),
+[convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
+[networks](data/search/accelerator.csv)). The other claims are about entire networks
+([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
+layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv)."""
 
 
 def _row(finding: Finding, p: float, p_apart: float) -> str:

@@ -22,9 +22,16 @@ PRICES_S = (0.01, 0.1, 1.0, 60.0)
 _SPACES = {
     "constrained": "Whole constrained spaces of the accelerator",
     "open": "Whole open spaces of the accelerator",
-    "measured": "Spaces that were measured whole",
+    "measured": "Fully measured spaces on a GPU and a CPU",
 }
 """The titles of the kinds of spaces with exact tables."""
+
+_CONTROLS = (
+    *("PPO+CS", "PPO+diverse", "PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+CSA+CV jackknife"),
+    *("RFEI+SA+fixed", "SA+greedy sizes of AS", "SA+top 64 sizes of AS", "perfect+greedy", "perfect+greedy batch 16"),
+    *("chameleon not learning", "dcoc batch 16", "dcoc not learning", "release not learning"),
+)
+"""Variants that serve a single comparison; the tables count them, but do not list them."""
 
 _FEWER_RUNS = ("GP+CSA", "chameleon one by one")
 """Variants with fewer trials or seeds than the others; tables over common runs exclude them."""
@@ -36,7 +43,7 @@ BY_TRIALS = (
     ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
     ("the same with PPO", "chameleon", "PPO+diverse"),
     ("AutoTVM in batches of 16 over batches of 64", "SA+greedy batch 16", "autotvm"),
-    ("adaptive sampling over a greedy choice of as many, with annealing", "SA+AS", "SA+greedy sizes of AS"),
+    ("adaptive sampling over greedy selection of the same sizes, with annealing", "SA+AS", "SA+greedy sizes of AS"),
     ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
 )
 """Comparisons whose outcome depends on the number of trials: title, variant and baseline."""
@@ -71,7 +78,10 @@ def _networks(data: Data) -> str:
         if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
             rows.append((network, engine, "", "", *_latency(row)))
     head = ("network", "tuner or engine", "seconds", "trials", "latency (ms)", "vs. the fastest")
-    lead = "Each tuner started in an empty project, with one seed. The latencies of a network were measured in turns."
+    lead = (
+        "Each tuner started in an empty project, with one seed. The latencies of a network were measured in turns;"
+        " lower is better."
+    )
     return _section("From nothing to a network", lead, head, sorted(rows, key=lambda row: (row[0], float(row[5] or 9))))
 
 
@@ -84,8 +94,8 @@ def _by_trials(data: Data) -> str:
         if all(each is not None and each.low is not None for each in found):
             rows.append((what, *(f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)))
     lead = (
-        "Speed of the best config over that of the other search, in whole constrained spaces of the accelerator"
-        " (geometric means with Student's 95 % intervals over layers, uncorrected)."
+        "Speed of the best config relative to the other search's, in constrained spaces of the accelerator. Above 1,"
+        " the first search is better. Geometric means with Student's 95 % intervals over layers, uncorrected."
     )
     head = ("compared", *(f"{n} trials" for n in checkpoints))
     return _section("Small batches and adaptive sampling", lead, head, rows)
@@ -101,13 +111,14 @@ def _versus_anole(data: Data, n_trials: int) -> str:
         interval = "" if each.low is None else f" ({each.low:.2f}-{each.high:.2f})"
         cells[at] = f"{each.value:.2f}{interval} {verdict}".strip()
     lead = (
-        f"Cost of the best config of {n_trials} trials over that of `anole` without a warm start, of tuners and"
-        " controls in two or more kinds of spaces (geometric means with Student's 95 % intervals over layers). A"
-        f" verdict, corrected for all {len(found)} comparisons, is given if there is one. The merit of `anole` was"
-        " chosen on the constrained spaces."
-        + (" Until then, tuners in batches of 64 only sample at random." if n_trials <= 64 else "")
+        f"Cost of each tuner's best config of {n_trials} trials, relative to `anole` without a warm start. Above 1, the"
+        " tuner is worse. Geometric means with Student's 95 % intervals over layers, for tuners with runs in at least"
+        f" two kinds of spaces. Verdicts are corrected for all {len(found)} comparisons, including controls that are"
+        " not listed; no verdict means undecided. Up to 64 trials, tuners with batches of 64 only sample at random."
+        if n_trials <= 64
+        else f"The same after {n_trials} trials; verdicts are corrected for all {len(found)} comparisons."
     )
-    variants = sorted({variant for variant, _ in cells})
+    variants = sorted({variant for variant, _ in cells} - set(_CONTROLS))
     rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
     return _section(f"Compared with `anole` after {n_trials} trials", lead, ("tuner", *_SPACES), rows)
 
@@ -141,12 +152,15 @@ def _tables(data: Data, space: str, title: str) -> str:
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
         last = gaps[-1]
         gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
-        rows.append((last, variant, trials, *gaps, *near, seconds))
+        if variant not in _CONTROLS:
+            rows.append((last, variant, trials, *gaps, *near, seconds))
     head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
-        f"Cost of the best config over the optimum's in {n_runs} runs: geometric means with 95 % intervals; at most"
-        f" {_WORST:g}, empty at the end if as at 256. Trials to 1 % and seconds are medians, empty if half of the runs"
-        " never come so near."
+        f"Cost of the best config over the optimum's in {n_runs} runs; lower is better. Geometric means with 95 %"
+        f" intervals, capped at {_WORST:g}; an empty cell at the end equals the cell at 256. Trials to 1 % and seconds"
+        " are medians, empty if half of the runs never come within 1 %."
+        if space == next(iter(_SPACES))
+        else f"The columns are the same; {n_runs} runs."
     )
     return _section(title, lead, head, [row[1:] for row in sorted(rows)])
 
@@ -166,9 +180,9 @@ def _prices(data: Data) -> str:
             found.append((own[-1].value, (variant, *cells)))
     head = ("tuner", *(f"{price:g} s" for price in PRICES_S))
     lead = (
-        f"Seconds of search and trials to within 1 % of the optimum, over those of {_BASELINE} (geometric means with"
-        " Student's 95 % intervals over layers; below 1, a tuner is sooner). A run that never comes so near counts as"
-        " if it had when it stopped, so tuners that often miss look too good."
+        f"Seconds of search and trials to within 1 % of the optimum, relative to {_BASELINE}; lower is better."
+        " Geometric means with Student's 95 % intervals over layers. A run that never comes within 1 % counts with all"
+        " its seconds, so tuners that often miss look too good."
     )
     return _section("What a trial may cost", lead, head, [row for _, row in sorted(found)])
 
@@ -191,7 +205,8 @@ def _accelerated(data: Data) -> str:
         rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
     lead = (
         "Seconds of the optimum at 100 MHz, and by how many percent the designs of each tuner are slower (mean over"
-        f" {n_seeds} seeds). All layers share one block of the matrix unit; VTA's own buffers, 128 trials a layer."
+        f" {n_seeds} seeds). All layers share one block of the matrix unit, with VTA's own buffers and 128 trials a"
+        " layer."
     )
     return _section("Whole networks on the accelerator", lead, ("network", "optimum (s)", *variants), rows)
 
@@ -217,7 +232,7 @@ def _layers(data: Data) -> str:
         rows.append((space, variant, *counts, ratio, seconds, f"{failed:.0%}"))
     head = ("space", "tuner", "layers", "runs", "trials", "latency", "seconds", "failed")
     lead = (
-        "Live searches on this processor. The latency is relative to the untuned default config."
+        "Live searches on this processor. The latency is relative to the untuned default config; lower is better."
         " AutoTVM's spaces are as small as those of its own template."
     )
     return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[5])))

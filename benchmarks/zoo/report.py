@@ -79,19 +79,19 @@ def far(rows: Sequence[Row]) -> Iterator[str]:
 
 def not_done(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each network that did not complete all stages, with the reason."""
-    yield from head("did not go all the way", "stage", "reason")
+    yield from head("incomplete", "stage", "reason")
     yield from (line(row["network"], row["stage"], row["reason"]) for row in rows if row["stage"] != DONE)
 
 
 def seconds(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a table of the time of each stage."""
-    yield from head("seconds", "mean", "median", "most")
+    yield from head("seconds", "mean", "median", "max")
     for column in ("extract_s", "compile_s"):
         found = [(float(row[column]), row["network"]) for row in rows if row[column]]
         if found:
-            taken, (most, longest) = [each for each, _ in found], max(found)
+            taken, (longest, network) = [each for each, _ in found], max(found)
             average, middle = statistics.mean(taken), statistics.median(taken)
-            yield line(column.removesuffix("_s"), f"{average:.1f}", f"{middle:.1f}", f"{most:.0f} ({longest})")
+            yield line(column.removesuffix("_s"), f"{average:.1f}", f"{middle:.1f}", f"{longest:.0f} ({network})")
 
 
 if __name__ == "__main__":

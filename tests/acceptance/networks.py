@@ -110,6 +110,11 @@ class Hidden(Weighted):
         return logits, logits.softmax(-1), torch.log(torch.relu(x))
 
 
+class Scalars(Weighted):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * scale + shift
+
+
 class Images(Weighted):
     """A network with two images and a convolution for each."""
 
@@ -191,6 +196,7 @@ CASES = {
     "passing": Case(Passing, of("x", "a")),
     "hidden": Case(Hidden, {"mask": TYPED["mask"], "x": list(SHAPE)}),
     "other_weights": Case(other_weights, of("x", "a")),
+    "scalars": Case(Scalars, {"x": list(SHAPE), "scale": [], "shift": {"shape": [], "dtype": "int64"}}),
     "images": Case(Images, of("x", "a", shape=(1, 16, 10, 10))),
 }
 """The networks by name; the first three are in `make test`."""
@@ -202,7 +208,7 @@ def random_inputs(case: Case, seed: int = 0) -> dict[str, np.ndarray]:
     for name, entry in case.inputs.items():
         shape, dtype = (entry["shape"], entry["dtype"]) if isinstance(entry, dict) else (entry, "float32")
         is_float = dtype == "float32"
-        found[name] = (rng.standard_normal(shape) if is_float else rng.integers(0, 2, shape)).astype(dtype)
+        found[name] = np.asarray(rng.standard_normal(shape) if is_float else rng.integers(0, 2, shape), dtype)
     return found
 
 

@@ -190,9 +190,8 @@ def _file(node: Node, project: Path) -> str:
 
 
 def _shape(node: Node, name: str, varying: RangeCollector) -> tuple[int, ...]:
-    extents = [
-        _range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in node.items()
-    ]
+    nodes = [] if node.value == [] else node.items()
+    extents = [_range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in nodes]
     shape = varying.shape(name, extents)
     symbols = varying.named.get(name, (None,) * len(shape))
     largest = [varying.ranges[symbol].max if symbol else each for symbol, each in zip(symbols, shape, strict=True)]

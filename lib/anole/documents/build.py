@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from anole.codec import LATER
 from anole.config.entries import ModelSpec
-from anole.documents.document import read_document, text_of
+from anole.documents.document import document_of, read_plain, text_of
 from anole.documents.receipt import TriedConfig
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
@@ -160,7 +160,13 @@ def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:
 
 def read_build(folder: Path) -> Build:
     """Read the description of the build in a folder; raise DocumentError if it is missing or broken."""
-    return read_document(folder / FILE, Build, "compile")
+    path = folder / FILE
+    plain = read_plain(path, "compile")
+    ranges = plain.get("ranges")
+    for sizes in ranges.values() if isinstance(ranges, dict) else ():
+        if isinstance(sizes, dict) and {"least", "most"} <= sizes.keys():  # the names before Anole 0.7.1
+            sizes |= {"min": sizes.pop("least"), "max": sizes.pop("most")}
+    return document_of(plain, Build, path, "compile")
 
 
 def write_build(folder: Path, build: Build) -> None:

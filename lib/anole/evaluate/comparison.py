@@ -80,7 +80,7 @@ def _random_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
     found = _random(info, seed, [min(size, _N_PATCHES) for size in info.shape])
     for axis, size in enumerate(info.shape):
         found = np.take(found, np.arange(size) * min(size, _N_PATCHES) // max(size, 1), axis)
-    return np.ascontiguousarray(found)
+    return np.asarray(found, order="C")
 
 
 def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:

@@ -86,7 +86,7 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
             }
             where = f", {', '.join(f'{name} {each}' for name, each in known.items())}" if known else ""
             raise BuildError(f"input {info.name}: found {shown}; expected {info.dtype} of shape {_shape(info)}{where}")
-    return [np.ascontiguousarray(arrays[info.name], info.dtype) for info in infos]
+    return [np.asarray(arrays[info.name], info.dtype, order="C") for info in infos]
 
 
 def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
