@@ -66,6 +66,7 @@ lint: env  ## check style, types, imports, the workflow, and the budget of lines
 	snakefmt --check Snakefile rules lib
 	snakemake --lint
 	.ci/size
+	.ci/prose
 
 format: env  ## format the code
 	ruff check --fix .

@@ -18,7 +18,7 @@ from anole.evaluate.timing.engine_process import Started, start_engines
 from anole.evaluate.timing.turns import Pace, Times, take_turns
 from anole.measure.device_access import device_access
 from anole.targets import get_target
-from anole.targets.base import Device, Place
+from anole.targets.base import Device, DeviceLocation
 
 Starts = Mapping[str, Callable[[], Engine]]
 """Functions that start each engine in its process, by the name of the engine."""
@@ -39,7 +39,7 @@ def rows_of_builds(
 def device_of(build: Build) -> Device:
     """Return the target of a build for local hardware."""
     target = get_target(build.target_description)
-    if target.place is Place.SIMULATOR:
+    if target.place is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
     if (absence := target.absence()) is not None:
         raise BuildError(absence)

@@ -125,7 +125,7 @@ def test_refining_needs_this_machines_cpu(target: dict[str, Any], place: str) ->
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping)
     assert str(caught.value) == (
-        "models.yaml: builds[1]: found refine: 2, which needs this machine's CPU; "
+        "models.yaml: builds[1]: found refine: 2, which requires this machine's CPU; "
         f"target other is {place}; set `refine: 0` for the build"
     )
     mapping["builds"][1]["refine"] = 0
@@ -255,7 +255,6 @@ MISTAKES = [
     ("models.one.source", "onnx:none.onnx", ": found no file 'none.onnx'"),
     ("models.one.inputs", ..., "models.one: has no `inputs` ... x: [1, 3, 224, 224]"),
     ("models.one.inputs", [1, 3], ": found [1, 3]; a mapping"),
-    ("models.one.inputs.x", [], ": found []; a list"),
     ("models.one.inputs.x", [1, -1], "[1]: found -1; an integer ... 0"),
     ("models.one.inputs.x", [1, "3"], "[1]: found '3' ... integer"),
     ("models.one.inputs.x", [True], "[0]: found True ... integer"),

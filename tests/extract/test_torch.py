@@ -62,7 +62,7 @@ def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatc
         (
             "torch:tiny:unsupported",
             {"x": (4, 4)},
-            ["TVM cannot import it: found no converter for", "svd", "other operators"],
+            ["TVM cannot import it: found no converter for", "svd", "other torch operators"],
         ),
         ("torch:tiny:data_dependent", {"x": (4, 4)}, ["torch.export cannot trace it"]),
     ],

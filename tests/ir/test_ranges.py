@@ -71,7 +71,7 @@ def test_inputs_with_the_same_name_must_have_the_same_range() -> None:
     mapping["models"]["net"]["inputs"]["y"] = [{"batch": "1..4"}]
     assert parse_spec(mapping).models["net"].named == {"x": ("batch", None), "y": ("batch",)}
     mapping["models"]["net"]["inputs"]["y"] = [{"batch": "1..5"}]
-    with pytest.raises(SpecError, match=r"inputs.y\[0\].batch: found 1..5 for batch, which is 1..4 elsewhere"):
+    with pytest.raises(SpecError, match=r"inputs.y\[0\].batch: found 1..5 for batch, but 1..4 elsewhere"):
         parse_spec(mapping)
 
 

@@ -232,9 +232,9 @@ uint3 emulated_block_size() { return as_uint3(running.block); }
 uint3 emulated_grid_size() { return as_uint3(running.launch->grid); }
 void* emulated_dynamic_shared() { return running.dynamic_shared.get(); }
 
-void emulated_synchronise(int site) { wait(State::at_barrier, site); }
+void emulated_synchronize(int site) { wait(State::at_barrier, site); }
 
-void emulated_synchronise_warp(int site, unsigned mask) {
+void emulated_synchronize_warp(int site, unsigned mask) {
   meet(mask, 0, emulated_lane(), site);
   // The last lane to arrive continues at once, the others when they are resumed.
   now.warp_tick = ++running.threads[running.current].warp_tick;

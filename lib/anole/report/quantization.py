@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def render_quantized(model: str, found: Quantized) -> RenderableType:
-    """Render the signal-to-noise ratio of the network, the layers in float32, and all others in execution order."""
+def render_quantized(model: str, quantized: Quantized) -> RenderableType:
+    """Render the network's signal-to-noise ratio, the layers in float32, and the other layers in execution order."""
     from rich.console import Group
     from rich.text import Text
 
-    rows = [(layer.name, layer.operator, f"{layer.sqnr_db:.1f}", f"{layer.lost_db:.1f}") for layer in found.loss.layers]
-    lines = [Text(f"{model}: {found.loss.sqnr_db:.1f} dB by {found.method}", style="bold")]
-    for each in found.floats:
-        gain = "" if each.before_db is None else f" ({each.before_db:.1f} dB before)"
-        lines.append(Text(f"in float32: {each.name}{gain}"))
+    rows = [(layer.name, layer.operator, f"{layer.sqnr_db:.1f}", f"{layer.lost_db:.1f}") for layer in quantized.loss.layers]
+    lines = [Text(f"{model}: {quantized.loss.sqnr_db:.1f} dB with {quantized.method}", style="bold")]
+    for layer in quantized.floats:
+        gain = "" if layer.before_db is None else f" ({layer.before_db:.1f} dB before)"
+        lines.append(Text(f"in float32: {layer.name}{gain}"))
     return Group(*lines, table_of(("layer", "operator"), ("signal/noise dB", "lost dB"), rows))

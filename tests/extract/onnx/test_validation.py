@@ -210,7 +210,7 @@ def test_valid_models_are_imported(project: Path, opset: int, data: str) -> None
     [
         (lambda data: np.float32("nan").tobytes() + data[4:], "tensor 'weight': 1 of 108 values are not a number"),
         (lambda data: data[:400], r"in 'net\.data' up to byte \d+; that file has 400 bytes"),
-        (None, r"in 'net\.data', and there is no such file"),
+        (None, r"in 'net\.data', but there is no such file"),
     ],
 )
 def test_external_weights_are_checked(project: Path, content: Callable[[bytes], bytes] | None, message: str) -> None:

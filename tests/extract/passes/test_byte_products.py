@@ -90,7 +90,7 @@ def uint8_product(inner: Any) -> tvm.IRModule:
     return module_of(build, (1, inner), (inner, 1))
 
 
-@pytest.mark.parametrize(("most", "dtype"), [(33_025, "uint8"), (33_026, "float32")])
+@pytest.mark.parametrize(("limit", "dtype"), [(33_025, "uint8"), (33_026, "float32")])
 def test_sums_beyond_int32_stay_in_float32(limit: int, dtype: str) -> None:
     """int32 holds sums of up to 33,025 products of 255 and 255; of a dynamic extent, the maximum counts."""
     for inner in (limit, symbol_of("inner", SizeRange(1, limit))):

@@ -30,7 +30,7 @@ def random_weights(scheme: WeightScheme, seed: int) -> StoredWeights:
 def test_weights_are_packed_losslessly_in_the_fewest_bits(scheme: WeightScheme, seed: int) -> None:
     stored = random_weights(scheme, seed)
     assert stored.scheme == scheme
-    packed = stored.packed(scheme)
+    packed = stored.words(scheme)
     assert packed.shape == (2 * rows_of_block(scheme), 5)
     np.testing.assert_array_equal(StoredWeights.read(packed, scheme).values(), stored.values())
 
