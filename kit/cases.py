@@ -60,10 +60,10 @@ class _Worker:
     def __init__(self, run_case: RunCase) -> None:
         # Fork is safe, as the parent starts no threads, and avoids importing modules again.
         context = multiprocessing.get_context("fork")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, run_case), daemon=True)
+        self._pipe, worker_pipe = context.Pipe()
+        self._process = context.Process(target=_serve, args=(worker_pipe, run_case), daemon=True)
         self._process.start()
-        theirs.close()
+        worker_pipe.close()
 
     def ask(self, name: str, limit_s: float) -> Outcome | None:
         """Return the outcome of a case, or None if the process ended or the time limit passed."""
@@ -79,7 +79,7 @@ class _Worker:
         code = self._process.exitcode
         self._process.kill()
         self._process.join()
-        return f"did not end within {limit_s:g} s" if code is None else f"the process ended with status {code}"
+        return f"did not finish within {limit_s:g} s" if code is None else f"the process ended with status {code}"
 
 
 def _serve(pipe: Connection, run_case: RunCase) -> None:
@@ -133,10 +133,10 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
             executable = tvm.compile(lowered, compiler_target, tir_pipeline=target.compiler_pipeline())
     except Exception as error:
         raise BuildError(f"TVM cannot compile it: {one_line(error)}") from error
-    found = relax.VirtualMachine(executable, tvm.cpu())["main"](
+    result = relax.VirtualMachine(executable, tvm.cpu())["main"](
         *(tvm.runtime.tensor(np.ascontiguousarray(arrays[info.name]).reshape(info.shape)) for info in imported.inputs)
     )
-    outputs = [found] if isinstance(found, tvm.runtime.Tensor) else list(found)
+    outputs = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [output.numpy() for output in outputs]
 
 

@@ -51,8 +51,8 @@ class SizedGreedy(EpsilonGreedy):
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Return a batch of the next size, with at least one greedy config."""
         size = _size(self.sizes, history, n)
-        own = replace(self, least_random=min(self.least_random, size - 1))
-        return EpsilonGreedy.choose(own, candidates, history, size, rng)
+        sampler = replace(self, least_random=min(self.least_random, size - 1))
+        return EpsilonGreedy.choose(sampler, candidates, history, size, rng)
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class SizedAmongBest(Stateless):
         best = candidates.vectors[: self.n_best]
         size = min(_size(self.sizes, history, n), len(best))
         n_best = min(size, max(1, size - self.least_random))
-        kept = best[rng.choice(len(best), n_best, replace=False)]
-        seen = np.concatenate([history.visited, history.space.identities(kept)])
-        return np.concatenate([kept, history.space.sample(size - n_best, rng, exclude=seen)])
+        sampled = best[rng.choice(len(best), n_best, replace=False)]
+        seen = np.concatenate([history.visited, history.space.identities(sampled)])
+        return np.concatenate([sampled, history.space.sample(size - n_best, rng, exclude=seen)])
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:

@@ -45,7 +45,7 @@ def resources(source: str, arch: str) -> Resources:
     """Compile CUDA C++ for an architecture, as candidates are compiled, and return the resources of its kernels.
 
     Raises:
-        TargetError: NVRTC refuses the source or the architecture; the message includes its output.
+        TargetError: NVRTC rejects the source or the architecture; the message includes its output.
     """
     prepare_to_compile()
     from tvm.support.nvcc import compile_cuda
@@ -53,27 +53,27 @@ def resources(source: str, arch: str) -> Resources:
     try:
         binary = bytes(compile_cuda(source, "cubin", arch, compiler="nvrtc"))
     except RuntimeError as error:
-        raise TargetError(f"NVRTC refuses the source: {str(error).strip()[-2000:]}") from error
+        raise TargetError(f"NVRTC rejects the source: {str(error).strip()[-2000:]}") from error
     return read_resources(binary)
 
 
 def read_resources(binary: bytes) -> Resources:
     """Return the resources of the kernels in a binary, an ELF file from NVIDIA's assembler.
 
-    NVIDIA does not document the sections; they are interpreted like in cuobjdump and open disassemblers.
+    NVIDIA does not document the sections; they are interpreted as in cuobjdump and open disassemblers.
     """
     sections = list(_sections(binary))
-    found = [pair for name, data, _ in sections if name == ".nv.info" for pair in _attributes(data)]
+    attributes = [pair for name, data, _ in sections if name == ".nv.info" for pair in _attributes(data)]
 
     def maximum(attribute: int) -> int:
-        values = [struct.unpack("<II", value)[1] for kind, value in found if kind == attribute]
+        values = [struct.unpack("<II", value)[1] for kind, value in attributes if kind == attribute]
         return max(values, default=0)
 
     shared = {name: size for name, _, size in sections if name.startswith(_SHARED)}
     # From Hopper on, binaries have a section for memory reserved by the system, and include it in each kernel's size.
     reserved = _RESERVED_BYTES if any(name.startswith(_RESERVED) for name in shared) else 0
-    own = [size - reserved for name, size in shared.items() if not name.startswith(_RESERVED)]
-    return Resources(maximum(_REGISTERS), max(own, default=0), maximum(_FRAME))
+    sizes = [size - reserved for name, size in shared.items() if not name.startswith(_RESERVED)]
+    return Resources(maximum(_REGISTERS), max(sizes, default=0), maximum(_FRAME))
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:

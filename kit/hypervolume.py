@@ -19,8 +19,8 @@ def hypervolume(points: Points, front: Points) -> float:
     low, high = np.log(front.min(axis=0)), np.log(front.max(axis=0))
     extent = np.where(high > low, high - low, 1.0)
 
-    def volume(of: Points) -> float:
-        finite = of[np.isfinite(of).all(axis=1)]
+    def volume(objectives: Points) -> float:
+        finite = objectives[np.isfinite(objectives).all(axis=1)]
         return _volume(_MARGIN - np.maximum(0.0, (np.log(finite) - low) / extent))
 
     return volume(points) / volume(front)

@@ -137,14 +137,14 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
     listed = [
         ListedTask(task.key, task.label, task.workload.flop, 1 + n % 4, (f"c{n}",)) for n, task in enumerate(tasks)
     ]
-    flop = sum(each.weight * each.flop for each in listed)
+    flop = sum(task.weight * task.flop for task in listed)
     entry = {"source": f"torchvision:{name}", "inputs": {"x": [1, 3, 224, 224]}}
     origin = Origin(entry, TARGETS[0], {"extract": 1})
     manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(listed), flop)
     write_manifest(folder / f"work/models/{name}/cpu.json", manifest)
     built = tuple(
         BuiltTask(task.key, task.label, task.flop, task.weight, task.layers, _config(0), "tuned", run, 1e-3, None)
-        for task, run in ((each, runs[each.key].key) for each in listed)
+        for task, run in ((task, runs[task.key].key) for task in listed)
     )
     build = Build(
         name=f"{name}-cpu",

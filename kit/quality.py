@@ -17,8 +17,8 @@ def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
     A run's quality after each trial is the latency of the best known config over the latency of the run's best config;
     1 is perfect, NaN is unknown.
     """
-    good = np.flatnonzero(qualities >= quality)
-    return int(good[0]) + 1 if len(good) else None
+    reached = np.flatnonzero(qualities >= quality)
+    return int(reached[0]) + 1 if len(reached) else None
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
@@ -46,5 +46,5 @@ def batch_sizes(trials: Iterable[Trial]) -> list[int]:
 
 def shares(counts: Iterable[int]) -> str:
     """Format the frequency of each count, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
-    found = Counter(counts)
-    return ", ".join(f"{count}: {100 * n / found.total():.0f} %" for count, n in sorted(found.items()))
+    frequencies = Counter(counts)
+    return ", ".join(f"{count}: {100 * n / frequencies.total():.0f} %" for count, n in sorted(frequencies.items()))

@@ -97,16 +97,16 @@ def read_table(path: Path) -> Table:
     """
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
-        workload = Conv2d(**{name: _frozen(value) for name, value in plain["workload"].items()})
+        workload = Conv2d(**{name: _as_tuple(value) for name, value in plain["workload"].items()})
         space = get_target(plain["target"]).space(workload).restricted(plain["restriction"])
         latencies_s = np.array(plain["latency_us"], dtype=np.float64) / 1e6
         recorded = list(plain["cardinalities"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path}: is not a table ({type(error).__name__}: {error})") from error
-    found, expected = (recorded, len(latencies_s)), (space.cardinalities.tolist(), len(_valid_indices(space)))
-    if found != expected:
+    actual, expected = (recorded, len(latencies_s)), (space.cardinalities.tolist(), len(_valid_indices(space)))
+    if actual != expected:
         raise StoreError(
-            f"{path}: was recorded on a space of cardinalities {found[0]} with {found[1]} valid configs; "
+            f"{path}: was recorded on a space of cardinalities {actual[0]} with {actual[1]} valid configs; "
             f"{workload.label} now has {expected[0]} and {expected[1]}; record it again"
         )
     return Table(workload, space, latencies_s)
@@ -151,5 +151,5 @@ def _valid_indices(space: Space) -> NDArray[np.int64]:
     return space.all_valid_indices
 
 
-def _frozen(value: Any) -> Any:
+def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value

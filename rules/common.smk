@@ -1,4 +1,4 @@
-"""Shared by all rules: the checked models.yaml, and the functions for inputs, parameters and resources."""
+"""The checked models.yaml, and the functions for inputs, parameters and resources that all rules share."""
 
 import fcntl
 import sys
@@ -39,7 +39,7 @@ OVERRIDES = {key: value for key, value in config.items() if key != "spec"}
 
 
 def load_pipeline():
-    """Read models.yaml; jobs on a cluster's nodes use the targets as described by the main process."""
+    """Read models.yaml; jobs on a cluster's nodes use the main process's descriptions of the targets."""
     try:
         return Pipeline.load(SPEC, OVERRIDES, kept=not workflow.is_main_process)
     except AnoleError as error:
@@ -73,10 +73,10 @@ wildcard_constraints:
 
 
 def drop_default_rate():
-    """Remove the default limit of the rate at which jobs start, but not a limit set by the user.
+    """Remove the default limit on the rate at which jobs start, but not a limit set by the user.
 
-    Snakemake's default limit wakes its scheduler each second, and once more for every finished job: after 80 tasks, it
-    took a fifth of a core from measurements. At this point only the scheduler knows the limit.
+    Snakemake's default limit wakes its scheduler every second, and once more per finished job: after 80 tasks, it took
+    a fifth of a core from measurements. At this point only the scheduler knows the limit.
     """
     limit = workflow.scheduling_settings.max_jobs_per_timespan
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):
@@ -109,5 +109,5 @@ LAUNCHER = host.launcher()
 
 
 def launcher(wildcards, output):
-    """Return the command that starts Anole; depending on the output hides changes of the path from rerun triggers."""
+    """Return the command that starts Anole; its parameter `output` hides changes of the path from rerun triggers."""
     return LAUNCHER

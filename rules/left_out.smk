@@ -1,4 +1,4 @@
-"""After failures: merge the existing results, and finally list the builds that were left out, and why."""
+"""After failures, merge the existing results and list the builds that were left out, with the reasons."""
 
 import atexit
 from subprocess import CalledProcessError
@@ -7,15 +7,15 @@ from anole.documents.log import explanations, failure_summary
 
 
 def left_out(failed):
-    """Yield the lines on a failed job, or a group's failed jobs: the waiting builds, and the message in the log.
+    """Yield lines on a failed job, or on the failed jobs of a group: the waiting builds, and the message in the log.
 
     Snakemake discards the outputs of a group's other jobs, too, so all builds that wait for the group are left out.
     """
     group = list(getattr(failed, "jobs", [failed]))
     waiting = {
-        each.wildcards.build
-        for each in workflow.dag.bfs(workflow.dag.depending, *group)
-        if hasattr(each.wildcards, "build")
+        job.wildcards.build
+        for job in workflow.dag.bfs(workflow.dag.depending, *group)
+        if hasattr(job.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
     explained = [job for job in group if explanations(map(Path, job.log))] or group

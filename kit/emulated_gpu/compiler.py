@@ -30,12 +30,12 @@ _ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-ex
 
 def translated(source: str) -> str:
     """Translate CUDA C++ to C++ for `device/kernel.h`: register shared arrays, and add an entry point per kernel."""
-    placed = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
-    placed = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", placed)
+    code = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
+    code = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", code)
     # The compiler may split a vector access, which would hide its misalignment.
-    placed = _VECTOR.sub(r"*emulated_aligned<\1>(", placed)
+    code = _VECTOR.sub(r"*emulated_aligned<\1>(", code)
     kernels = dict.fromkeys(_KERNEL.findall(source))
-    return '#include "kernel.h"\n' + placed + "".join(f"\nEMULATED_KERNEL({name})" for name in kernels) + "\n"
+    return '#include "kernel.h"\n' + code + "".join(f"\nEMULATED_KERNEL({name})" for name in kernels) + "\n"
 
 
 def compile_kernels(source: str, library: Path, include: Path) -> None:
@@ -64,9 +64,9 @@ def _shared_bytes(kernel: str) -> int:
 
 
 def _run(command: list[str], folder: str) -> None:
-    made = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if made.returncode:
-        raise TargetError(made.stderr.strip()[-4000:])
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise TargetError(done.stderr.strip()[-4000:])
 
 
 def main() -> None:

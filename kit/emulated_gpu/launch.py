@@ -18,7 +18,7 @@ class _Launch(ctypes.Structure):
     """`CUlaunchConfig` of the driver API."""
 
     _fields_ = (
-        *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
+        *((f"{level}_{axis}", ctypes.c_uint) for level in ("grid", "block") for axis in "xyz"),
         ("dynamic_shared_bytes", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
         ("attributes", ctypes.c_void_p),
@@ -43,14 +43,14 @@ def launch(
     binary = bytes(compiled(source))
     _check(driver, driver.cuModuleLoadData(ctypes.byref(module), binary))
     _check(driver, driver.cuModuleGetFunction(ctypes.byref(function), module, kernel.encode()))
-    sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
-    addresses = [ctypes.c_void_p(each.data_ptr()) for each in sent]
+    tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
+    addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
     pointers = (ctypes.c_void_p * len(addresses))(*(ctypes.addressof(address) for address in addresses))
     config = _Launch(*grid, *block, dynamic_shared_bytes)
     status = driver.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
     try:
         _check(driver, status)
-        return [each.numpy() for each in sent]
+        return [tensor.numpy() for tensor in tensors]
     finally:
         driver.cuModuleUnload(module)
 

@@ -38,7 +38,7 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
     """
     if (reason := absence()) is not None:
         raise MachineError(reason)
-    folder = _built()
+    folder = _ensure_built()
     # Preloaded libraries replace others with the same names, whatever their paths. They are given without a path,
     # because LD_PRELOAD splits paths at spaces.
     preloaded = f"{_CUDA}:{_RUNTIME}"
@@ -52,18 +52,18 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
     }
 
 
-def _built() -> Path:
+def _ensure_built() -> Path:
     """Return the folder of the emulated GPU, which is built once and cached."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = caches / "anole" / f"emulated-gpu-{_key()}"
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as made:
-        _build(Path(made))
-        Path(made).chmod(0o755)
+    with TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as temporary:
+        _build(Path(temporary))
+        Path(temporary).chmod(0o755)
         try:
-            os.rename(made, folder)
+            os.rename(temporary, folder)
         except OSError:
             if not folder.exists():  # another process may have built it meanwhile
                 raise
@@ -85,14 +85,14 @@ def _build(folder: Path) -> None:
     _run(["g++", *flags, *sources, f"-Wl,-soname,{_CUDA}", "-o", str(folder / _CUDA)])
     (folder / "others.c").write_text(_other_functions(include.parent))
     (folder / "versions").write_text(f"{_RUNTIME} {{ global: *; }};\n")
-    named = (f"-Wl,-soname,{_RUNTIME}", f"-Wl,--version-script={folder / 'versions'}", "-Wl,-rpath,$ORIGIN")
+    soname_flags = (f"-Wl,-soname,{_RUNTIME}", f"-Wl,--version-script={folder / 'versions'}", "-Wl,-rpath,$ORIGIN")
     parts = (str(DEVICE / "runtime.cpp"), "-x", "c++", str(folder / "others.c"), "-x", "none", str(folder / _CUDA))
-    _run(["g++", *flags, *parts, *named, "-o", str(folder / _RUNTIME)])
+    _run(["g++", *flags, *parts, *soname_flags, "-o", str(folder / _RUNTIME)])
     (folder / "bin").mkdir()
     compile_emulated = shlex.join([sys.executable, compiler.__file__])
     _script(folder / "bin" / "compile-emulated", f'exec {compile_emulated} "$1" "$2" {shlex.quote(str(include))}')
-    asked = 'version=${ANOLE_EMULATED_ARCH#sm_}; echo "${version%?}.${version#${version%?}}, 0, GPU-emulated, ' + MODEL
-    _script(folder / "bin" / "nvidia-smi", f'{asked}"')
+    query = 'version=${ANOLE_EMULATED_ARCH#sm_}; echo "${version%?}.${version#${version%?}}, 0, GPU-emulated, ' + MODEL
+    _script(folder / "bin" / "nvidia-smi", f'{query}"')
 
 
 def _other_functions(toolkit: Path) -> str:
@@ -103,11 +103,11 @@ def _other_functions(toolkit: Path) -> str:
     runtime = next((path for name in ("lib", "lib64") if (path := toolkit / name / _RUNTIME).exists()), None)
     if runtime is None:
         return ""
-    own = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
+    defined_here = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
     listed = _run(["nm", "-D", "--defined-only", str(runtime)]).split()
     names = sorted({name.partition("@")[0] for name in listed if name.startswith(("cuda", "__cuda"))})
     no_device = "{ return 100; }"
-    return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in own)
+    return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in defined_here)
 
 
 def _script(path: Path, line: str) -> None:
@@ -116,7 +116,7 @@ def _script(path: Path, line: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    made = subprocess.run(command, capture_output=True, text=True)
-    if made.returncode:
-        raise MachineError(f"cannot build the emulated GPU: {made.stderr.strip()[-2000:]}")
-    return made.stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise MachineError(f"cannot build the emulated GPU: {done.stderr.strip()[-2000:]}")
+    return done.stdout

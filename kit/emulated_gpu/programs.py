@@ -30,11 +30,11 @@ def replaced(what: str, by: str, which: int, source: str) -> str:
     """Replace one occurrence of a string in a source, counted from 0.
 
     Raises:
-        ValueError: the string does not occur so often.
+        ValueError: the string has fewer occurrences.
     """
     parts = source.split(what)
     if len(parts) <= which + 1:
-        raise ValueError(f"{what!r} occurs {len(parts) - 1} times only")
+        raise ValueError(f"{what!r} occurs only {len(parts) - 1} times")
     return by.join([what.join(parts[: which + 1]), what.join(parts[which + 1 :])])
 
 
@@ -67,15 +67,15 @@ def network_results(module: str, description: Mapping[str, Any], inputs: Arrays)
         path = Path(folder) / "network.so"
         executable.export_library(str(path))
         main = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cuda())["main"]
-    found = main(*(tvm.runtime.tensor(array, tvm.cuda()) for array in inputs))
-    return [each.numpy() for each in ([found] if isinstance(found, tvm.runtime.Tensor) else found)]
+    result = main(*(tvm.runtime.tensor(array, tvm.cuda()) for array in inputs))
+    return [output.numpy() for output in ([result] if isinstance(result, tvm.runtime.Tensor) else result)]
 
 
 def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
     """Run a kernel and return all its arguments."""
-    sent = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
-    kernel(*sent)
-    return [each.numpy() for each in sent]
+    tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
+    kernel(*tensors)
+    return [tensor.numpy() for tensor in tensors]
 
 
 @contextmanager

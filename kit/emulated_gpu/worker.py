@@ -84,12 +84,12 @@ class EmulatedGpu:
 
 def serve() -> None:
     """Answer calls from standard input until it ends."""
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    calls, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Redirect the output of functions, to separate it from answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(EOFError):
         while True:
-            function, arguments = pickle.load(asked)
+            function, arguments = pickle.load(calls)
             pickle.dump(_answer(function, arguments), answers)
             answers.flush()
 

@@ -24,14 +24,14 @@ FLAT = "flat"
 """Marks a nested dataclass that is stored flat: its fields are stored among the outer dataclass's fields."""
 
 LATER = "later"
-"""Marks a field that is missing from files of older versions; reading them gives the field's default."""
+"""Marks a field that is missing from files of older versions; it gets its default when such a file is read."""
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
 
 @dataclass(frozen=True)
 class Range:
-    """The inclusive bounds of a number: ``Annotated[int, Range(1, 64)]``."""
+    """The inclusive bounds of a number, for annotations such as ``Annotated[int, Range(1, 64)]``."""
 
     low: float
     high: float = math.inf
@@ -69,25 +69,25 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain: dict[str, Any] = {}
         for column in _columns(type(value)):
-            own = encode(getattr(value, column.name))
-            plain |= own if column.flat else {column.name: own}
+            encoded = encode(getattr(value, column.name))
+            plain |= encoded if column.flat else {column.name: encoded}
         return plain
     if isinstance(value, StrEnum):
         return value.value
     if isinstance(value, Mapping):
-        held = dataclasses.is_dataclass(next(iter(value.values()), None))
-        return {name: encode(each) for name, each in value.items()} if held else dict(value)
+        has_dataclasses = dataclasses.is_dataclass(next(iter(value.values()), None))
+        return {name: encode(item) for name, item in value.items()} if has_dataclasses else dict(value)
     if isinstance(value, (tuple, list)):
-        return [encode(each) for each in value]
+        return [encode(item) for item in value]
     return str(value) if isinstance(value, PurePath) else value
 
 
 def decode(cls: type[T], plain: object, strict: bool = False) -> T:
-    """Decode a dataclass from the plain value that `encode` returned.
+    """Decode a dataclass from a plain value, as returned by `encode`.
 
-    A nullable field may be absent. In values written by users (`strict`), fields with a default may be absent, too,
-    unknown fields are rejected, and integers are accepted as floats. In documents only `LATER` fields may be absent,
-    and unknown fields are ignored.
+    In values written by users (`strict`), fields with a default may be absent, unknown fields are rejected, and
+    integers are accepted as floats. In documents, only `LATER` fields may be absent, and unknown fields are ignored.
+    In both, nullable fields may be absent.
 
     Raises:
         DecodeError: a field is missing, unknown or of the wrong type.
@@ -125,11 +125,11 @@ def flat_fields(cls: type, prefix: str = "") -> Mapping[str, str]:
 
 
 def json_fields(cls: type) -> frozenset[str]:
-    """Return the names of a dataclass's fields, flat ones included, whose values are objects or lists."""
+    """Return the names of a dataclass's fields whose values are objects or lists, including those of `FLAT` fields."""
     columns = _columns(cls)
     inner = (json_fields(column.hint) for column in columns if column.flat)
-    own = (column.name for column in columns if not column.flat and _reader(column.hint).types & {dict, list})
-    return frozenset(own).union(*inner)
+    direct = (column.name for column in columns if not column.flat and _reader(column.hint).types & {dict, list})
+    return frozenset(direct).union(*inner)
 
 
 class _NotAllowed(Exception):
@@ -162,7 +162,7 @@ class _Reader:
 
     def read(self, value: object) -> Any:
         """Return the decoded value; raise DecodeError if it is not allowed."""
-        check = self.checks.get(type(value), _same if type(value) in self.types else _refuse)
+        check = self.checks.get(type(value), _unchanged if type(value) in self.types else _reject)
         try:
             return check(value)
         except _NotAllowed:
@@ -212,16 +212,16 @@ def _maker(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
         reader = _reader(column.hint, strict)
         may_be_absent = column.later or (strict and column.default is not MISSING)
         # Most values need no conversion; skipping the function call makes reading shards faster.
-        free = reader.types - reader.checks.keys() - ({NoneType} if may_be_absent else set())
-        steps.append((column.name, reader, free, column, may_be_absent))
+        unconverted = reader.types - reader.checks.keys() - ({NoneType} if may_be_absent else set())
+        steps.append((column.name, reader, unconverted, column, may_be_absent))
 
     def make(plain: dict[str, Any]) -> Any:
         if strict:
             _check_unknown(plain, names)
         values = {}
-        for name, reader, free, column, may_be_absent in steps:
+        for name, reader, unconverted, column, may_be_absent in steps:
             value = plain.get(name)
-            if type(value) in free:
+            if type(value) in unconverted:
                 values[name] = value
             elif column.flat:
                 values[name] = reader.read(plain)
@@ -260,7 +260,7 @@ def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
 
 
 def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
-    """Return the reader of a list: of any length for ``tuple[X, ...]``, otherwise of the length of the type hint."""
+    """Return the reader of a list, whose length is free for ``tuple[X, ...]`` and else that of the type hint."""
     if items[-1] is Ellipsis or len(items) == 1:
         item = _reader(items[0], strict)
         return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})
@@ -279,7 +279,7 @@ def _choice(choices: Mapping[Any, Any]) -> _Reader:
     kinds = frozenset(map(type, choices))
     allowed = f"{'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}"
     return _Reader(
-        kinds, allowed, dict.fromkeys(kinds, lambda value: choices[value] if value in choices else _refuse(value))
+        kinds, allowed, dict.fromkeys(kinds, lambda value: choices[value] if value in choices else _reject(value))
     )
 
 
@@ -290,17 +290,17 @@ def _bounded(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
         return bool(bound.fullmatch(value) if isinstance(bound, re.Pattern) else bound.low <= value <= bound.high)
 
     def check(value: Any) -> Any:
-        return reader.checks.get(type(value), _same)(value) if fits(value) else _refuse(value)
+        return reader.checks.get(type(value), _unchanged)(value) if fits(value) else _reject(value)
 
     allowed = f"of the form {bound.pattern}" if isinstance(bound, re.Pattern) else f"{reader.allowed} {bound}"
     return _Reader(reader.types, allowed, dict.fromkeys(reader.types, check))
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _refuse(value: object) -> NoReturn:
+def _reject(value: object) -> NoReturn:
     raise _NotAllowed
 
 
@@ -310,8 +310,8 @@ def _within_64_bits(value: int) -> int:
     return value
 
 
-def _real(value: float) -> float:
-    return value if math.isfinite(value) else _refuse(value)
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else _reject(value)
 
 
 _SCALARS = {
@@ -320,5 +320,5 @@ _SCALARS = {
     int: _Reader(frozenset({int}), "an integer", {int: _within_64_bits}),
     float: _Reader(frozenset({int, float}), "a number", {int: _within_64_bits}),
 }
-_REAL = {int: lambda value: float(_within_64_bits(value)), float: _real}
+_REAL = {int: lambda value: float(_within_64_bits(value)), float: _finite}
 """The checks of floats in users' files: integers are converted to float."""

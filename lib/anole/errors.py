@@ -1,4 +1,4 @@
-"""The exceptions that end a command; each message says where, what was found and what is allowed."""
+"""The exceptions that end a command; their messages say where, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 _MAX_LISTED = 24
-"""Messages list all allowed names up to this number, and otherwise only close matches."""
+"""Messages list all allowed names if there are at most this many, and otherwise only close matches."""
 
 _MAX_SHOWN = 80
 """Maximum number of characters of a value in a message."""
@@ -66,7 +66,7 @@ class StoreError(AnoleError):
 
 
 class ShardInUseError(StoreError):
-    """Another process has the shard open; it can be used when that process ends."""
+    """Another process has the shard open; retry when that process has ended."""
 
 
 class BuildError(AnoleError):
@@ -74,7 +74,7 @@ class BuildError(AnoleError):
 
 
 class ExportError(AnoleError):
-    """A build cannot become a C library."""
+    """A build cannot be exported as a C library."""
 
 
 def suggestion(found: str, allowed: Collection[str]) -> str:
@@ -92,6 +92,6 @@ def shown(value: object) -> str:
 
 
 def cause(error: BaseException, line: int = -1) -> str:
-    """Return an error's type and one line of its message: the last is the best in TVM, the first in torch."""
+    """Return an error's type and one line of its message; TVM states the cause in the last line, torch in the first."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return f"{type(error).__name__}: {lines[line]}"[:2000] if lines else type(error).__name__

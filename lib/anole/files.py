@@ -19,7 +19,7 @@ MAX_BYTES = 1 << 30
 """The maximum size of a file that is read; the largest shards and documents have a few megabytes."""
 
 _UNFINISHED = ".new"
-"""The ending of a file that is being written."""
+"""The suffix of a file that is being written."""
 
 _MAX_WRITE_S = 24 * 3600.0
 """Unfinished files older than this were left by killed processes."""
@@ -41,13 +41,13 @@ def read_regular(path: Path) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(descriptor)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > MAX_BYTES:
-            raise OSError(errno.EFBIG, f"it has {found.st_size} bytes; at most {MAX_BYTES} are allowed", str(path))
+        if status.st_size > MAX_BYTES:
+            raise OSError(errno.EFBIG, f"it has {status.st_size} bytes; at most {MAX_BYTES} are allowed", str(path))
         return stream.read()
 
 
@@ -95,7 +95,7 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> bool:
-    """Write a file by rename if its content differs; return whether it does.
+    """Write a file by rename if its content differs; return whether it was written.
 
     An unchanged file keeps its modification time, so dependent jobs do not run again. After an error the old file is
     unchanged.
@@ -105,7 +105,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
         if read_regular(path) == data:
             return False
     make_folder(path.parent)
-    _sweep(path)
+    _remove_unfinished(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
     temporary = Path(name)
     try:
@@ -119,7 +119,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
     return True
 
 
-def _sweep(path: Path) -> None:
+def _remove_unfinished(path: Path) -> None:
     """Remove unfinished files that killed processes left next to a file."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:

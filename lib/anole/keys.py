@@ -16,7 +16,7 @@ Time = Annotated[str, re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")]
 """A time as ISO 8601 text in UTC."""
 
 
-# Shared: `json.dumps` would construct an encoder for each call, which takes as long as encoding a config.
+# Shared because `json.dumps` would construct an encoder per call, which takes as long as encoding a config.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -36,5 +36,5 @@ def is_key(text: str) -> bool:
 
 
 def derive_seed(*parts: str | int) -> int:
-    """Return a 63-bit seed that depends on all parts, but not on the order in which tasks run."""
+    """Return a 63-bit seed that depends only on the parts, so not on the order in which tasks run."""
     return int(content_key(list(parts))[:16], 16) >> 1

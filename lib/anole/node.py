@@ -12,7 +12,7 @@ from anole.errors import SpecError, shown, suggestion
 
 @dataclass(frozen=True)
 class Node:
-    """A value, its path such as ``builds[1].preset``, and its file; methods check the value's type and return it."""
+    """A value, its path, such as ``builds[1].preset``, and its file; the methods check the value and return it."""
 
     value: Any
     path: str
@@ -23,7 +23,7 @@ class Node:
         return SpecError(self.path, problem, self.file)
 
     def mapping(self, allowed: Collection[str] | None = None, required: Iterable[str] = ()) -> dict[str, Node]:
-        """Return the entries of a mapping with text keys, which are unrestricted if `allowed` is None."""
+        """Return the entries of a mapping with text keys; any key may occur if `allowed` is None."""
         if not isinstance(self.value, dict):
             raise self.error(f"found {self._found()}; a mapping is expected")
         for key in self.value:

@@ -20,7 +20,7 @@ Config = Mapping[str, Any]
 
 
 class Status(StrEnum):
-    """The outcome of measuring a candidate. All values except `OK` are failures, which are recorded, too."""
+    """The outcome of measuring a candidate. All values except `OK` are failures; these are recorded, too."""
 
     OK = "ok"
     REJECTED = "rejected"
@@ -43,7 +43,7 @@ class Measurement:
     Attributes:
         latency_s: time of one kernel run, averaged over `repeats`; None for a failure.
         cv: coefficient of variation of the repeats (standard deviation over mean).
-        repeats: number of times that were averaged.
+        repeats: number of timings that were averaged.
         build_s: wall-clock time of building the candidate.
         run_s: wall-clock time of loading, checking and timing it.
         relative_error: relative L2 distance from a float64 reference; None if there was no result or it contained NaN.
@@ -95,8 +95,8 @@ class Confirmation:
 
     Attributes:
         after_trials: number of the run's trials at that time.
-        rank: rank within this round of confirmations: 0 for the chosen config, which is the fastest or ties with it;
-            the others are ordered by latency.
+        rank: rank within this round of confirmations: 0 for the chosen config, which is the fastest or tied with the
+            fastest; the others are ordered by latency.
     """
 
     config: Config = field(hash=False)
@@ -108,10 +108,10 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class SpaceFacts:
-    """The size of a task's space and, estimated from a random sample, the share that its constraints reject.
+    """The size of a task's space, and how many configs of a random sample its constraints reject.
 
     Attributes:
-        rejections: for each constraint, the number of sampled configs that it is the first to reject.
+        rejections: by constraint, the number of sampled configs that it is the first to reject.
     """
 
     size: int
@@ -130,7 +130,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """One tuning of one task: the tuner's settings without the number of trials, which may be raised later.
+    """The tuning of one task with one seed: the tuner's settings, without the number of trials, which may grow later.
 
     Attributes:
         host, versions, threads: the machine and software; not part of the key.
@@ -147,5 +147,5 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The content key of the task and of everything that decides which configs are proposed."""
+        """The content key of the task and of everything that determines which configs are proposed."""
         return content_key([self.task_key, self.preset, self.seed, self.tuner_version, dict(self.settings)])

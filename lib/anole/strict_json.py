@@ -1,4 +1,4 @@
-"""Strict JSON parsing: texts that other programs would reject or read differently are rejected."""
+"""Strict JSON parsing: reject texts that other programs would reject or read differently."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def parse_json(text: bytes) -> Any:
     """Return the value of a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is not JSON in UTF-8, is nested too deeply, or holds NaN, an infinity, a number that is out of
-            range or half of a surrogate pair.
+        ValueError: the text is not JSON in UTF-8, is nested too deeply, or holds NaN, an infinity, a number that is out
+            of range or half of a surrogate pair.
     """
     return _parsed(text, _STRICT)
 
@@ -41,7 +41,7 @@ def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
     if b"\\ud" in text or b"\\uD" in text:
         json.dumps(value, ensure_ascii=False).encode()
     if text.count(b"[") + text.count(b"{") > _MAX_DEPTH:
-        _check_deep(value)
+        _check_depth(value)
     return value
 
 
@@ -59,7 +59,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _check_deep(value: Any) -> None:
+def _check_depth(value: Any) -> None:
     """Raise ValueError for a value with more than `_MAX_DEPTH` levels of lists and objects."""
     level = [value]
     for _ in range(_MAX_DEPTH):
@@ -70,9 +70,9 @@ def _check_deep(value: Any) -> None:
     raise ValueError(f"it has more than {_MAX_DEPTH} levels of lists and objects")
 
 
-def _check_constant(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-_QUICK = json.JSONDecoder(parse_constant=_check_constant)
-_STRICT = json.JSONDecoder(parse_constant=_check_constant, parse_int=_integer, parse_float=_finite)
+_QUICK = json.JSONDecoder(parse_constant=_reject_constant)
+_STRICT = json.JSONDecoder(parse_constant=_reject_constant, parse_int=_integer, parse_float=_finite)

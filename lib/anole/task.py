@@ -15,22 +15,22 @@ Size = Annotated[int, Range(1, 2**31 - 1)]
 """The extent of an axis."""
 
 Bits = Literal[4, 8]
-"""The width of the integers that weights are stored as."""
+"""The width of quantized weights."""
 
 Padding = Annotated[int, Range(0, 2**31 - 1)]
-"""The padding at one side of an image."""
+"""The padding on one side of an image."""
 
-_OTHER_WEIGHTS, _OTHER_SUMS = {"uint8": "int8"}, {"bfloat16": "float32", "uint8": "int32"}
+_WEIGHT_DTYPES, _ACCUMULATOR_DTYPES = {"uint8": "int8"}, {"bfloat16": "float32", "uint8": "int32"}
 
 
 def weight_dtype(dtype: str) -> str:
-    """Return the type of the weights for data of a type."""
-    return _OTHER_WEIGHTS.get(dtype, dtype)
+    """Return the type of the weights that go with data of a type."""
+    return _WEIGHT_DTYPES.get(dtype, dtype)
 
 
 def sum_dtype(dtype: str) -> str:
     """Return the accumulator type for data of a type."""
-    return _OTHER_SUMS.get(dtype, dtype)
+    return _ACCUMULATOR_DTYPES.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Conv2d:
 
     Attributes:
         padding: top, left, bottom, right.
-        exact: whether data and weights are integers that are small enough for exact sums of products in `dtype`, which
-            rules out algorithms that round, such as Winograd's.
+        exact: whether data and weights are integers small enough for exact accumulation in `dtype`, which rules out
+            algorithms that round, such as Winograd's.
     """
 
     operator: ClassVar[str] = "conv2d"
@@ -110,8 +110,8 @@ class WeightScheme:
     """The storage of float32 weights as unsigned integers: (integer - zero point) * scale.
 
     Attributes:
-        bits: bits of an integer.
-        block: number of consecutive input features that share a scale, for each output feature.
+        bits: bits per integer.
+        block: number of consecutive input features that share a scale, per output feature.
         zeros: whether each block also has its own zero point; otherwise it is the midpoint of the integers' range.
     """
 
@@ -217,9 +217,9 @@ def with_plain_weights(workload: Workload) -> Workload:
 def workload_to_json(workload: Workload) -> dict[str, Any]:
     """Return the plain form of a workload, its operator first."""
     plain = dict(sorted(encode(workload).items()))
-    # These fields were added later: leaving out their defaults keeps the keys of older tasks.
-    kept = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
-    return {"operator": workload.operator, **kept}
+    # These fields were added later; omitting their defaults preserves the keys of older tasks.
+    fields = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
+    return {"operator": workload.operator, **fields}
 
 
 def workload_from_json(plain: object) -> Workload:
@@ -229,12 +229,12 @@ def workload_from_json(plain: object) -> Workload:
     operator = plain.get("operator")
     if not isinstance(operator, str) or operator not in WORKLOADS:
         raise ValueError(f"the operator is {shown(operator)}, not one of {', '.join(WORKLOADS)}")
-    given = {name: value for name, value in plain.items() if name != "operator"}
-    workload = decode(WORKLOADS[operator], given, strict=True)
+    fields = {name: value for name, value in plain.items() if name != "operator"}
+    workload = decode(WORKLOADS[operator], fields, strict=True)
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
         raise ValueError(f"{workload.label}: the output would have {workload.out_height}x{workload.out_width} elements")
     if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
-        raise ValueError(f"{workload.label}: in_features must be a multiple of the block, and the block of a word")
+        raise ValueError(f"{workload.label}: in_features must be a multiple of the block, which fills 32-bit words")
     if not 0 < workload.flop < 2**63:
         raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are allowed")
     return workload

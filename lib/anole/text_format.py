@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d+(?=_|$)")
 
 
 def significant(value: float | None, digits: int = 3) -> str:
-    """Format a number with some significant digits, without an exponent unless it is very large or small."""
+    """Format a number with `digits` significant digits, without an exponent unless it is very large or small."""
     if value is None or not isfinite(value):
         return NONE
     if value == 0:
@@ -52,22 +52,22 @@ def megabytes(size_bytes: float | None) -> str:
 
 
 def omission_note(shown: int, all_: int) -> str:
-    """Return a remark on a picture that omits some items; an empty text if it shows all."""
+    """Return a remark on a picture that omits some items, or an empty text if it shows all."""
     return "" if shown >= all_ else f" The picture has {shown} of {all_}."
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a number with its noun, pluralized unless the number is 1."""
+    """Format a count and its noun, which is pluralized unless the count is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{count:,} {noun}{ending}"
 
 
 def named_few(names: Sequence[str], most: int = 3) -> str:
-    """Format the first few names, and the number of further ones."""
+    """Format the first few names and the number of remaining ones."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def describe_kernel(kernel: str, layers: Sequence[str]) -> str:
-    """Format a kernel's layers, such as ``layer1.0.conv1, layer1.1.conv1``; without any, its operators."""
+    """Format the names of a kernel's layers, or of its operators if it has no layers."""
     return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))

@@ -57,8 +57,8 @@ def describe_cuda(arch: object = None, model: object = None, space: str = CONSTR
         arch, model = gpu.architecture, gpu.name
     if arch not in ARCHITECTURES:
         raise TargetError(f"arch: unknown value {arch!r}; use one of {', '.join(ARCHITECTURES)}")
-    named = {} if model is None else {"model": model}
-    return {"kind": "cuda", "arch": arch, **named, "limits": asdict(BlockLimits()), **described_space(space)}
+    model_entry = {} if model is None else {"model": model}
+    return {"kind": "cuda", "arch": arch, **model_entry, "limits": asdict(BlockLimits()), **described_space(space)}
 
 
 def _target(description: Mapping[str, Any]) -> CudaTarget:

@@ -11,7 +11,7 @@ from anole_vta.geometry import DEFAULT, Geometry
 
 _GATES_PER_MULTIPLIER = 1.14e3
 _GATES_PER_ALU_LANE = 2.3e3
-_GATES_REST = 50e3
+_OTHER_GATES = 50e3
 _GATES_PER_BUS_BIT = 40.0
 _GATES_PER_MEMORY_BIT = 0.5
 
@@ -23,7 +23,7 @@ def area_gates(geometry: Geometry) -> float:
     wire of the bus are assumptions.
     """
     lanes = geometry.batch * geometry.block_out
-    logic = _GATES_PER_MULTIPLIER * lanes * geometry.block_in + _GATES_PER_ALU_LANE * lanes + _GATES_REST
+    logic = _GATES_PER_MULTIPLIER * lanes * geometry.block_in + _GATES_PER_ALU_LANE * lanes + _OTHER_GATES
     bus = _GATES_PER_BUS_BIT * (8 * geometry.bus_bytes - 64)
     return logic + bus + _GATES_PER_MEMORY_BIT * geometry.sram_bits
 
@@ -73,9 +73,9 @@ BOUNDS = tuple(field.name for field in fields(Bounds))
 
 
 def unit_speed(w: Conv2d, frequency_hz: float) -> float:
-    """Return the runs of a convolution per second on VTA if its matrix unit were always busy.
+    """Return VTA's peak speed for a convolution, in runs per second.
 
-    The unit of speeds from which a penalty is subtracted, as area and memory are relative to VTA, too.
+    Speeds from which a penalty is subtracted are relative to it, as area and memory are relative to VTA.
     """
     multiply_adds = w.flop / 2
     return frequency_hz * DEFAULT.batch * DEFAULT.block_in * DEFAULT.block_out / multiply_adds

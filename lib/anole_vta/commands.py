@@ -20,7 +20,7 @@ def vta() -> None:
 @vta.command()
 @click.option("--schedules", type=PATH, required=True, help="Rows of shape, workload and schedule, as JSON.")
 def cycles(schedules: Path) -> None:
-    """Print each schedule with its cycle count, or with the reason why it is rejected."""
+    """Print each schedule with its cycle count, or with the reason for its rejection."""
     from anole_vta.templates.schedules import read_schedules
 
     click.echo(json.dumps([row.counted() for row in read_schedules(schedules)], indent=1))
@@ -28,7 +28,7 @@ def cycles(schedules: Path) -> None:
 
 @vta.command(name="trace")
 @click.argument("stream", type=PATH)
-@click.option("--geometry", type=Json(), help="The accelerator's geometry.  [default: VTA's own]")
+@click.option("--geometry", type=Json(), help="The accelerator's geometry.  [default: VTA's]")
 @AS_JSON
 def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
     """Print when each instruction of STREAM starts and ends, in cycles since the launch."""

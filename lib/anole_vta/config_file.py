@@ -11,7 +11,7 @@ def vta_config(geometry: Geometry) -> dict[str, Any]:
     """Return the content of the file, with binary logarithms of sizes in bytes and of widths in bits.
 
     VTA has one block size for input and output channels (``LOG_BLOCK``); VTA++ has one for each, and the width of its
-    memory bus. The queues, and the bus of VTA, are not part of this file.
+    memory bus. The queues, and the bus of VTA, are not part of the file.
     """
     blocks = {"LOG_BLOCK_IN": _log2(geometry.block_in), "LOG_BLOCK_OUT": _log2(geometry.block_out)}
     if geometry.variant == "vta" and geometry.block_in == geometry.block_out:

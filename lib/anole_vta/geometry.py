@@ -48,7 +48,7 @@ class Memory(IntEnum):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of an accelerator, by default that of VTA.
+    """The shape of an accelerator, by default VTA's shape.
 
     Attributes:
         batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
@@ -93,7 +93,7 @@ class Geometry:
             raise TargetError("geometry: the buffers are too deep for the fields of an instruction")
 
     def _indices_fit(self) -> bool:
-        """Whether the fields of an instruction fit two words, and those of a micro-operation one."""
+        """Whether the fields of an instruction fit into two words, and a micro-operation's into one."""
         uop, acc, inp, wgt = (self.index_bits(memory) for memory in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
         alu_source = inp if self.variant == "vta++" else acc
         words = (_NEST_BITS + 2 * uop + 1, 2 * (acc + inp + wgt), 2 * (acc + alu_source) + _ALU_BITS)
@@ -115,14 +115,14 @@ class Geometry:
     @classmethod
     def from_name(cls, name: str) -> Self:
         """Return the geometry with a name; raise TargetError if the name is invalid."""
-        found = _NAME.fullmatch(name)
-        if found is None:
-            raise TargetError(f"geometry: found {name!r}; a name is such as {DEFAULT.name}")
-        plain = {key: int(text) for key, text in found.groupdict().items() if text and text.isdecimal()}
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise TargetError(f"geometry: found {name!r}; use a name such as {DEFAULT.name}")
+        plain = {key: int(text) for key, text in match.groupdict().items() if text and text.isdecimal()}
         buffers = {f"{key}_bytes": 1 << min(plain.pop(key), _MAX_LOG2) for key in ("uop", "inp", "wgt", "acc")}
         others = {"bus": ("bus_bytes", 8), "burst": ("burst_beats", 1), "queue": ("queue_entries", 1)}
         given = {field: plain.pop(key) // unit for key, (field, unit) in others.items() if key in plain}
-        return cls(**plain, **buffers, **given, variant="vta++" if found["variant"] else "vta")
+        return cls(**plain, **buffers, **given, variant="vta++" if match["variant"] else "vta")
 
     @property
     def name(self) -> str:
@@ -132,7 +132,7 @@ class Geometry:
         """
         logs = (size.bit_length() - 1 for size in (self.uop_bytes, self.inp_bytes, self.wgt_bytes, self.acc_bytes))
         others = (("bus", 8 * self.bus_bytes, 64), ("burst", self.burst_beats, 16), ("queue", self.queue_entries, 512))
-        added = "".join(f"_{name}{own}" for name, own, default in others if own != default)
+        added = "".join(f"_{name}{value}" for name, value, default in others if value != default)
         block, buffers = "x".join(map(str, self.block)), "_".join(map(str, logs))
         return f"{block}_i8w8a32_{buffers}{added}" + ("_vta++" if self.variant == "vta++" else "")
 

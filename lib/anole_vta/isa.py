@@ -51,7 +51,7 @@ class Load(NamedTuple):
     Attributes:
         memory: the memory that is written.
         sram_base, dram_base: offsets of the tile, in elements of that memory.
-        x_stride: the distance of rows in DRAM.
+        x_stride: the distance between rows in DRAM.
         y_pad_0, y_pad_1, x_pad_0, x_pad_1: border rows and columns before and after the tile.
         pad_min: whether to pad with the minimum of the type instead of 0 (VTA++).
     """
@@ -152,7 +152,7 @@ Word = TypeVar("Word", int, NDArray[np.int64])
 _KINDS: tuple[type[Instruction], ...] = (Load, Store, Gemm, Finish, Alu)
 """The instructions by opcode, the lowest three bits."""
 
-_MEANINGS = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
+_TYPES = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
 """The types of the fields that are not integers."""
 
 
@@ -184,16 +184,16 @@ def decode(word: int, geometry: Geometry) -> Instruction:
     kind = _KINDS[opcode]
     values = {name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)}
     flags = Dependence(*(bool(values[name]) for name in Dependence._fields))
-    found = values.get("memory")
-    if kind is Store and found != Memory.OUT & _memory_mask(geometry):
-        raise StreamError(f"STORE from memory type {found}; only OUT can be stored")
-    if kind is Load and found not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
-        raise StreamError(f"LOAD of memory type {found}; allowed are 0 to 3")
+    memory_type = values.get("memory")
+    if kind is Store and memory_type != Memory.OUT & _memory_mask(geometry):
+        raise StreamError(f"STORE from memory type {memory_type}; only OUT can be stored")
+    if kind is Load and memory_type not in (Memory.UOP, Memory.WGT, Memory.INP, Memory.ACC):
+        raise StreamError(f"LOAD of memory type {memory_type}; allowed are 0 to 3")
     if kind is Alu:
         if values["opcode"] not in list(AluOpcode):
             raise StreamError(f"unknown ALU opcode {values['opcode']}; allowed are 0 to {max(AluOpcode)}")
         values["imm"] -= (values["imm"] & 1 << 15) << 1
-    fields: dict[str, Any] = {name: _MEANINGS.get(name, int)(values[name]) for name in kind._fields if name in values}
+    fields: dict[str, Any] = {name: _TYPES.get(name, int)(values[name]) for name in kind._fields if name in values}
     return kind(**fields, dependence=flags)
 
 

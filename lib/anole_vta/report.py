@@ -64,9 +64,9 @@ def utilization(program: Program, timeline: Timeline) -> Utilization:
     for instruction, start, end in zip(program.instructions, timeline.start, timeline.end, strict=True):
         busy[module_of(instruction).name.lower()] += end - start
     operations = sum(
-        each.iter_out * each.iter_in * (each.uop_end - each.uop_begin)
-        for each in program.instructions
-        if isinstance(each, Gemm) and not each.reset
+        gemm.iter_out * gemm.iter_in * (gemm.uop_end - gemm.uop_begin)
+        for gemm in program.instructions
+        if isinstance(gemm, Gemm) and not gemm.reset
     )
     read_bytes = timeline.read_beats * g.bus_bytes + len(program.instructions) * INSTRUCTION_BYTES
     return Utilization(g, timeline.cycles, busy, operations, read_bytes, timeline.write_beats * g.bus_bytes)
@@ -86,8 +86,8 @@ def summarize(program: Program) -> tuple[str, Timeline]:
         f"matrix unit   {used.operations:12}  {used.gemm_share:6.1%} of the cycles",
         f"read          {used.read_bytes:12}  bytes",
         f"written       {used.write_bytes:12}  bytes",
-        f"intensity     {used.intensity:12.1f}  multiply-adds a byte",
-        f"reached       {used.reached:12.1f}  multiply-adds a cycle, {share:.1%} of what "
+        f"intensity     {used.intensity:12.1f}  multiply-adds per byte",
+        f"reached       {used.reached:12.1f}  multiply-adds per cycle, {share:.1%} of what "
         f"{bound} allows ({used.attainable:.1f}; the peak is {used.peak:.0f})",
     ]
     return "\n".join(lines), timeline

@@ -86,7 +86,7 @@ def _choice(name: str, found: object, allowed: tuple[str, ...]) -> str:
 
 def _positive(name: str, found: object) -> float:
     if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
-        raise TargetError(f"{name}: found {found!r}; a number above 0 is expected")
+        raise TargetError(f"{name}: found {found!r}; use a positive number")
     return float(found)
 
 
@@ -98,28 +98,28 @@ def _target(description: Mapping[str, Any]) -> VtaTarget:
 
 def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Check the settings of an entry of ``accelerators``, and that its targets differ in their geometry only."""
-    described = {name: describe_vta(**settings) for name, settings in targets.items()}
+    descriptions = {name: describe_vta(**settings) for name, settings in targets.items()}
     common = [
-        {key: value for key, value in each.items() if key not in ("geometry", *BOUNDS)} for each in described.values()
+        {key: value for key, value in d.items() if key not in ("geometry", *BOUNDS)} for d in descriptions.values()
     ]
-    for name, each in zip(described, common, strict=True):
+    for name, each in zip(descriptions, common, strict=True):
         if each["hardware"] != "search" or "space" in each:
             raise TargetError(f"target {name}: only `hardware: search` in a constrained space can be explored")
         if each != common[0]:
-            raise TargetError(f"target {name}: differs from {next(iter(described))} in more than its geometry")
-    found: dict[str, Any] = {}
+            raise TargetError(f"target {name}: differs from {next(iter(descriptions))} in more than its geometry")
+    settings: dict[str, Any] = {}
     if "frequency_mhz" in entry:
         clocks = entry["frequency_mhz"].mapping()
         for block, node in clocks.items():
             if not _BLOCK.fullmatch(block):
-                raise node.error("is no block; write it as in 1x16x16")
-        found["frequency_mhz"] = {block: node.number(_MIN_MHZ, _MAX_MHZ) for block, node in clocks.items()}
+                raise node.error("is not a block; use the form 1x16x16")
+        settings["frequency_mhz"] = {block: node.number(_MIN_MHZ, _MAX_MHZ) for block, node in clocks.items()}
     if "technology_nm" in entry:
-        found["technology_nm"] = entry["technology_nm"].whole(least=1)
-        if found["technology_nm"] not in TECHNOLOGIES_NM:
+        settings["technology_nm"] = entry["technology_nm"].whole(least=1)
+        if settings["technology_nm"] not in TECHNOLOGIES_NM:
             allowed = ", ".join(map(str, TECHNOLOGIES_NM))
-            raise entry["technology_nm"].error(f"found {found['technology_nm']}; allowed are {allowed}")
-    return found
+            raise entry["technology_nm"].error(f"found {settings['technology_nm']}; allowed are {allowed}")
+    return settings
 
 
 KIND = Kind(

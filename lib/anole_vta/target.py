@@ -117,7 +117,7 @@ def as_conv2d(workload: Workload) -> Conv2d:
         ConfigError: the weight is not constant, or the workload is exact integer arithmetic.
     """
     if isinstance(workload, BatchMatmul):
-        raise ConfigError(f"{workload.label}: the accelerator needs a constant weight; this runs on the host")
+        raise ConfigError(f"{workload.label}: the accelerator requires a constant weight; this runs on the host")
     if workload.exact:
         raise ConfigError(f"{workload.label}: the accelerator would quantize integers again; this runs on the host")
     if isinstance(workload, Dense):

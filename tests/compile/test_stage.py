@@ -66,7 +66,7 @@ def test_a_locked_config_takes_precedence_over_its_receipt(net: Locked, caplog: 
     found = [(task.locked, task.run_key, task.latency_s) for task in build.tasks]
     assert found == [(True, "b" * 64, 2e-5), (None, "a" * 64, 1e-5), (None, None, None)]
     logs = [record.getMessage() for record in caplog.records if "no config in" in record.getMessage()]
-    assert logs == [f"net: {task.label} has no config in anole.lock.json: its records decide" for task in net.tasks[1:]]
+    assert logs == [f"net: {task.label} has no config in anole.lock.json: using its records" for task in net.tasks[1:]]
 
 
 def test_a_changed_lock_or_a_lock_for_another_target_is_rejected(net: Locked) -> None:

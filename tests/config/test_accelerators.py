@@ -60,7 +60,7 @@ MISTAKES = {
     "fixed hardware": ({"targets": ["fixed"]}, ".targets: target fixed: only `hardware: search`"),
     "open space": ({"targets": ["open"]}, ".targets: target open: only `hardware: search` in a constrained space"),
     "other clock": ({"targets": ["npu", "fast"]}, ".targets: target fast: differs from npu in more than its geometry"),
-    "no block": ({"frequency_mhz": {"64x64": 80}}, ".frequency_mhz.64x64: is no block; write it as in 1x16x16"),
+    "not a block": ({"frequency_mhz": {"64x64": 80}}, ".frequency_mhz.64x64: is not a block; use the form 1x16x16"),
     "no clock": ({"frequency_mhz": {"1x64x64": 0}}, ".frequency_mhz.1x64x64: found 0; a number from"),
     "unknown process": ({"technology_nm": 7}, ".technology_nm: found 7; allowed are 22, 32, 45, 65"),
 }

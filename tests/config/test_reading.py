@@ -206,7 +206,7 @@ MISTAKES = [
     (
         "targets.cpu.measure",
         {"rpc": ["a:1", "b:1"], "key": "zen"},
-        ".rpc: found a list and a key; a key needs the one address of a tracker",
+        ".rpc: found a list and a key; a key requires the address of a tracker",
     ),
     ("targets.cpu.measure", {"rpc": "a:1", "servers": 2}, ".servers: found without a key"),
     ("targets.cpu.measure", {**REMOTE, "servers": 0}, ".servers: found 0 ... least 1"),
@@ -385,7 +385,7 @@ ACCELERATORS = {
     "key of a cpu": ({"threads": 1}, "targets.npu.threads: is unknown", "hardware"),
     "geometry a name": (
         {"geometry": "large"},
-        "targets.npu: geometry: found 'large'; a name is such as 1x16x16_i8",
+        "targets.npu: geometry: found 'large'; use a name such as 1x16x16_i8",
         "",
     ),
     "geometry nothing": ({"geometry": None}, "targets.npu: geometry: found None; allowed are default, a name", ""),

@@ -45,14 +45,14 @@ FORKS = "os.fork() or (os.closerange(0, 3), time.sleep(5)); os._exit(0)"
     ("factory", "rest", "status", "problem"),
     [
         ("os._exit(0)", "", 2, "the factory ended the process with status 0"),
-        ("ctypes.string_at(0)", "", 2, "the factory was ended by SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "", 2, "the factory was ended by SIGKILL; the machine may have run out of memory"),
+        ("ctypes.string_at(0)", "", 2, "the factory was killed by SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "", 2, "the factory was killed by SIGKILL; the machine may have run out of memory"),
         (FORKS, "", 2, "the factory ended the process with status 0"),
         ("os.closerange(0, 99); os._exit(0)", "", 2, "the factory ended the process with status 0"),
         # The stage ends as it would without the guard.
         ("pass", "raise ExtractError('model net: is odd')", 2, "is odd"),
         ("pass", "sys.exit(7)", 7, None),
-        ("pass", "os._exit(0)", 2, "something ended the process with status 0"),
+        ("pass", "os._exit(0)", 2, "the process exited unexpectedly with status 0"),
     ],
 )
 def test_code_that_ends_the_process_is_reported(factory: str, rest: str, status: int, problem: str | None) -> None:
@@ -69,8 +69,8 @@ def test_code_that_hangs_is_killed(factory: str) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and time.monotonic() - began < 30
     assert errors == (
-        "anole: model net: the factory did not end within 0.5 s; "
-        "set the environment variable ANOLE_MODEL_LIMIT_S to more seconds if it needs longer\n"
+        "anole: model net: the factory did not finish within 0.5 s; "
+        "set the environment variable ANOLE_MODEL_LIMIT_S to more seconds if it takes longer\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_a_thread_that_a_model_left_does_not_keep_a_stage_alive() -> None:
 @pytest.mark.parametrize("limit_s", ["nan", "soon"])
 def test_an_invalid_limit_is_rejected(limit_s: str) -> None:
     _, errors = start("pass", limit_s=limit_s).communicate(timeout=60)
-    assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; expected a number of seconds above 0\n"
+    assert errors == f"anole: ANOLE_MODEL_LIMIT_S: found '{limit_s}'; expected a positive number of seconds\n"
 
 
 @pytest.mark.examples(1)

@@ -173,7 +173,7 @@ def test_a_lock_file_that_is_replaced_during_the_wait_is_opened_again() -> None:
     path = lock.lock_path("cpu")
     with ThreadPoolExecutor() as pool:
         with lock.device_lock("cpu"):
-            waiting = pool.submit(lambda: lock._locked("cpu", shared=False))
+            waiting = pool.submit(lambda: lock._wait_for_lock("cpu", shared=False))
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)
             path.unlink()

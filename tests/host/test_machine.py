@@ -140,7 +140,7 @@ def test_an_invalid_number_of_cores_is_rejected(text: str, monkeypatch: pytest.M
     monkeypatch.setenv("ANOLE_CORES", text)
     with pytest.raises(MachineError) as caught:
         machine.available_cores()
-    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be an integer of at least 1"
+    assert str(caught.value) == f"ANOLE_CORES: found {text!r}; it must be a positive integer"
 
 
 def test_llvm_knows_every_name_and_every_attribute() -> None:

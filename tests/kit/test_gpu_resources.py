@@ -44,7 +44,7 @@ def test_several_kernels_count_by_their_maximum() -> None:
 
 @pytest.mark.parametrize(("source", "arch"), [("not C++", "sm_90"), (COPY.format(shared=64), "sm_35")])
 def test_nvrtc_errors_are_reported(source: str, arch: str) -> None:
-    with pytest.raises(TargetError, match="NVRTC refuses the source"):
+    with pytest.raises(TargetError, match="NVRTC rejects the source"):
         resources(source, arch)
 
 

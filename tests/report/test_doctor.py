@@ -47,8 +47,8 @@ def test_a_missing_tool_is_reported_with_advice(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setenv("PATH", str(tmp_path))
     assert tools() == {
-        "C compiler": "MISSING: found neither `cc` nor `gcc` nor `clang` on PATH; a C compiler is needed to build "
+        "C compiler": "MISSING: found neither `cc` nor `gcc` nor `clang` on PATH; a C compiler is required to build "
         "anything: install one, or put it on PATH",
-        "linker": "MISSING: found neither `ld` nor `cc` on PATH; a linker is needed to build anything: install "
+        "linker": "MISSING: found neither `ld` nor `cc` on PATH; a linker is required to build anything: install "
         "binutils or a C compiler, or put it on PATH",
     }

@@ -78,8 +78,8 @@ def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path
     ("options", "problem"),
     [
         (["--random", "--input", "x.npy"], "give --input or --random, not both"),
-        (["--seed", 1], "--seed needs --random"),
-        (["--output", "y.npz"], "--output needs --input or --random"),
+        (["--seed", 1], "--seed requires --random"),
+        (["--output", "y.npz"], "--output requires --input or --random"),
     ],
 )
 def test_contradictory_options_are_rejected(net: Path, options: list[object], problem: str) -> None:

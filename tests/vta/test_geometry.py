@@ -55,7 +55,7 @@ def test_names_are_those_of_vtas_configurations():
 
 @pytest.mark.parametrize("name", ["", "1x16x16", "1x16x16_i8w8a32_15_15_18", "1x16x16_i8w4a32_15_15_18_17", "16x16"])
 def test_invalid_names_are_refused(name):
-    with pytest.raises(TargetError, match=r"geometry: found .*; a name is such as 1x16x16_i8w8a32_15_15_18_17"):
+    with pytest.raises(TargetError, match=r"geometry: found .*; use a name such as 1x16x16_i8w8a32_15_15_18_17"):
         Geometry.from_name(name)
 
 

@@ -65,7 +65,7 @@ def test_cycles_without_a_hardware_comparison_are_called_extrapolated(program):
 def test_a_pooling_is_reported_without_multiplications():
     pool = Pool("pool", (2, 2), (2, 2), (0, 0, 0, 0), "x", "y", 0)
     printed, _ = summarize(lower_pool(pool, (1, 8, 8, 16), Geometry(variant="vta++")))
-    assert "0.0  multiply-adds a cycle, 0.0% of what the memory bus allows" in printed
+    assert "0.0  multiply-adds per cycle, 0.0% of what the memory bus allows" in printed
 
 
 def run(*arguments):

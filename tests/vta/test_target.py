@@ -52,7 +52,7 @@ def test_defaults_are_vta_and_only_searches_have_bounds():
         ({"penalty_form": "share"}, "penalty_form: is allowed only with `hardware: search`"),
         ({"space": "wide"}, "space: found 'wide'; allowed are constrained, open"),
         ({"first_layer": "gpu"}, "first_layer: found 'gpu'; allowed are host, vta"),
-        ({"geometry": "large"}, "geometry: found 'large'; a name is such as 1x16x16_i8w8a32_15_15_18_17"),
+        ({"geometry": "large"}, "geometry: found 'large'; use a name such as 1x16x16_i8w8a32_15_15_18_17"),
         ({"geometry": {"block_in": 24}}, "geometry.block_in: found 24; allowed is a power of two"),
         ({"area_max": 2}, "area_max: is allowed only with `hardware: search`; this hardware is fixed"),
         ({"penalty": 1, "hardware": "fixed"}, "penalty: is allowed only with `hardware: search`"),

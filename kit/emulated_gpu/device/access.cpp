@@ -1,7 +1,7 @@
 // Checks every memory access: bounds, alignment, uninitialized values, and races.
 //
 // Kernels are compiled with the instrumentation for ThreadSanitizer, and this file replaces the sanitizer. As all
-// threads run on one host thread, the state of each word is exact, in whatever order they run: two accesses by
+// threads run on one host thread, the state of each word is exact, regardless of their order: two accesses by
 // different threads race if one of them writes and no barrier of their block separates them, and so do two accesses by
 // different blocks of a launch.
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ Now now;
 namespace {
 
 constexpr size_t word = 4;
-constexpr size_t most_bytes = size_t(8) << 30;
+constexpr size_t max_bytes = size_t(8) << 30;
 constexpr size_t alignment = 256;
 
 // The state of a word. Tick 0 is before everything.
@@ -42,19 +42,19 @@ char* reserve(size_t size_bytes, int protection = PROT_READ | PROT_WRITE) {
 }
 
 struct Global {
-  char* begin = reserve(most_bytes, PROT_NONE);
-  Cell* cells = reinterpret_cast<Cell*>(reserve(most_bytes / word * sizeof(Cell)));
+  char* begin = reserve(max_bytes, PROT_NONE);
+  Cell* cells = reinterpret_cast<Cell*>(reserve(max_bytes / word * sizeof(Cell)));
   std::map<size_t, size_t> used;  // offset to size
-  size_t most_used = 0;           // the highest end of all allocations so far
+  size_t max_used = 0;           // the highest end of all allocations so far
 
-  bool has(const char* place) const { return size_t(place - begin) < most_bytes; }
+  bool has(const char* place) const { return size_t(place - begin) < max_bytes; }
   Cell* cell(const char* place) const { return cells + (place - begin) / word; }
 };
 
 // Created on first use, and never destroyed: memory is released after the last static destructor.
 Global& global() {
-  static Global& made = *new Global;
-  return made;
+  static Global& instance = *new Global;
+  return instance;
 }
 
 struct Shared {
@@ -74,7 +74,7 @@ std::string describe(const char* place) {
   for (const Shared& array : shared) {
     if (size_t(place - array.begin) < array.size_bytes) return at(array.begin, array.size_bytes, array.name);
   }
-  if (!global().has(place)) return "an address of no memory";
+  if (!global().has(place)) return "an address outside of all memory";
   auto after = global().used.upper_bound(size_t(place - global().begin));
   if (after == global().used.begin()) return "an address before all arrays in global memory";
   auto [offset, size_bytes] = *std::prev(after);
@@ -99,7 +99,7 @@ bool is_ordered(uint32_t tick, uint16_t thread, uint16_t warp_tick) {
 bool is_of_another_block(uint32_t tick) { return tick >= now.launch_began && tick < now.block_began; }
 
 void read_word(Cell& cell, uint8_t bytes, const char* place, size_t size) {
-  if (!cell.is_written) illegal("read", place, size, "finds what nothing wrote");
+  if (!cell.is_written) illegal("read", place, size, "is uninitialized");
   if (cell.write_bytes & bytes) {
     if (is_of_another_block(cell.write_tick)) race("a write and a read (of two blocks)", place, cell.writer);
     if (!is_ordered(cell.write_tick, cell.writer, cell.write_warp_tick)) {
@@ -175,9 +175,9 @@ void* allocate(size_t size_bytes) {
     if (at + size + alignment <= offset) break;
     at = (offset + length + 2 * alignment - 1) / alignment * alignment;
   }
-  if (at + size + alignment > most_bytes) return nullptr;
+  if (at + size + alignment > max_bytes) return nullptr;
   global().used[at] = size;
-  global().most_used = std::max(global().most_used, at + size);
+  global().max_used = std::max(global().max_used, at + size);
   char* place = global().begin + at;
   Cell known{};
   known.is_known = 1;
@@ -186,15 +186,15 @@ void* allocate(size_t size_bytes) {
 }
 
 bool release(void* place) {
-  auto found = global().used.find(static_cast<char*>(place) - global().begin);
-  if (found == global().used.end()) return false;
-  std::fill_n(global().cell(static_cast<char*>(place)), found->second / word, Cell{});
-  global().used.erase(found);
+  auto allocation = global().used.find(static_cast<char*>(place) - global().begin);
+  if (allocation == global().used.end()) return false;
+  std::fill_n(global().cell(static_cast<char*>(place)), allocation->second / word, Cell{});
+  global().used.erase(allocation);
   return true;
 }
 
-Opened::Opened() { mprotect(global().begin, global().most_used, PROT_READ | PROT_WRITE); }
-Opened::~Opened() { mprotect(global().begin, global().most_used, PROT_NONE); }
+Opened::Opened() { mprotect(global().begin, global().max_used, PROT_READ | PROT_WRITE); }
+Opened::~Opened() { mprotect(global().begin, global().max_used, PROT_NONE); }
 
 bool is_global(const void* place) { return global().has(static_cast<const char*>(place)); }
 
@@ -214,12 +214,12 @@ void copied(void* to, const void* from, size_t size_bytes) {
   }
 }
 
-uint64_t total_bytes() { return most_bytes; }
+uint64_t total_bytes() { return max_bytes; }
 
 uint64_t free_bytes() {
   uint64_t used = 0;
   for (auto [_, length] : global().used) used += length;
-  return most_bytes - used;
+  return max_bytes - used;
 }
 
 void begin_tick() { ++now.tick, now.warp_tick = 0; }

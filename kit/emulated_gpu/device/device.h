@@ -9,7 +9,7 @@
 namespace emulated {
 
 constexpr unsigned warp_size = 32;
-constexpr unsigned most_threads = 1024;
+constexpr unsigned max_threads = 1024;
 
 struct Size {
   unsigned x = 1, y = 1, z = 1;

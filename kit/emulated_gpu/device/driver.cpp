@@ -76,18 +76,18 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
 }
 
 CUresult cuModuleUnload(CUmodule module) {
-  auto own = reinterpret_cast<Module*>(module);
-  dlclose(own->library);
-  delete own;
+  auto loaded = reinterpret_cast<Module*>(module);
+  dlclose(loaded->library);
+  delete loaded;
   return CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
-  auto own = reinterpret_cast<Module*>(module);
-  auto& kernel = own->kernels[name];
+  auto loaded = reinterpret_cast<Module*>(module);
+  auto& kernel = loaded->kernels[name];
   if (!kernel) {
-    auto call = dlsym(own->library, (std::string("emulated_call_") + name).c_str());
-    auto sizes = dlsym(own->library, (std::string("emulated_sizes_") + name).c_str());
+    auto call = dlsym(loaded->library, (std::string("emulated_call_") + name).c_str());
+    auto sizes = dlsym(loaded->library, (std::string("emulated_sizes_") + name).c_str());
     if (!call || !sizes) return CUDA_ERROR_NOT_FOUND;
     kernel.reset(new emulated::Kernel{name, reinterpret_cast<void (*)(void**)>(call),
                                       reinterpret_cast<size_t (*)(size_t*)>(sizes)});
@@ -100,9 +100,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function, void**
   auto kernel = reinterpret_cast<const emulated::Kernel*>(function);
   emulated::Launch launch{kernel, {how->gridDimX, how->gridDimY, how->gridDimZ},
                           {how->blockDimX, how->blockDimY, how->blockDimZ}, how->sharedMemBytes, {}};
-  constexpr unsigned most_y = 65535, most_threads_z = 64;
-  if (launch.block.count() > emulated::most_threads || launch.block.z > most_threads_z || launch.grid.y > most_y ||
-      launch.grid.z > most_y || !launch.grid.count() || !launch.block.count()) {
+  constexpr unsigned max_y = 65535, max_threads_z = 64;
+  if (launch.block.count() > emulated::max_threads || launch.block.z > max_threads_z || launch.grid.y > max_y ||
+      launch.grid.z > max_y || !launch.grid.count() || !launch.block.count()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   size_t sizes[1024];

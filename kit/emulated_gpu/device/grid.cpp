@@ -45,7 +45,7 @@ struct Running {
   std::vector<void*> arguments;
   Size block, thread_index, block_index;
   unsigned n_threads, current;
-  std::array<Thread, most_threads> threads;
+  std::array<Thread, max_threads> threads;
   jmp_buf scheduler;
   std::string failure;
   std::unique_ptr<char[]> dynamic_shared;
@@ -54,8 +54,8 @@ struct Running {
 Running running;
 
 std::vector<Fiber>& fibers() {
-  static auto& made = *new std::vector<Fiber>(most_threads);
-  return made;
+  static auto& instance = *new std::vector<Fiber>(max_threads);
+  return instance;
 }
 
 void wait(State state, int site) {
@@ -143,7 +143,7 @@ void pass_barrier() {
   for (unsigned t = 0; t < running.n_threads; ++t) {
     const Thread& thread = running.threads[t];
     if (thread.state == State::in_warp) {
-      running.failure = describe(t) + " waits for lanes of its warp that do not come";
+      running.failure = describe(t) + " waits for lanes of its warp that never arrive";
       return;
     }
     if (!first) first = &thread, of_first = t;

@@ -50,11 +50,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrComputeCapabilityMajor: *value = capability() / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = capability() % 10; break;
-    case cudaDevAttrMaxThreadsPerBlock: *value = int(most_threads); break;
+    case cudaDevAttrMaxThreadsPerBlock: *value = int(max_threads); break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
     case cudaDevAttrMaxRegistersPerBlock: *value = 1 << 16; break;
     case cudaDevAttrWarpSize: *value = int(warp_size); break;
-    case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: *value = int(most_threads); break;
+    case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: *value = int(max_threads); break;
     case cudaDevAttrMaxBlockDimZ: *value = 64; break;
     case cudaDevAttrMultiProcessorCount: *value = 1; break;
     case cudaDevAttrL2CacheSize: *value = 1 << 16; break;
@@ -69,7 +69,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, device_name);
   properties->totalGlobalMem = total_bytes();
   properties->major = capability() / 10, properties->minor = capability() % 10;
-  properties->warpSize = int(warp_size), properties->maxThreadsPerBlock = int(most_threads);
+  properties->warpSize = int(warp_size), properties->maxThreadsPerBlock = int(max_threads);
   properties->multiProcessorCount = 1;
   properties->l2CacheSize = 1 << 16;
   return cudaSuccess;

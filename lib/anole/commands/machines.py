@@ -22,14 +22,14 @@ def doctor() -> None:
 @click.command(epilog="Example: anole calibrate cpu --minutes 15")
 @click.argument("target", shell_complete=candidates.targets)
 @click.option(
-    "--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Time after which no layer starts."
+    "--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Time limit for starting layers."
 )
 @SPEC
 def calibrate(target: str, minutes: float, spec: Path) -> None:
     """Record trials of common layers on TARGET.
 
-    TARGET is a name in models.yaml. They warm-start later searches, which first try the best configs of similar layers.
-    Running the command again continues the calibration.
+    TARGET is a name in models.yaml. The trials warm-start later searches, which first try the best configs of similar
+    layers. Running the command again continues the calibration.
     """
     from anole.config.reading import load_spec
     from anole.documents import layout
@@ -40,10 +40,10 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
     enter_project(spec)
     declared = load_spec(Path(spec.name))
     Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
-    found = declared.targets[target]
-    n_done, n_layers = calibrate(describe_target(found), layout.SHARDS, found.remote, 60 * minutes)
-    again = "" if n_done == n_layers else "; run the command again to continue"
-    click.echo(f"{target}: {n_done} of {n_layers} common layers are calibrated{again}")
+    spec_entry = declared.targets[target]
+    n_done, n_layers = calibrate(describe_target(spec_entry), layout.SHARDS, spec_entry.remote, 60 * minutes)
+    hint = "" if n_done == n_layers else "; run the command again to continue"
+    click.echo(f"{target}: {n_done} of {n_layers} common layers are calibrated{hint}")
 
 
 @click.command(epilog="Example: anole serve --host 0.0.0.0 --port 9090")
@@ -60,8 +60,8 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
 def serve(tracker: str | None, key: str | None, host: str, port: int, threads: int | None) -> None:
     """Lend this machine's devices to other machines.
 
-    They can then tune for these devices. Every client that reaches the server can run arbitrary programs here, so give
-    --host only within a trusted network.
+    The other machines can then tune for these devices. Every client that reaches the server can run arbitrary programs
+    on this machine, so give --host only within a trusted network.
     """
     from anole.host.machine import available_cores
     from anole.targets.rpc.address import Remote
@@ -70,8 +70,8 @@ def serve(tracker: str | None, key: str | None, host: str, port: int, threads: i
     if (tracker is None) != (key is None):
         raise click.UsageError("give --tracker and --key together, or neither")
     block_torch()
-    named = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
-    serve(host, port, named, threads or available_cores())
+    tracker_entry = Remote.from_json({"rpc": tracker, "key": key} if tracker is not None else {})
+    serve(host, port, tracker_entry, threads or available_cores())
 
 
 @click.command(epilog="Example: anole completion fish > ~/.config/fish/completions/anole.fish")
@@ -85,7 +85,7 @@ def completion(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import ShellComplete, get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    # The override for bash runs bash, to warn about versions that no system has any more.
-    click.echo(ShellComplete.source(found(context.find_root().command, {}, "anole", "_ANOLE_COMPLETE")))
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    # The override for bash runs bash, only to warn about obsolete versions.
+    click.echo(ShellComplete.source(completion_class(context.find_root().command, {}, "anole", "_ANOLE_COMPLETE")))

@@ -17,7 +17,7 @@ from anole.commands.shared import AS_JSON, PATH, SPEC, show
 def init(folder: Path, demo: bool) -> None:
     """Write the files of a new project into FOLDER.
 
-    These are models.yaml, to be edited, a Snakefile that uses the workflow, profiles and .gitignore. The default
+    The files are models.yaml, for you to edit, a Snakefile that uses the workflow, profiles and .gitignore. The default
     is the current folder. Existing files are not overwritten.
     """
     from anole.project.scaffold import make_project
@@ -37,11 +37,11 @@ def plan(spec: Path, as_json: bool) -> None:
     from anole.project.plan import make_plan
     from anole.report.plan_table import render_plan
 
-    made = make_plan(Pipeline.load(spec))
+    jobs = make_plan(Pipeline.load(spec))
     if as_json:
-        click.echo(json.dumps(encode(made), indent=1))
+        click.echo(json.dumps(encode(jobs), indent=1))
     else:
-        show(render_plan(made))
+        show(render_plan(jobs))
 
 
 @click.command(epilog="Example: anole lock resnet18-cpu-anole")
@@ -51,7 +51,7 @@ def plan(spec: Path, as_json: bool) -> None:
 def lock(builds: tuple[str, ...], remove: bool, spec: Path) -> None:
     """Lock BUILDS to their current configs.
 
-    The configs are written into anole.lock.json next to models.yaml, to be committed. The default is all compiled
+    The configs are written into anole.lock.json next to models.yaml; commit that file. The default is all compiled
     builds. Entries of other builds do not change.
     """
     from anole.project.lock import lock_builds, unlock_builds

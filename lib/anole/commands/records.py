@@ -48,7 +48,7 @@ def explore(database: Path, host: str, port: int, is_opened: bool) -> None:
     """Browse the database, with charts and queries.
 
     The pages are Datasette's, with the descriptions of tables, columns and queries from db/README.md and db/queries.
-    Restart it after a merge.
+    Restart the command after a merge.
     """
     from anole.report.explore import server
 
@@ -61,18 +61,18 @@ def explore(database: Path, host: str, port: int, is_opened: bool) -> None:
 def import_(sources: tuple[Path, ...], shards: Path) -> None:
     """Import trials from SOURCES.
 
-    SOURCES are databases and folders of shards from other machines, in any combination. All are checked before anything
-    is written.
+    SOURCES are databases and folders of shards from other machines, in any combination. All of them are checked before
+    anything is written.
     """
     from anole.merge.exchange import import_all
     from anole.merge.exporting import exported_from
 
-    for source, done in import_all(sources, shards):
-        for path in done.kept_beside:
+    for source, counts in import_all(sources, shards):
+        for path in counts.kept_beside:
             click.echo(f"{path}: differs from the local records; kept as a separate file, but not used")
         click.echo(
-            f"{source}{exported_from(source)}: {done.new} new runs, {done.continued} continued, {done.known} "
-            f"already known, {len(done.kept_beside)} conflicting; {done.trials} new trials"
+            f"{source}{exported_from(source)}: {counts.new} new runs, {counts.continued} continued, {counts.known} "
+            f"already known, {len(counts.kept_beside)} conflicting; {counts.trials} new trials"
         )
 
 
@@ -104,13 +104,13 @@ def export_records(
 ) -> None:
     """Export selected trials to DESTINATION.
 
-    DESTINATION is a new folder of shards, to be read by `anole import`.
-    Options may be repeated: a run is selected if it matches one value of each. Runs are exported completely.
+    DESTINATION is a new folder of shards, to be read by `anole import`. Options may be repeated: a run is selected if
+    it matches at least one value of each option given. Selected runs are exported with all their trials.
     """
     from anole.merge import exporting
     from anole.merge.selection import Selection
 
     start = None if since is None else since.isoformat(timespec="seconds")
     selection = Selection(tasks, models, targets, presets, runs, start)
-    done = exporting.export_records(source, destination, selection, sorted(layout.MODELS.glob("*/*.json")))
-    click.echo(f"{destination}: {done.runs} runs of {done.tasks} tasks, {done.trials} trials")
+    exported = exporting.export_records(source, destination, selection, sorted(layout.MODELS.glob("*/*.json")))
+    click.echo(f"{destination}: {exported.runs} runs of {exported.tasks} tasks, {exported.trials} trials")

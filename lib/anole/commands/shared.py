@@ -1,4 +1,4 @@
-"""Shared parts of commands: parameter types, options and set-up steps."""
+"""Parameter types, options and set-up steps shared by commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
 
 _UNLIMITED_SIZE = 10_000
-"""More columns and lines than any table has."""
+"""More columns and lines than any table has; it disables wrapping."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -38,9 +38,9 @@ class Counts(click.ParamType[tuple[int, ...]]):
         """Return the numbers in `value`, such as 0,1,2."""
         if not isinstance(value, str):
             return value
-        words = [word.strip() for word in value.split(",")]
-        counts = tuple(int(word) for word in words if word.isdecimal() and int(word) <= self._max_count)
-        if len(counts) < len(words) or len(set(counts)) < len(counts):
+        items = [item.strip() for item in value.split(",")]
+        counts = tuple(int(item) for item in items if item.isdecimal() and int(item) <= self._max_count)
+        if len(counts) < len(items) or len(set(counts)) < len(counts):
             self.fail(
                 f"found {value!r}; distinct numbers from 0 to {self._max_count} are expected, such as 0,1,2", param
             )
@@ -120,7 +120,7 @@ ORDER = click.option(
 
 
 def show(table: RenderableType) -> None:
-    """Print a table, fitted to the terminal; in full if the output is a file or a pipe."""
+    """Print a table fitted to the terminal, or in full to a file or a pipe."""
     from rich.console import Console
 
     # rich ignores a width without a height if TERM is dumb and colors are forced.
@@ -163,15 +163,15 @@ def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
         return list(paths)
     if not spec.parent.is_dir():
         raise SpecError("", f"there is no folder {spec.parent}", str(spec))
-    seen = [path if path is None else path.absolute() for path in paths]
+    absolute_paths = [path if path is None else path.absolute() for path in paths]
     os.chdir(spec.parent)
-    return seen
+    return absolute_paths
 
 
 def guard_process(what: str) -> None:
     """Guard the rest of the command against crashes in a model's code; call it before heavy imports.
 
-    It forks, which only a process that does nothing else may do.
+    It forks the process, so it does nothing in a process that runs more than this command.
     """
     if getattr(click.get_current_context().find_root().command, "owns_process", False):
         guard.guard(what)

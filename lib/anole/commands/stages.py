@@ -1,4 +1,4 @@
-"""The stages, which snakemake runs: from models to tasks, builds and the database."""
+"""Commands for the stages, which snakemake runs: from models to tasks, builds and the database."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 def describe(target: str, asked: Any, output: Path | None, spec: Path) -> None:
     """Describe this node of a cluster as TARGET.
 
-    The project stores the description, which makes the target the same for all nodes and for the machine that runs the
-    workflow.
+    The project stores the description, so all nodes and the machine that runs the workflow agree on the target.
     """
     from anole.config.reading import load_spec
     from anole.documents.described import write_described
@@ -125,8 +124,8 @@ def quantize(
 ) -> None:
     """Quantize MODEL to 8 bits, as an ONNX file.
 
-    MODEL is a name in models.yaml. Targets with `precision: int8` use this file. The model's calibration samples decide
-    the ranges of values. Prints the loss of each layer.
+    MODEL is a name in models.yaml. Targets with `precision: int8` use this file. The ranges of values come from the
+    model's calibration samples. The command prints the loss of each layer.
     """
     guard_process(f"model {model}")
     from anole.config.entries import ModelSpec
@@ -269,9 +268,9 @@ def compile_(
 def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output: Path | None, spec: Path) -> None:
     """Find the best designs of ACCELERATOR for its networks.
 
-    ACCELERATOR is a name in models.yaml. Writes the Pareto front of time, area and energy, with the configuration of
-    each point. All programs of the networks must have been simulated, which `snakemake` ensures; RECEIPTS are used with
-    --order.
+    ACCELERATOR is a name in models.yaml. The result is the Pareto front of time, area and energy, with the
+    configuration of each point. All programs of the networks must have been simulated, which `snakemake` ensures;
+    RECEIPTS are used with --order.
     """
     from anole.project.pipeline import find_accelerator
     from anole.targets import get_kind
@@ -281,7 +280,7 @@ def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output
         (output,) = enter_project(spec, output)
         order, receipts = find_accelerator(Path(spec.name), accelerator)
     kind = get_kind(next(iter(order.targets.values()))["kind"])
-    assert kind.exploration is not None, "it was checked when models.yaml was read"
+    assert kind.exploration is not None, "checked when models.yaml was read"
     explore = named_object(kind.exploration.stage)
     explore(accelerator, order, receipts, output or layout.accelerator_path(accelerator))
 
@@ -289,12 +288,12 @@ def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output
 @click.command(epilog="Example: anole evaluate builds/resnet18-cpu-anole --neighbours 0,1,2")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
 @click.option("--output", type=PATH, help="File for the evaluation.  [default: in work/evaluations]")
-@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns of each engine.")
+@click.option("--rounds", type=click.IntRange(min=1), default=30, show_default=True, help="Turns per engine.")
 @click.option(
     "--neighbours",
     type=Counts(),
     default=(),
-    help="Also time it under load: numbers of busy processes, such as 0,1,2.",
+    help="Also time the build under load: numbers of busy processes, such as 0,1,2.",
 )
 @REQUIRED
 @click.option("--spec", type=PATH, help="The models.yaml that lists the model.  [default: in the build's project]")
@@ -310,8 +309,8 @@ def evaluate(
 ) -> None:
     """Check and time the build in FOLDER.
 
-    FOLDER is a build. The references are PyTorch and ONNX Runtime; for the simulated accelerator, the untuned network.
-    Under load, each engine takes six turns of at least a second and eight runs, regardless of --rounds.
+    The references are PyTorch and ONNX Runtime or, for a simulated accelerator, the untuned network. Under load, each
+    engine takes six turns of at least a second and eight runs, regardless of --rounds.
     """
     guard_process(f"build {folder.name}")
     from anole.compile.recorded import compile_with_random_weights
@@ -354,11 +353,11 @@ def merge(
     from anole.config.reading import load_spec
     from anole.merge.stage import merge_builds
 
-    given = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
+    selected = [Path(build).absolute() if len(Path(build).parts) > 1 else Path(build) for build in builds]
     shards, database, stamp = enter_project(spec, shards, database, stamp)
     is_hub = context.get_parameter_source("spec") is ParameterSource.DEFAULT and not spec.exists()
-    if given or (is_hub and (shards or layout.SHARDS).is_dir()):
-        names = given
+    if selected or (is_hub and (shards or layout.SHARDS).is_dir()):
+        names = selected
     else:
         names = [Path(build) for build in load_spec(Path(spec.name)).builds]
     folders = [path if path.is_absolute() else layout.build_path(path.name) for path in names]

@@ -1,1 +1,1 @@
-"""The compile stage: make builds, self-contained folders, from tuned tasks and their best known configs."""
+"""The compile stage: make builds, which are self-contained folders, from tasks and their best known configs."""

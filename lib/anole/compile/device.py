@@ -28,7 +28,7 @@ from anole.targets.base import Device, DynamicShapeDevice
 from anole.task import Workload, weight_scheme
 
 _MAX_SMALL_WEIGHT_RATIO = 0.75
-"""The maximum size of separate weights for small sizes, as a share of the other packed weights."""
+"""Max size of separately packed weights for small sizes, as a share of the other packed weights."""
 
 
 def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) -> Compiled:
@@ -43,15 +43,15 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
         raise BuildError(f"model {network.model.name}: TVM cannot compile it: {cause(error)}") from error
     with TemporaryDirectory(prefix="anole-") as objects:
         write_library(folder / "model.so", executable, target.runtime_objects(Path(objects)))
-    built = [
-        match.unscheduled_for(f"its template could not schedule it in this network: {failures[match.task.workload]}")
+    matches = [
+        match.unscheduled_for(f"the template failed to schedule it in this network: {failures[match.task.workload]}")
         if match.task.workload in failures
         else match
         for match in network.matches
     ]
     task_keys = {match.task.workload: match.task.key for match in network.matches}
     kernels = describe_kernels(lowered, network.layers, task_keys)
-    return Compiled(built, target.runs_on, target.threads, memory.to_json(), kernels, cpp_runtime=target.cpp_runtime)
+    return Compiled(matches, target.runs_on, target.threads, memory.to_json(), kernels, cpp_runtime=target.cpp_runtime)
 
 
 def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule, dict[Workload, str]]:
@@ -69,7 +69,7 @@ def lower_network(network: MatchedNetwork, target: Device) -> tuple[tvm.IRModule
 def _lower_for_ranges(
     network: MatchedNetwork, target: DynamicShapeDevice, choices: Mapping[Workload, Choice]
 ) -> tuple[tvm.IRModule, dict[Workload, str]]:
-    """Lower a network whose sizes vary, given the programs for typical sizes; see `lower_network`."""
+    """Lower a network with size ranges, given the choices for typical sizes; see `lower_network`."""
     choices = {
         workload: replace(choice, config=target.spread(workload, choice.config)) for workload, choice in choices.items()
     }
@@ -87,9 +87,9 @@ def _lower_for_ranges(
 def _small_choices(
     network: MatchedNetwork, target: Device, choices: Mapping[Workload, Choice]
 ) -> dict[Workload, Choice]:
-    """Return separate programs for the minimum sizes, where they have clearly fewer weights.
+    """Return separate choices for the minimum sizes, where their packed weights are clearly smaller.
 
-    At small sizes, nearly all time is spent reading weights.
+    At small sizes, reading weights takes nearly all of the time.
     """
     min_sizes = {name: sizes.min for name, sizes in symbol_names(network.model.ranges).items()}
     module = relax.transform.BindSymbolicVars(min_sizes)(network.imported.module)
@@ -112,8 +112,8 @@ def describe_kernels(
 
     Args:
         module: the module that `anole.compile.lower.lower` returned.
-        layers: the network's anchor operators, in the order of execution.
-        task_keys: the keys of the tasks; a workload that is not tuned on this target has none.
+        layers: the network's anchor operators, in execution order.
+        task_keys: the keys of the tasks by workload, without workloads that are not tuned on this target.
     """
     unassigned = defaultdict[Workload | None, list[str]](list)
     for layer in layers:

@@ -39,14 +39,14 @@ def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> 
         MachineError: there is no C compiler, or it failed.
     """
     try:
-        executable.export_library(str(path), addons=[str(each) for each in objects], fpack_imports=embed_imports)
+        executable.export_library(str(path), addons=[str(object_) for object_ in objects], fpack_imports=embed_imports)
     except MachineError:
         raise
     except Exception as error:
         # `new_folder` reports a full disk; a missing file is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
-        raise BuildError(f"cannot link {path.name}; a C++ compiler is needed: {error}") from error
+        raise BuildError(f"cannot link {path.name}; a C++ compiler is required: {error}") from error
 
 
 def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None = None) -> None:
@@ -61,7 +61,7 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces the given one on success and is removed on failure.
 
-    Leftovers of killed processes next to it are removed first.
+    Leftovers of killed processes in the same parent folder are removed first.
 
     Raises:
         BuildError: the folder cannot be written.
@@ -74,14 +74,14 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     try:
-        made = scratch / "new"
-        made.mkdir()
-        made.chmod(0o755)
-        yield made
+        new = scratch / "new"
+        new.mkdir()
+        new.chmod(0o755)
+        yield new
         # The folder is replaced as a whole: no reader ever sees an incomplete one.
         if folder.exists():
             os.replace(folder, scratch / "old")
-        replace_durably(made, folder)
+        replace_durably(new, folder)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     finally:
@@ -104,7 +104,7 @@ def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
 
 
 def _input(info: TensorInfo) -> str:
-    """Return a C++ call that creates an input with this shape and dtype (code, bits and lanes)."""
+    """Return a C++ call that creates an input with this shape and DLPack dtype (code, bits and lanes)."""
     kind, shape = info.dtype.rstrip("0123456789"), ", ".join(map(str, info.shape))
     return f"input({{{shape}}}, {{{_DTYPE_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
 

@@ -44,7 +44,7 @@ PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
 
 @dataclass(frozen=True)
 class Choice:
-    """The template and config with which a workload is compiled."""
+    """The template and config that a workload is compiled with."""
 
     template: Template
     config: Config
@@ -60,17 +60,17 @@ def lower(
     """Schedule all functions of a module, pack weights, and fuse epilogues into the anchors.
 
     The module must be in normal form, see `anole.extract.graph.normalize`. Functions without an anchor get the default
-    schedule, and so do workloads that their template cannot schedule in this network; the second result maps these to
-    the reason. Buffers between the kernels of one function are planned together with the network's tensors.
+    schedule, and so do workloads that their template cannot schedule in this network; the second result maps these
+    workloads to the reason. Buffers between the kernels of one function are planned together with the network's
 
-    Weights are looked up in `packed`, to which new ones are added. With `only`, just the functions with one of these
-    workloads are scheduled.
+    tensors. Packed weights are looked up in `packed`, and added if missing. If `only` is given, only functions with
+    these workloads are scheduled.
     """
     transform = relax.transform
     anchor = _Legalizer(choices, packed)
     products = ("relax.matmul", "relax.einsum", TRANSPOSED_INT8, WEIGHT_ONLY)
     anchors = dict.fromkeys(("relax.nn.conv2d", *products), anchor)
-    others = {
+    legalizers = {
         "relax.add": legalize_add,
         "relax.concat": legalize_concat,
         "relax.astype": legalize_cast,
@@ -87,7 +87,7 @@ def lower(
         transform.CanonicalizeBindings(),
         mean_before_permuting,
         permute_before_enlarging,
-        transform.LegalizeOps({**fast_math_map(), **extremes_map(), **anchors, **others}),
+        transform.LegalizeOps({**fast_math_map(), **extremes_map(), **anchors, **legalizers}),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         keep_unfused,
@@ -104,7 +104,7 @@ def lower(
         workload = _anchor_workload(func)
         if only is None or workload in only:
             scheduled = _schedule(func, workload, choices, schedule_default, failures)
-            # TVM's own pipelines fuse again, and must not touch the functions fused and scheduled here.
+            # TVM's own pipelines fuse again, and must not change functions that are already fused and scheduled.
             module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
     return lift_workspaces(module), failures
 
@@ -178,8 +178,8 @@ def _with_symbolic_extents(workload: Workload, data_ty: Any, result_ty: Any) -> 
 
 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbols: Sequence[tirx.Var]) -> tirx.PrimFunc:
-    """Create the anchor's function; its block is marked with the workload and open for epilogues."""
-    # With symbolic types, TVM would simplify padded extents, in which `with_opaque_extents` could not find the extent.
+    """Create the anchor's function; its block is annotated with the workload and can be fused with epilogues."""
+    # With symbolic types, TVM would simplify padded extents, and `with_opaque_extents` could not find the original one.
     (data_ty, packed_ty, result_ty), original_values = with_opaque_types(types)
     data = te.placeholder(list(data_ty.shape), data_ty.dtype, name="data")
     packed = te.placeholder(list(packed_ty.shape), packed_ty.dtype, name="packed")

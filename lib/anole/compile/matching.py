@@ -25,11 +25,11 @@ class Match:
     """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None if it cannot be scheduled everywhere in this network; the default schedule is used where it fails.
+        config: None if it cannot be scheduled everywhere in this network; the default schedule is used where it cannot.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
         refined: the configs that were tried within the network.
-        unscheduled: the config that could not be scheduled, where `config` is None.
+        unscheduled: the config that could not be scheduled, if `config` is None.
         locked: whether the config comes from the lock file and must not be replaced.
     """
 
@@ -78,7 +78,7 @@ class Match:
 
 
 def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Receipts, target: Target) -> list[Match]:
-    """Match the tasks, in the manifest's order, with their configs; `workloads` are the model's current ones.
+    """Match the tasks, in the manifest's order, with their configs; `workloads` are those of the current model.
 
     Raises:
         BuildError: the model has changed since it was extracted, or a locked config is not in its space.
@@ -128,12 +128,12 @@ def warn_of_float32_layers(build: str, matches: Sequence[Match]) -> None:
         if match.task.workload.dtype == "float32":
             _log.warning(
                 "%s: %s is computed in float32 (%s), %.1f %% of the work: %s",
-                build, match.task.label, _why_float32(match.task.workload), 100 * match.flop / total,
+                build, match.task.label, _float32_reason(match.task.workload), 100 * match.flop / total,
                 ", ".join(match.layers),
             )  # fmt: skip
 
 
-def _why_float32(workload: Workload) -> str:
+def _float32_reason(workload: Workload) -> str:
     if not workload.exact:
         return "its operands are not both quantized"
     return "its groups are too small, or its weights need more than 8 bits"
@@ -149,20 +149,20 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
         return match.untuned(reason, default)
     space = target.space(task.workload)
     try:
-        broken = space.rejection(receipt.config)
+        rejection = space.rejection(receipt.config)
     except ConfigError as error:
-        broken = str(error)
+        rejection = str(error)
     if isinstance(receipt, LockedReceipt):
-        if broken is not None:
+        if rejection is not None:
             raise BuildError(
-                f"{receipt.place}: config: does not fit: {broken}; use a config of the task's space, or delete the "
+                f"{receipt.place}: config: does not fit: {rejection}; use a config of the task's space, or delete the "
                 "task's entry to use its best recorded config"
             )
         # Restore the knobs' order: builds contain configs, and must be reproducible byte for byte.
         match = replace(match, locked=True)
         receipt = replace(receipt, config=space.config(space.vector(receipt.config)))
-    if broken is not None:
-        return match.untuned(f"its tuned config does not fit: {broken}", default)
+    if rejection is not None:
+        return match.untuned(f"its tuned config does not fit: {rejection}", default)
     if not receipt.run_key:
         reason = "it is locked to a config that was not tuned" if match.locked else "its config was not tuned"
         return replace(match, config=receipt.config, latency_s=receipt.latency_s, reason=reason)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatchedNetwork:
-    """A normalized network, its anchor operators in order, and its tasks on the target with their best configs."""
+    """A normalized network, its anchor operators in execution order, and its tasks with their best configs."""
 
     model: ModelSpec
     imported: Imported

@@ -1,4 +1,4 @@
-"""Replace configs whose rounding error a network does not tolerate by finer ones."""
+"""Replacement of configs whose rounding error is too large for a network by finer configs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 
 def coarse_layers(network: MatchedNetwork, target: Target) -> list[str]:
     """Return the layers for which there are finer configs, except layers with locked configs."""
-    return [layer for match in network.matches if _finer_knobs(match, _finer_of(target)) for layer in match.layers]
+    return [layer for match in network.matches if _finer_knobs(match, _finer_rule(target)) for layer in match.layers]
 
 
 def with_finer_configs(network: MatchedNetwork, target: Target) -> MatchedNetwork:
     """Return a network with finer configs for its coarse layers.
 
-    A tuned task gets its fastest fine rival, as the rivals include the best of each kind; other tasks get a default.
+    A tuned task gets its fastest fine rival, since the rivals include the best of each kind; other tasks get a default.
     """
     matches = [_with_finer_config(match, network.receipts.get(match.task.key), target) for match in network.matches]
     return replace(network, matches=matches)
 
 
-def _finer_of(target: Target) -> _Finer:
+def _finer_rule(target: Target) -> _Finer:
     name = kind_of(target.description).finer
     return (lambda *_: None) if name is None else cast(_Finer, named_object(name))
 
@@ -45,7 +45,7 @@ def _finer_knobs(match: Match, finer: _Finer) -> Mapping[str, Sequence[Any]] | N
 
 
 def _with_finer_config(match: Match, receipt: Receipt | None, target: Target) -> Match:
-    finer, workload = _finer_of(target), match.task.workload
+    finer, workload = _finer_rule(target), match.task.workload
     if (knobs := _finer_knobs(match, finer)) is None:
         return match
     space = target.space(workload)

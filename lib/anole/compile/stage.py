@@ -28,8 +28,8 @@ def compile_network(
 ) -> None:
     """Compile a build with this name from the files of the extract and tune stages.
 
-    A receipt file has one receipt, several, or refined ones; a task without a receipt gets a default config, which is
-    logged. If the build is locked, configs in the project's lock file take precedence over receipts. For
+    A receipt file has one or several receipts, possibly refined. A task without a receipt gets a default config, which
+    is logged. If the build is locked, configs in the project's lock file take precedence over receipts. For
     `has_large_rounding_error` see `compile_build`.
 
     Raises:
@@ -55,5 +55,5 @@ def _locked_receipts(build: str, order: Order, manifest: Manifest, project: Path
     lockfile.check_target(build, order.origin.target_description)
     for task in manifest.tasks:
         if task.key not in entry.tasks:
-            _log.warning("%s: %s has no config in %s: its records decide", build, task.label, lockfile.path)
+            _log.warning("%s: %s has no config in %s: using its records", build, task.label, lockfile.path)
     return locked_receipts(lockfile, build, order.trials)

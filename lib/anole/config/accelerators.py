@@ -1,4 +1,4 @@
-"""Parse the section `accelerators` of models.yaml: hardware designs to choose for several networks."""
+"""Parse the section `accelerators` of models.yaml: searches for hardware that runs several networks."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ def read_accelerator(
     chosen = _names(entry["targets"], targets, "one of the targets")
     exploration = _exploration(entry["targets"], [targets[target] for target in chosen])
     node.mapping(allowed=(*required, *exploration.keys))
-    own = {key: setting for key, setting in entry.items() if key not in required}
+    other_settings = {key: setting for key, setting in entry.items() if key not in required}
     try:
-        settings = exploration.read(own, {target: targets[target].settings for target in chosen})
+        settings = exploration.read(other_settings, {target: targets[target].settings for target in chosen})
     except TargetError as error:
         raise entry["targets"].error(str(error)) from error
     return AcceleratorSpec(name, _weights(entry["models"], models), tuple(chosen), settings, node.path)
 
 
 def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
-    """Return the weight of each model: 1 if the entry is a list."""
+    """Return the weight of each model; all are 1 if the entry is a list."""
     if not isinstance(node.value, dict):
         return dict.fromkeys(_names(node, models, "one of the models"), 1.0)
-    given = node.mapping()
-    if not given:
+    weights = node.mapping()
+    if not weights:
         raise node.error("is empty; name the networks that the accelerator is for")
-    for name in given:
+    for name in weights:
         Node(name, node.path, node.file).choice(models, "one of the models")
-    return {name: each.number(_MIN_WEIGHT, _MAX_WEIGHT) for name, each in given.items()}
+    return {name: weight.number(_MIN_WEIGHT, _MAX_WEIGHT) for name, weight in weights.items()}
 
 
 def _names(node: Node, known: Collection[str], what: str) -> list[str]:
     names: list[str] = []
-    for each in node.items():
-        if each.choice(known, what) in names:
-            raise each.error(f"found {each.value!r} twice")
-        names.append(each.value)
+    for item in node.items():
+        if item.choice(known, what) in names:
+            raise item.error(f"found {item.value!r} twice")
+        names.append(item.value)
     return names
 
 

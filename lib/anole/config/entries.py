@@ -21,10 +21,10 @@ class ModelSpec:
         calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
         dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
         outputs: the values of an ONNX file to compute instead of its outputs; empty for its own outputs.
-        values: the constant values of inputs of an ONNX file that are no inputs of the build: numbers or nested lists,
-            by name.
+        values: constant values, by name, for inputs of an ONNX file that the build does not have: numbers or nested
+            lists.
         ranges: the sizes that a build serves, by the name of the dimension. `inputs` and `dims` hold the typical sizes.
-        named: by input, the name of each extent that varies, and None for fixed extents.
+        named: by input, the name of the range of each extent; None for fixed extents.
     """
 
     name: str
@@ -51,23 +51,23 @@ class ModelSpec:
     @property
     def sizes(self) -> dict[str, int]:
         """The typical size of each range."""
-        return {name: each.typical for name, each in self.ranges.items()}
+        return {name: size_range.typical for name, size_range in self.ranges.items()}
 
     def at(self, sizes: Mapping[str, int]) -> ModelSpec:
         """Return the model with inputs of the given sizes within its ranges."""
-        fixed = {
+        inputs = {
             name: tuple(sizes.get(symbol or "", extent) for symbol, extent in zip(self.named[name], shape, strict=True))
             if name in self.named
             else shape
             for name, shape in self.inputs.items()
         }
         dims = {name: sizes.get(name, size) for name, size in self.dims.items()}
-        return replace(self, inputs=fixed, dims=dims)
+        return replace(self, inputs=inputs, dims=dims)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of models.yaml as plain JSON values, without the name.
 
-        Inputs are a list of pairs: they are the model's arguments in order, and JSON objects have no order.
+        Inputs are a list of pairs: their order, which JSON objects do not have, is that of the model's arguments.
         """
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         for name, symbols in self.named.items():
@@ -78,7 +78,7 @@ class ModelSpec:
         inputs |= {name: {"shape": inputs[name], "dtype": dtype} for name, dtype in self.dtypes.items()}
         inputs |= {name: {"value": value} for name, value in self.values.items()}
         dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
-        # Manifests hold the entry: omitting unused keys keeps manifests from before such a key valid.
+        # Manifests hold the entry. Omitting unused keys keeps manifests valid that were written before a key existed.
         optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
         pairs = [list(pair) for pair in inputs.items()]
         return {"source": self.source, "inputs": pairs, **{key: value for key, value in optional.items() if value}}
@@ -86,21 +86,21 @@ class ModelSpec:
     @classmethod
     def from_json(cls, name: str, entry: Mapping[str, Any]) -> Self:
         """Return the model of an entry from `to_json`, or from models.yaml, where inputs are an object."""
-        given = dict(entry.get("inputs", ()))
-        detailed = {key: each for key, each in given.items() if isinstance(each, Mapping)}
-        shapes = {key: detailed[key].get("shape") if key in detailed else each for key, each in given.items()}
-        varying = RangeCollector()
+        inputs = dict(entry.get("inputs", ()))
+        detailed = {key: value for key, value in inputs.items() if isinstance(value, Mapping)}
+        shapes = {key: detailed[key].get("shape") if key in detailed else value for key, value in inputs.items()}
+        collector = RangeCollector()
         return cls(
             name,
             entry["source"],
-            {key: varying.shape(key, shape) for key, shape in shapes.items() if shape is not None},
+            {key: collector.shape(key, shape) for key, shape in shapes.items() if shape is not None},
             entry.get("calibration"),
-            {key: each["dtype"] for key, each in detailed.items() if "dtype" in each},
-            {key: varying.size(key, size) for key, size in entry.get("dims", {}).items()},
+            {key: detail["dtype"] for key, detail in detailed.items() if "dtype" in detail},
+            {key: collector.size(key, size) for key, size in entry.get("dims", {}).items()},
             tuple(entry.get("outputs", ())),
-            {key: each["value"] for key, each in detailed.items() if "value" in each},
-            varying.ranges,
-            varying.named,
+            {key: detail["value"] for key, detail in detailed.items() if "value" in detail},
+            collector.ranges,
+            collector.named,
         )
 
 
@@ -118,19 +118,19 @@ class RangeCollector:
     def shape(self, name: str, extents: Sequence[Any]) -> tuple[int, ...]:
         """Return an input's shape with typical sizes; an extent may be a named range, ``{batch: 1..16}``."""
         pairs = [next(iter(extent.items())) if isinstance(extent, Mapping) else (None, extent) for extent in extents]
-        found = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
+        shape = tuple(extent if symbol is None else self.size(symbol, extent) for symbol, extent in pairs)
         if any(symbol is not None for symbol, _ in pairs):
             self.named[name] = tuple(symbol for symbol, _ in pairs)
-        return found
+        return shape
 
     def size(self, symbol: str, value: int | str) -> int:
         """Return a size, or the typical size of a range; raise ValueError if a range is malformed or inconsistent."""
         if isinstance(value, int):
             return value
-        found = SizeRange.parse(value)
-        if self.ranges.setdefault(symbol, found) != found:
+        size_range = SizeRange.parse(value)
+        if self.ranges.setdefault(symbol, size_range) != size_range:
             raise ValueError(f"found {value} for {symbol}, but {self.ranges[symbol]} elsewhere; use one range")
-        return found.typical
+        return size_range.typical
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: all given settings except the kind; `anole.targets.kind.Kind.describe` detects the rest.
+        settings: the entry's settings except the kind; `anole.targets.kind.Kind.describe` detects the others.
         required: whether missing hardware is an error; if false, the target's builds are skipped instead.
         remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
         nodes: the resources by which a cluster's scheduler chooses a node; empty for this machine. Not part of the
@@ -159,8 +159,8 @@ class Budget:
     """The tuning budget.
 
     Attributes:
-        trials: number of configs to measure for each task, or for all tasks of a model if shared; None if limited only
-            by seconds or, without these, by the number of programs.
+        trials: number of configs to measure per task, or for all tasks of a model if `shared`; None if only `seconds`
+            limits the search or, without `seconds`, if all programs are tried.
         shared: whether a model's tasks share the budget (``total_trials`` or ``total_seconds``).
         seconds: time limit of all tasks together (``total_seconds``).
     """
@@ -171,7 +171,7 @@ class Budget:
 
     @property
     def max_trials(self) -> int:
-        """The number of trials for commands and file names; for None, more than are ever measured."""
+        """The number of trials for commands and file names; for None, more than a search ever measures."""
         unlimited = 1_000_000 if self.seconds is None else 10_000
         return unlimited if self.trials is None else self.trials
 
@@ -186,7 +186,7 @@ class BuildSpec:
 
     Attributes:
         tuning: the tuner's preset and all overrides, in plain values.
-        refine: number of candidates of each task to try within the network; 0 disables refining.
+        refine: number of candidates per task to try within the network; 0 disables refining.
     """
 
     name: str
@@ -231,7 +231,7 @@ class AcceleratorSpec:
 
     @property
     def searches(self) -> tuple[BuildSpec, ...]:
-        """The exhaustive searches that it needs, one for each network and target."""
+        """The exhaustive searches that it requires, one per network and target."""
         tuning = {"preset": "exhaustive"}
         return tuple(
             BuildSpec(f"{self.name}: {model} for {target}", model, target, tuning, EXHAUSTIVE, 0, self.path)
@@ -253,6 +253,6 @@ class Spec:
 
     @property
     def tuned(self) -> tuple[BuildSpec, ...]:
-        """All builds and searches that tasks are tuned for."""
+        """All builds, and all searches for accelerators, whose tasks are tuned."""
         explored = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
         return (*self.builds.values(), *explored)

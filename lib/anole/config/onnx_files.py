@@ -1,4 +1,4 @@
-"""The external weight files of an ONNX file, and its names, without reading external weights."""
+"""Find the external weight files of an ONNX file, and its names, without reading external weights."""
 
 from __future__ import annotations
 
@@ -85,18 +85,18 @@ def _check(tensor: _External, folder: Path) -> None:
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
         raise OnnxFileError(f"{where}, a link to another folder; it must be a file in the same folder as the ONNX file")
     size, end = file.stat().st_size, 0
-    for number in (tensor.offset, tensor.length):
-        if number and not (number.isascii() and number.isdecimal() and len(number) < 20):
-            raise OnnxFileError(f"{where} at {shown(number)}; a number of bytes is expected")
-        end += int(number or 0)
+    for digits in (tensor.offset, tensor.length):
+        if digits and not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+            raise OnnxFileError(f"{where} at {shown(digits)}; a number of bytes is expected")
+        end += int(digits or 0)
     if end > size:
         raise OnnxFileError(f"{where} up to byte {end}; that file has {size} bytes")
 
 
 def _read(path: Path) -> tuple[Sequence[_External], OnnxNames]:
     """Return the external tensors and the names; raise OSError, or ValueError for a damaged file."""
-    found = path.stat()
-    return _read_once(path.resolve(), found.st_mtime_ns, found.st_size)
+    status = path.stat()
+    return _read_once(path.resolve(), status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=256)
@@ -109,7 +109,7 @@ def _read_once(path: Path, _mtime_ns: int, size_bytes: int) -> tuple[Sequence[_E
         raise ValueError("it is empty")
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
-        return [each for tensor in _tensors(model) for each in _external(tensor)], _names(model.graph)
+        return [external for tensor in _tensors(model) for external in _external(tensor)], _names(model.graph)
     except DecodeError as error:
         raise ValueError(str(error)) from error
 
@@ -120,11 +120,11 @@ def _tensors(message: Any) -> Iterator[TensorProto]:
 
     for field, value in message.ListFields():
         if field.message_type is not None:
-            for each in value if field.is_repeated else [value]:
-                if isinstance(each, TensorProto):
-                    yield each
+            for inner in value if field.is_repeated else [value]:
+                if isinstance(inner, TensorProto):
+                    yield inner
                 else:
-                    yield from _tensors(each)
+                    yield from _tensors(inner)
 
 
 def _external(tensor: TensorProto) -> Iterator[_External]:

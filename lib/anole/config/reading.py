@@ -22,7 +22,7 @@ from anole.targets import all_kinds, get_kind
 from anole.targets.rpc.address import Remote
 
 _BUDGETS = ("total_seconds", "total_trials", "trials")
-"""The mutually exclusive budgets in `tuning`; among defaults, the first one given applies."""
+"""The mutually exclusive budgets in `tuning`; if the defaults have several, the first one applies."""
 
 _COUNTS = (*_BUDGETS, "seed", "refine")
 """The settings in `tuning` that do not belong to the tuner; all are integers."""
@@ -33,7 +33,7 @@ OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "mem", "mem_mb", "mem_mib"
 """The job resources that Anole or Snakemake sets, which cannot choose a node."""
 
 _MAX_NAME_LENGTH = 80
-"""The maximum length of a model's or target's name: two of them and a key form a file name."""
+"""The maximum length of a model's or target's name; two such names and a key form a file name."""
 
 _MAX_BUILD_NAME_LENGTH = 200
 """The maximum length of a build's name, which names a folder and a file."""
@@ -43,10 +43,10 @@ _MAX_ELEMENTS = 2**31
 
 _RANGE_NAME = "the name of a range consists of letters, digits and underscores"
 
-_MAX_NUMBERS = 10_000
+_MAX_VALUE_ELEMENTS = 10_000
 """The maximum number of elements of an input's constant value, which the database stores with each manifest."""
 
-_MAX_NUMBER = 1e300
+_MAX_MAGNITUDE = 1e300
 
 _DTYPES = ("float32", "int32", "int64", "bool")
 """The allowed input types of a torch network, the first by default; an ONNX file names its own."""
@@ -73,8 +73,8 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
         Node(mapping, "", file).mapping(required=("builds",))
     models = {name: _model(name, node, project) for name, node in _named(top["models"])}
     targets = {name: _target(name, node) for name, node in _named(top["targets"])}
-    given = top["tuning"].mapping() if "tuning" in top else {}
-    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(given)}
+    defaults = top["tuning"].mapping() if "tuning" in top else {}
+    tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(defaults)}
     builds: dict[str, BuildSpec] = {}
     for node in top["builds"].items() if "builds" in top else ():
         build = _build(node, tuning, models, targets)
@@ -86,7 +86,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
         builds[build.name] = build
     named = _named(top["accelerators"]) if "accelerators" in top else ()
     accelerators = {name: read_accelerator(name, node, models, targets) for name, node in named}
-    return Spec(models, targets, builds, _tuner_of(tuning), file, accelerators)
+    return Spec(models, targets, builds, _tuner_settings(tuning), file, accelerators)
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
@@ -158,28 +158,28 @@ def _inputs(
 def _value(node: Node) -> Any:
     """Return the constant value of an input: a number or a nested list of numbers."""
     value = node.mapping(allowed=("value",))["value"]
-    numbers, n_numbers = [value], 0
-    while numbers:
-        each = numbers.pop()
+    nodes, n_numbers = [value], 0
+    while nodes:
+        each = nodes.pop()
         n_numbers += 1
-        if n_numbers > _MAX_NUMBERS:
-            raise value.error(f"found more than {_MAX_NUMBERS} numbers, the maximum")
+        if n_numbers > _MAX_VALUE_ELEMENTS:
+            raise value.error(f"found more than {_MAX_VALUE_ELEMENTS} numbers, the maximum")
         if isinstance(each.value, list):
             if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
                 raise each.error("found lists of different lengths; nested lists must have the same length")
-            numbers += each.items()
+            nodes += each.items()
         elif not isinstance(each.value, bool):
-            each.number(-_MAX_NUMBER, _MAX_NUMBER)
+            each.number(-_MAX_MAGNITUDE, _MAX_MAGNITUDE)
     return value.value
 
 
 def _outputs(nodes: Iterable[Node]) -> tuple[str, ...]:
-    found: list[str] = []
-    for each in nodes:
-        if each.text() in found:
-            raise each.error(f"found {each.value!r} twice; name each output once")
-        found.append(each.text())
-    return tuple(found)
+    names: list[str] = []
+    for node in nodes:
+        if node.text() in names:
+            raise node.error(f"found {node.value!r} twice; name each output once")
+        names.append(node.text())
+    return tuple(names)
 
 
 def _file(node: Node, project: Path) -> str:
@@ -236,8 +236,8 @@ def _target(name: str, node: Node) -> TargetSpec:
     except TargetError as error:
         entry["kind"].choice(all_kinds(), "a kind of target")
         raise entry["kind"].error(str(error)) from error
-    elsewhere = ("measure",) if kind.measurable_elsewhere else ()
-    node.mapping(allowed=("kind", *kind.keys, *elsewhere, "required", "nodes"))
+    remote_keys = ("measure",) if kind.measurable_elsewhere else ()
+    node.mapping(allowed=("kind", *kind.keys, *remote_keys, "required", "nodes"))
     required = entry["required"].flag() if "required" in entry else True
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
     nodes = _nodes(entry["nodes"]) if "nodes" in entry else {}
@@ -268,19 +268,19 @@ def _build(
     model = entry["model"].choice(models, "one of the models")
     target = entry["target"].choice(targets, "one of the targets")
     if models[model].ranges and not get_kind(targets[target].kind).serves_ranges:
-        shown = ", ".join(f"{symbol}: {each}" for symbol, each in models[model].ranges.items())
+        ranges = ", ".join(f"{symbol}: {size_range}" for symbol, size_range in models[model].ranges.items())
         raise entry["model"].error(
-            f"found {model} with the range {shown}; only targets of kind cpu serve ranges; give one model for "
+            f"found {model} with the range {ranges}; only targets of kind cpu serve ranges; give one model for "
             "each fixed size instead"
         )
-    own = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
-    tuning = {**defaults, **_tuning(own)}
+    overrides = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
+    tuning = {**defaults, **_tuning(overrides)}
     name = _name(entry["name"], _MAX_BUILD_NAME_LENGTH) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    kind = next(each for given in (own, defaults) for each in _BUDGETS if each in given)
+    kind = next(budget for settings in (overrides, defaults) for budget in _BUDGETS if budget in settings)
     seconds = tuning[kind] if kind == "total_seconds" else None
     budget = Budget(None if seconds else tuning[kind], kind != "trials", seconds)
     refine = _refine(node, tuning["refine"], targets[target])
-    return BuildSpec(name, model, target, _tuner_of(tuning), budget, tuning["seed"], node.path, refine)
+    return BuildSpec(name, model, target, _tuner_settings(tuning), budget, tuning["seed"], node.path, refine)
 
 
 def _refine(node: Node, refine: int, target: TargetSpec) -> int:
@@ -288,7 +288,7 @@ def _refine(node: Node, refine: int, target: TargetSpec) -> int:
     if refine and (target.remote is not None or not get_kind(target.kind).observable):
         place = "remote" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
-            f"found refine: {refine}, which needs this machine's CPU; target {target.name} is {place}; "
+            f"found refine: {refine}, which requires this machine's CPU; target {target.name} is {place}; "
             "set `refine: 0` for the build"
         )
     return refine
@@ -308,7 +308,7 @@ def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
     return {name: setting.value for name, setting in settings.items()}
 
 
-def _tuner_of(tuning: Mapping[str, Any]) -> dict[str, Any]:
+def _tuner_settings(tuning: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tuning.items() if name not in _COUNTS}
 
 

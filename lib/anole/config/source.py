@@ -1,4 +1,4 @@
-"""Check a model's `source` and find its files, without importing torch or the user's code."""
+"""Check a model's `source` and find its files without importing torch or the user's code."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ def torchvision_models() -> tuple[str, ...]:
     for file in Path(package.submodule_search_locations[0], "models").rglob("*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef):
-                names |= {name for decorator in node.decorator_list for name in _registered(decorator, node.name)}
+                names |= {name for decorator in node.decorator_list for name in _registered_names(decorator, node.name)}
     return tuple(sorted(names))
 
 
 def find_module(name: str, project: Path) -> Path | None:
     """Find a module's file without importing its parents, searching the project folder first.
 
-    The file of a package is its ``__init__.py``, or its folder if it has none.
+    The file of a package is its ``__init__.py``; for a package without one, return its folder.
     """
     top, *rest = name.split(".")
-    place = _module_in(project, top)
+    place = _find_in(project, top)
     if place is None or place.is_dir():
-        place = _installed(top) or place
+        place = _find_installed(top) or place
     for part in rest:
         if place is None:
             return None
-        place = _module_in(place.parent if place.name == "__init__.py" else place, part)
+        place = _find_in(place.parent if place.name == "__init__.py" else place, part)
     return place
 
 
@@ -125,7 +125,7 @@ def _import_closure(module: str, project: Path) -> set[Path]:
         if name in seen:
             continue
         seen.add(name)
-        is_own = any(_module_in(place, name.partition(".")[0]) for place in places)
+        is_own = any(_find_in(place, name.partition(".")[0]) for place in places)
         file = find_module(name, project) if is_own else None
         if file is None or file.suffix != ".py" or not any(_is_source(file, place) for place in places):
             continue
@@ -141,7 +141,7 @@ def _import_closure(module: str, project: Path) -> set[Path]:
 
 
 def _is_source(file: Path, place: Path) -> bool:
-    """Whether a file is in a folder, but not in an environment within it."""
+    """Whether a file is in a folder, but not in a virtual environment within it."""
     return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
 
 
@@ -160,7 +160,7 @@ def _tree(file: Path) -> ast.Module:
         raise SyntaxError(f"it cannot be read: {cause(error)}") from error
 
 
-# Many models may come from one module: it is parsed again only when its time or size has changed.
+# Many models may come from one module, which is parsed again only when its time or size has changed.
 @lru_cache(maxsize=256)
 def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
     return ast.parse(file.read_bytes(), str(file))
@@ -170,20 +170,20 @@ def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
 def _names(tree: ast.Module) -> frozenset[str] | None:
     """Return the names that a module defines, or None if they are dynamic."""
     try:
-        names = set(_bound(tree.body))
+        names = set(_bound_names(tree.body))
     except RecursionError as error:
         raise SyntaxError("it is nested too deeply") from error
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
 
 
-def _module_in(folder: Path, name: str) -> Path | None:
+def _find_in(folder: Path, name: str) -> Path | None:
     files = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
     found = next((file for file in files if isfile(file)), None)
     return found or (folder / name if isdir(folder / name) else None)
 
 
-def _installed(name: str) -> Path | None:
+def _find_installed(name: str) -> Path | None:
     importlib.invalidate_caches()
     try:
         found = importlib.util.find_spec(name)
@@ -214,14 +214,14 @@ def _prefixes(name: str) -> list[str]:
     return [".".join(parts[: n + 1]) for n in range(len(parts)) if name]
 
 
-def _registered(decorator: ast.expr, function: str) -> list[str]:
+def _registered_names(decorator: ast.expr, function: str) -> list[str]:
     if not isinstance(decorator, ast.Call) or getattr(decorator.func, "id", None) != "register_model":
         return []
-    given = [*decorator.args, *(keyword.value for keyword in decorator.keywords if keyword.arg == "name")]
-    return [str(node.value) for node in given if isinstance(node, ast.Constant)] or [function]
+    arguments = [*decorator.args, *(keyword.value for keyword in decorator.keywords if keyword.arg == "name")]
+    return [str(node.value) for node in arguments if isinstance(node, ast.Constant)] or [function]
 
 
-def _bound(body: Sequence[ast.stmt]) -> Iterator[str]:
+def _bound_names(body: Sequence[ast.stmt]) -> Iterator[str]:
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -231,8 +231,8 @@ def _bound(body: Sequence[ast.stmt]) -> Iterator[str]:
             blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
             blocks += [handler.body for handler in getattr(node, "handlers", [])]
             for block in blocks:
-                yield from _bound(block)
-            own = [node] if not any(blocks) else [getattr(node, "target", None), *getattr(node, "items", [])]
-            for child in (child for part in own if part is not None for child in ast.walk(part)):
+                yield from _bound_names(block)
+            parts = [node] if not any(blocks) else [getattr(node, "target", None), *getattr(node, "items", [])]
+            for child in (child for part in parts if part is not None for child in ast.walk(part)):
                 if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
                     yield child.id

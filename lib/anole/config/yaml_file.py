@@ -1,4 +1,4 @@
-"""Read YAML files safely: any content gives plain values or one `SpecError`."""
+"""Read YAML files safely: any file gives plain values or raises a `SpecError`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str")}
 _KINDS = {_TAG + "map": yaml.MappingNode, _TAG + "seq": yaml.SequenceNode}
 _MERGE = _TAG + "merge"
-_DIGITS = 2**63
+_INT_LIMIT = 2**63
 
 
 def read_yaml(path: Path) -> object:
@@ -60,7 +60,7 @@ def _read(path: Path) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        where = _place(content[: error.start].decode())
+        where = _position(content[: error.start].decode())
         raise SpecError(
             where, f"cannot be read: found the byte 0x{content[error.start]:02x}, which is not UTF-8", str(path)
         ) from error
@@ -78,7 +78,7 @@ def _parse(text: str, path: Path) -> object:
         return loader.get_single_data()
     except yaml.reader.ReaderError as error:
         problem = f"is not YAML: found the character {chr(error.character)!r}"
-        raise SpecError(_place(text[: error.position]), problem, str(path)) from error
+        raise SpecError(_position(text[: error.position]), problem, str(path)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -89,9 +89,9 @@ def _parse(text: str, path: Path) -> object:
         raise SpecError(where, f"is not YAML: {error}", str(path)) from error
 
 
-def _place(before: str) -> str:
+def _position(text: str) -> str:
     """Return the line and column at the end of a text."""
-    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+    return f"line {text.count(chr(10)) + 1}, column {len(text) - text.rfind(chr(10))}"
 
 
 class _Loader(yaml.SafeLoader):
@@ -100,7 +100,7 @@ class _Loader(yaml.SafeLoader):
     PyYAML's own loader silently keeps the last of two equal keys.
     """
 
-    # Without dates, whose parser raises other errors, and "=".
+    # Exclude dates, whose parser raises other errors, and "=".
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _TAGS]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -135,8 +135,8 @@ class _Loader(yaml.SafeLoader):
         if len(node.value) > MAX_CHARACTERS:
             problem = f"found {len(node.value)} characters; a text has at most {MAX_CHARACTERS}"
             raise _error(node, problem)
-        if (odd := self.NON_PRINTABLE.search(node.value)) is not None:
-            raise _error(node, f"found the character {odd.group()!r}, which is not allowed")
+        if (forbidden := self.NON_PRINTABLE.search(node.value)) is not None:
+            raise _error(node, f"found the character {forbidden.group()!r}, which is not allowed")
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -163,7 +163,7 @@ class _Loader(yaml.SafeLoader):
             value = super().construct_object(node, deep)
         except (ValueError, LookupError, OverflowError) as error:
             raise _error(node, f"found {node.value!r}, which is not {shown}") from error
-        if isinstance(value, int) and not -_DIGITS <= value < _DIGITS:
+        if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
             raise _error(node, "found an integer of more than 64 bits")
         return value
 
@@ -174,5 +174,5 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _error(place: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.Mark", place.start_mark))
+def _error(source: yaml.Node | yaml.Event, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=cast("yaml.Mark", source.start_mark))

@@ -1,4 +1,4 @@
-"""The stored description of a target, for processes that must not, or cannot, detect it themselves."""
+"""The stored description of a target, for processes that must not or cannot detect the hardware themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DescribedTarget:
     """A target as described on a cluster's node or on the machine that runs the workflow.
 
     Attributes:
-        asked: the target in models.yaml: its kind, settings and nodes; see `anole.project.hardware.hardware_request`.
+        asked: the target's kind, settings and nodes in models.yaml; see `anole.project.hardware.hardware_request`.
         description: everything that identifies the target; None if it cannot be detected.
         absence: why that machine cannot measure on the target; None if it can.
     """

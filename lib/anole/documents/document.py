@@ -39,9 +39,9 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
         raise DocumentError(path, f"is not JSON: {error}", stage) from error
     if not isinstance(plain, dict):
         raise DocumentError(path, f"holds {shown(plain)}, not an object", stage)
-    found = plain.get("schema", SCHEMA)
-    if not isinstance(found, int) or found > SCHEMA:
-        raise DocumentError(path, f"found schema {shown(found)}; this version of Anole reads {SCHEMA}", stage)
+    schema = plain.get("schema", SCHEMA)
+    if not isinstance(schema, int) or schema > SCHEMA:
+        raise DocumentError(path, f"found schema {shown(schema)}; this version of Anole reads {SCHEMA}", stage)
     checksum = plain.pop(_CHECKSUM, None)
     if checksum is not None and checksum != _checksum(plain):
         raise DocumentError(path, "its checksum is wrong: the file was changed", stage)
@@ -79,11 +79,11 @@ def with_schema(document: Any) -> dict[str, Any]:
 def argument_of(document: Any) -> dict[str, Any]:
     """Encode a document as a command's argument, in plain JSON values.
 
-    `LATER` fields with defaults are left out, which keeps the argument the same as in older versions: Snakemake runs
+    `LATER` fields with their defaults are omitted, so the argument stays the same as in older versions: Snakemake runs
     jobs again if their arguments change.
     """
-    silent = unset(document)
-    return {name: value for name, value in encode(document).items() if name not in silent}
+    omitted = unset(document)
+    return {name: value for name, value in encode(document).items() if name not in omitted}
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ def _checksum(plain: Mapping[str, Any]) -> str:
     return f"{crc32(canonical_json(plain).encode()):08x}"
 
 
-def differing_fields(one: Any, other: Any) -> list[str]:
+def differing_fields(document: Any, other: Any) -> list[str]:
     """Return the names of the fields in which two documents of one class differ."""
-    names = [field.name for field in dataclasses.fields(one)]
-    return [name for name in names if encode(getattr(one, name)) != encode(getattr(other, name))]
+    names = [field.name for field in dataclasses.fields(document)]
+    return [name for name in names if encode(getattr(document, name)) != encode(getattr(other, name))]

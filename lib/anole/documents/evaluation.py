@@ -1,4 +1,4 @@
-"""The evaluation of a build: its correctness, and its speed compared with its references."""
+"""The evaluation of a build: its accuracy, and its speed compared with its references."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Latency:
     Attributes:
         reference: ``torch``, ``onnxruntime``, or ``untuned`` for the same network with default configs.
         speedup: the reference's latency over the build's latency, median over the rounds.
-        relative_error: the L2 distance of the outputs, relative to the norm of the reference's; the maximum over all
-            outputs and inputs.
+        relative_error: the L2 distance between the outputs, relative to the norm of the reference's outputs; the
+            maximum over all outputs and inputs.
         output_variation: how much the reference's outputs depend on the input: the L2 distance from their mean over
-            several inputs, relative to their norm; the minimum over outputs. Near 0, `relative_error` shows nothing.
-        variation_error: the L2 distance of the outputs over all inputs, relative to the distance of the reference's
-            outputs from their mean, or to a fifth of their norm if that is larger; the maximum over all outputs.
+            several inputs, relative to their norm; the minimum over outputs. Near 0, `relative_error` proves nothing.
+        variation_error: the L2 distance between the outputs over all inputs, relative to the distance of the
+            reference's outputs from their mean, or to a fifth of their norm if larger; the maximum over all outputs.
         snr_db: the signal-to-noise ratio in dB, for an integer network; None if exact or not requested.
-        rounds: number of turns that both took.
+        rounds: number of turns of each engine.
         speedup_low, speedup_high: the quartiles of the rounds' speedups.
         reference_precision: the types that the reference multiplies; None in older evaluations.
     """
@@ -55,8 +55,8 @@ class LoadLatency:
     Attributes:
         engine: ``build``, or a reference as in `Latency`.
         neighbours: number of busy background processes.
-        p99_s: the 99th percentile; with at most 100 runs, the slowest or second slowest.
-        start_s: seconds from the start of its process to its first outputs, including imports; it started once.
+        p99_s: the 99th percentile; with at most 100 runs, the slowest or second slowest run.
+        start_s: start-up time: seconds from the start of its process to its first outputs, with imports; measured once.
     """
 
     engine: str
@@ -91,7 +91,7 @@ class KernelProfile:
     """The times of all kernels of a build.
 
     Attributes:
-        whole_s: seconds of a run of the network without timing kernels.
+        whole_s: seconds per run of the network when kernels are not timed.
         peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
             are so short that thread start-up dominates.
     """
@@ -104,7 +104,7 @@ class KernelProfile:
 
 @dataclass(frozen=True)
 class SizesLatency:
-    """A build for ranges compared with its references at some sizes, by the names of its ranges."""
+    """A build for ranges compared with its references at some sizes, given by the names of its ranges."""
 
     sizes: Mapping[str, int] = field(hash=False)
     latencies: tuple[Latency, ...]
@@ -118,23 +118,23 @@ class Evaluation:
         absence: why the build could not be run; None if it was.
         precision: the types that the build multiplies, see `Build.precision`; None in older evaluations.
         redrawn_error: the `variation_error` of the same network with random weights that make its outputs depend on its
-            input; None if they already did, or if no such network could be made.
+            input; None if the outputs already did, or if no such weights were found.
         exact_error: the larger of `relative_error` and `variation_error` against the same network in double precision,
-            or against a step-by-step computation of a quantized file; None if every reference was close, or if it could
-            not be computed.
+            or against a step-by-step computation of a quantized file; None if every reference was close, or if neither
+            could be computed.
         reference_exact_error: the same error of the most accurate single-precision reference.
         reference_sensitivity: the same error of a reference against itself with inputs changed by a few units in the
             last place: the root mean square over many inputs near the compared ones; None if every reference was close,
             or if the double-precision network decided.
         nearby_error: the same error of the build against the reference on these nearby inputs.
-        averaged_error: the same error of the means of both over the nearby inputs.
-        narrow_error: the same error of a reference in the build's low precision against the one in float32; None if
+        averaged_error: the same error of the build's mean output against the reference's, over the nearby inputs.
+        narrow_error: the same error of a reference in the build's low precision against the float32 reference; None if
             every reference was close, or if the build is not low-precision.
         rounded_error: the same error of the build against a reference with the same rounding of data or weights.
-        load_latencies: one for each number of busy processes and each engine; None if not requested.
+        load_latencies: one per number of busy processes and engine; None if not requested.
         sizes_latencies: the latencies at both ends and in the middle of each range; `latencies` are at the typical
             sizes. None for a build with fixed sizes.
-        kernel_profile: the times of its kernels; None if they cannot be, or have not been, timed one by one.
+        kernel_profile: the times of its kernels; None if they were not timed one by one.
     """
 
     build: str
@@ -165,9 +165,9 @@ class Evaluation:
             return f"{self.build}: neither checked nor timed"
         farthest = max(self.latencies, key=lambda latency: latency.relative_error)
         error = min(
-            each
-            for each in (self.exact_error, *(latency.relative_error for latency in self.latencies))
-            if each is not None
+            error
+            for error in (self.exact_error, *(latency.relative_error for latency in self.latencies))
+            if error is not None
         )
         remark = f" ({farthest.reference} is {farthest.relative_error:.1e} away)"
         return (

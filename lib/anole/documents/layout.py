@@ -6,10 +6,10 @@ from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
 LOCKFILE = Path("anole.lock.json")
-"""The configs that users locked; unlike all other files here, it is meant to be committed."""
+"""The configs that users locked; unlike all other files here, this one is meant to be committed."""
 
 MERGED = Path("work/merged.json")
-"""The list of files in the last merge. Snakemake manages this file, but never the database itself."""
+"""The list of files in the last merge. Snakemake tracks this file, but never the database itself."""
 
 MODELS = Path("work/models")
 SHARDS = Path("db/shards")
@@ -54,12 +54,12 @@ _WRITERS = {
 
 
 def receipt_path(task_key: str, run_key: str, trials: int) -> Path:
-    """Return the path of a run's receipt for a budget; it changes with everything that the receipt depends on."""
+    """Return the path of a run's receipt for a budget; the path changes with everything the receipt depends on."""
     return Path("work/tuned", task_key, run_key, f"{trials}.json")
 
 
 def shared_receipts_path(model: str, target: str, key: str, trials: int) -> Path:
-    """Return the path of the receipts of a model's tasks with a shared budget; it changes like `receipt_path`."""
+    """Return the path of the receipts of a model's tasks with a shared budget; see `receipt_path`."""
     return Path("work/tuned_together", model, target, key, f"{trials}.json")
 
 
@@ -69,7 +69,7 @@ def refined_path(build: str) -> Path:
 
 
 def writer_of_receipts(path: Path) -> str:
-    """Return the stage that writes a file of receipts; ``tune`` if it is not in a project's folders."""
+    """Return the stage that writes a file of receipts; ``tune`` for a file outside a project's folders."""
     return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 
 

@@ -1,4 +1,4 @@
-"""The lock file, which users commit: the config to compile each task of a build with."""
+"""The lock file, which users commit: the config with which to compile each task of a build."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from anole.record import Config
 from anole.strict_json import parse_json
 
 _MAX_INDENTED_LEVELS = 5
-"""The number of indented levels of objects, down to tasks; a config has one line, for people and git."""
+"""The number of indented levels of objects, down to tasks. A config has one line, which suits readers and git."""
 
 
 @dataclass(frozen=True)
 class LockedTask:
-    """A task and the config to compile it with.
+    """A task and the config with which to compile it.
 
     Attributes:
         latency_s: measured seconds of one call; None if the config was never measured.
@@ -62,9 +62,9 @@ class Lockfile:
         entry = self.builds.get(build)
         if entry is None:
             return
-        theirs = {**dict.fromkeys(description), **entry.target}
-        differing = [f"{name} is {shown(theirs[name])}, but {shown(description.get(name))} here"
-                     for name in theirs if theirs[name] != description.get(name)]  # fmt: skip
+        locked_target = {**dict.fromkeys(description), **entry.target}
+        differing = [f"{name} is {shown(locked_target[name])}, but {shown(description.get(name))} here"
+                     for name in locked_target if locked_target[name] != description.get(name)]  # fmt: skip
         if differing:
             raise SpecError(
                 f"builds.{build}.target",
@@ -144,18 +144,18 @@ class _Content:
 def _text(value: Any, level: int) -> str:
     if not isinstance(value, Mapping) or level > _MAX_INDENTED_LEVELS or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    space = level * " "
+    indent = level * " "
     lines = [
-        f"{space}{json.dumps(name, ensure_ascii=False)}: {_text(value[name], level + 1)}" for name in sorted(value)
+        f"{indent}{json.dumps(name, ensure_ascii=False)}: {_text(value[name], level + 1)}" for name in sorted(value)
     ]
-    return "{\n" + ",\n".join(lines) + "\n" + space[1:] + "}"
+    return "{\n" + ",\n".join(lines) + "\n" + indent[1:] + "}"
 
 
 def _reject_duplicates(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Raise ValueError for an object with a duplicate key, which a merge in git may produce."""
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in entries:
             raise ValueError(f"it has the key {shown(name)} twice in one object")
-        found[name] = value
-    return found
+        entries[name] = value
+    return entries

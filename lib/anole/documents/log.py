@@ -1,4 +1,4 @@
-"""The log of a stage: format of its lines, and parsing them for messages, warnings and errors."""
+"""The log of a stage: the format of its lines, and parsers for messages, warnings and errors."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def explanations(logs: Iterable[Path]) -> list[str]:
 
 def failure_summary(logs: Sequence[Path]) -> str:
     """Return the last error message, or else the last line, of logs, with their paths."""
-    found = explanations(logs) or _lines(logs) or ["there is no message"]
-    return f"{found[-1]} (see {', '.join(map(str, logs))})"
+    lines = explanations(logs) or _lines(logs) or ["there is no message"]
+    return f"{lines[-1]} (see {', '.join(map(str, logs))})"
 
 
 def last_result(logs: Iterable[Path]) -> str | None:
@@ -51,5 +51,5 @@ def last_result(logs: Iterable[Path]) -> str | None:
 
 
 def _lines(logs: Iterable[Path]) -> list[str]:
-    lines = (path.read_text(errors="replace").splitlines() for path in logs if path.is_file())
-    return [line for several in lines for line in several if line.strip()]
+    lines_of_logs = (path.read_text(errors="replace").splitlines() for path in logs if path.is_file())
+    return [line for lines in lines_of_logs for line in lines if line.strip()]

@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ListedTask:
-    """A task in a manifest; `weight` is the number of calls in one run of the model, `flop` is per call."""
+    """A task in a manifest; `weight` is the number of its calls in one run of the model, `flop` is per call."""
 
     key: Key
     label: str
@@ -50,7 +50,7 @@ class Manifest:
     Attributes:
         inputs: the shape of each input, by name.
         flop: floating-point operations of all tasks in one run of the model.
-        prepared: the changes that preparing an ONNX file made to its operators; empty in older manifests.
+        prepared: the changes made to an ONNX file's operators before importing it; empty in older manifests.
     """
 
     model: str
@@ -99,7 +99,7 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Read a manifest; raise DocumentError if it is stale, i.e. differs from a given origin."""
+    """Read a manifest; raise DocumentError if it is stale, which means that its origin differs from a given one."""
     manifest = read_document(path, Manifest, "extract")
     changed = [] if origin is None else differing_fields(manifest.origin, origin)
     if changed == ["files"]:
@@ -125,7 +125,7 @@ def read_listed_task(manifest_path: Path, key: str) -> Task:
 
 
 def read_task(path: Path) -> Task:
-    """Read a task; raise DocumentError if the file is missing, damaged or not the task in its name."""
+    """Read a task; raise DocumentError if the file is missing or damaged, or holds another task than its name says."""
     plain = read_plain(path, "extract")
     try:
         task = Task.from_json(plain)

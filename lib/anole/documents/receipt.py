@@ -1,4 +1,4 @@
-"""Receipts: the results of tuning tasks, and of refining their best configs within a network."""
+"""Receipts: the results of tuning tasks and of refining a build."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Receipt:
     """The result of tuning one task, as later stages read it.
 
     Attributes:
-        config: the best config, which is the fastest or ties with it; None if no candidate worked.
-        designs: the fastest config of every hardware design, if hardware is searched.
+        config: the best config, which is the fastest or tied with the fastest; None if no candidate worked.
+        designs: the fastest config of each hardware design, if hardware is searched.
         refined: the configs that were tried within a network; empty before refining.
     """
 
@@ -98,12 +98,12 @@ class SharedReceipts:
 
 @dataclass(frozen=True)
 class Refined:
-    """The result of refining a build: its tasks' receipts after trying their candidates within its network.
+    """The result of refining a build: its tasks' receipts after their candidates were tried within its network.
 
     Attributes:
-        latency_s: seconds of the network with the best candidates within it; None if nothing changed, or if it did not
-            run.
-        unrefined_latency_s: seconds of the network with the best configs in isolation.
+        latency_s: seconds per run of the network with the candidates that are best within it; None if nothing changed,
+            or if the network did not run.
+        unrefined_latency_s: seconds per run of the network with the configs that are best in isolation.
         ratio: `latency_s` over `unrefined_latency_s`, median over the rounds.
         kept: whether any task's config differs from its best config in isolation.
     """
@@ -122,7 +122,7 @@ Receipts = Mapping[str, Receipt]
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Return receipts by the task's key; a file has one receipt, or those of tasks tuned or refined together."""
+    """Return receipts by the task's key; a file holds one receipt, or those of all tasks tuned or refined together."""
     receipts = [receipt for path in paths for receipt in _read(path)]
     return {receipt.task_key: receipt for receipt in receipts}
 
@@ -140,7 +140,7 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 def _read(path: Path) -> list[Receipt]:
     stage = layout.writer_of_receipts(path)
     plain = read_plain(path, stage)
-    listed = plain.get("receipts", [plain])
-    if not isinstance(listed, list):
+    receipts = plain.get("receipts", [plain])
+    if not isinstance(receipts, list):
         raise DocumentError(path, "receipts is not a list", stage)
-    return [document_of(each, Receipt, path, stage) for each in listed]
+    return [document_of(receipt, Receipt, path, stage) for receipt in receipts]

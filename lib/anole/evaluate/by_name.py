@@ -25,15 +25,15 @@ class ByName(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Run the network."""
         named = dict(zip(self._inputs, tensors, strict=True))
-        accepted = signature(self.network.forward)
-        if named.keys().isdisjoint(accepted.parameters):
+        expected = signature(self.network.forward)
+        if named.keys().isdisjoint(expected.parameters):
             try:
-                accepted.bind(*tensors)
+                expected.bind(*tensors)
             except TypeError:
                 return self.network(**named)
             return self.network(*tensors)
-        only_by_position = [
-            name for name, each in accepted.parameters.items() if each.kind is Parameter.POSITIONAL_ONLY
+        positional_only = [
+            name for name, parameter in expected.parameters.items() if parameter.kind is Parameter.POSITIONAL_ONLY
         ]
-        first = [named.pop(name) for name in only_by_position if name in named]
-        return self.network(*first, **named)
+        positional = [named.pop(name) for name in positional_only if name in named]
+        return self.network(*positional, **named)

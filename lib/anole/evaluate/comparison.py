@@ -77,23 +77,23 @@ def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
 
 def _random_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
     """Return random values that are constant within patches, similar to adjacent values in images and audio."""
-    found = _random(info, seed, [min(size, _N_PATCHES) for size in info.shape])
+    values = _random(info, seed, [min(size, _N_PATCHES) for size in info.shape])
     for axis, size in enumerate(info.shape):
-        found = np.take(found, np.arange(size) * min(size, _N_PATCHES) // max(size, 1), axis)
-    return np.asarray(found, order="C")
+        values = np.take(values, np.arange(size) * min(size, _N_PATCHES) // max(size, 1), axis)
+    return np.asarray(values, order="C")
 
 
 def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
-    """Compare a build's outputs for each input with a reference; infinities and NaN as in `relative_error`."""
+    """Compare a build's outputs for each input with a reference; for infinities and NaNs see `relative_error`."""
     errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
-    outputs = [np.stack([_finite(each) for each in output]) for output in zip(*expected, strict=True)]
-    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _MIN_NORM) for output in outputs)
+    references = [np.stack([_finite(array) for array in output]) for output in zip(*expected, strict=True)]
+    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _MIN_NORM) for output in references)
     if max(errors) >= _MISMATCH_ERROR:
         return Comparison(max(errors), variation, _MISMATCH_ERROR)
     mine = [np.stack(list(map(_finite, output))) for output in zip(*found, strict=True)]
     distances = [
-        _norm(one - other) / max(_norm(other) * max(share, _MIN_REFERENCE_VARIATION), _MIN_NORM)
-        for one, other, share in zip(mine, outputs, variation, strict=True)
+        _norm(own - reference) / max(_norm(reference) * max(share, _MIN_REFERENCE_VARIATION), _MIN_NORM)
+        for own, reference, share in zip(mine, references, variation, strict=True)
     ]
     return Comparison(max(errors), variation, max(distances, default=0.0))
 

@@ -36,12 +36,12 @@ MAX_RELATIVE_ERROR = 1e-4
 input. The same limit applies to the distance from the network in double precision."""
 
 _LOW_PRECISION_LIMIT = 1e-2
-"""The same for builds that multiply bfloat16, whose last bit is 1/256 of a value, or store weights in a few bits. Also
-the limit for the means of int8 builds: in deep networks, single outputs differ so much that smaller errors are not
-detected within minutes."""
+"""The same limit for builds that multiply bfloat16, whose last bit is 1/256 of a value, or store weights in a few bits.
+Also the limit for the means of int8 builds: in deep networks, single outputs differ so much that a comparison of a few
+minutes cannot detect smaller errors."""
 
 _MAX_LOW_PRECISION_ERROR = 0.3
-"""No evidence excuses a larger error in a low-precision build: leaving out a layer would hardly cause a larger one."""
+"""No evidence excuses a larger error in a low-precision build: even a missing layer would hardly cause a larger one."""
 
 _REFERENCE_ERROR_FACTOR = 3.0
 """Max error of a build relative to the error of the most exact reference, both compared with double precision: rounding
@@ -74,13 +74,13 @@ def with_evidence(
         return evaluation
     if far and (rounding := rounding_of(build)):
         with _warned(build):
-            own, distance = _low_precision_errors(runner, folder, build)
+            own, rounded_error = _low_precision_errors(runner, folder, build)
             # Rounded weights alone excuse no error: the rounded reference must give the same outputs.
-            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=distance)
+            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=rounded_error)
     if far:
         with _warned(build):
-            own, reference = _exact_errors(runner, folder, build)
-            evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference)
+            own, reference_error = _exact_errors(runner, folder, build)
+            evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference_error)
         if not _is_near_exact(build, evaluation):
             with _warned(build):
                 evaluation = replace(evaluation, **vars(_means(runner, folder, build, far[0].reference)))
@@ -160,7 +160,7 @@ def _errors(latency: Latency) -> dict[str, float]:
 
 def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
     """Return the references whose error exceeds the limit."""
-    return [each for each in evaluation.latencies if not max(_errors(each).values()) <= _max_error(build)]
+    return [latency for latency in evaluation.latencies if not max(_errors(latency).values()) <= _max_error(build)]
 
 
 def _agreeing(build: Build, evaluation: Evaluation) -> Latency | None:
@@ -183,8 +183,8 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
         compile_with_random_weights(build, folder)
         network = ByName(build.model_spec, make_network(build.model_spec, random_weights=True))
         reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
-        found = runner.engine(folder, samples[0]).compute_each(samples)
-    comparison = compare_outputs(found, reference.compute_each(samples))
+        outputs = runner.engine(folder, samples[0]).compute_each(samples)
+    comparison = compare_outputs(outputs, reference.compute_each(samples))
     all_vary = comparison.output_variation >= MIN_VARIATION
     _log.info(
         "%s: with random weights, %s on the input: error relative to their variation %.1e",
@@ -201,9 +201,9 @@ def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> 
         runner.references(build, samples[0]) as references,
         low_precision_engine(build.model_spec, build.target_description, samples[0], runner.threads) as low_precision,
     ):
-        rounded = low_precision.compute_each(samples)
-        own = compare_outputs(rounded, references[0].compute_each(samples)).error
-    return own, compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), rounded).error
+        expected = low_precision.compute_each(samples)
+        reference_error = compare_outputs(expected, references[0].compute_each(samples)).error
+    return reference_error, compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), expected).error
 
 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
@@ -212,8 +212,8 @@ def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[fl
     samples = random_samples(build)
     exact = _exact_outputs(runner, build, samples)
     with runner.references(build, samples[0]) as references:
-        theirs = min(compare_outputs(each.compute_each(samples), exact).error for each in references)
-    return compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), exact).error, theirs
+        reference_error = min(compare_outputs(reference.compute_each(samples), exact).error for reference in references)
+    return compare_outputs(runner.engine(folder, samples[0]).compute_each(samples), exact).error, reference_error
 
 
 def _method(build: Build) -> str:
@@ -236,24 +236,24 @@ def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) ->
     _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
     samples = random_samples(build)
     with runner.references(build, samples[0]) as references:
-        engine = next(each for each in references if each.name == reference)
+        engine = next(candidate for candidate in references if candidate.name == reference)
         return compare_means(runner.engine(folder, samples[0]), engine, samples, _largest_chance(build))
 
 
 def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
     """Whether a build is about as close to the exact network as its most exact reference, or within the limit."""
-    theirs = evaluation.reference_exact_error or 0.0
+    error = evaluation.reference_exact_error or 0.0
     limit, fallback = (
         (_MAX_UNFUSED_ERROR, _MAX_UNFUSED_ERROR) if _is_int8(build) else (_MAX_REFERENCE_ERROR, MAX_RELATIVE_ERROR)
     )
-    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * theirs) if theirs <= limit else fallback
+    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * error) if error <= limit else fallback
     return evaluation.exact_error is not None and evaluation.exact_error <= allowed
 
 
 def _chance(evaluation: Evaluation) -> float | None:
     """Return the largest error of means that may be due to chance; None if the reference is not sensitive enough."""
-    own, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
-    if own is None or error is None or draws is None or error > MAX_ERROR_RATIO * own:
+    sensitivity, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
+    if sensitivity is None or error is None or draws is None or error > MAX_ERROR_RATIO * sensitivity:
         return None
     return chance(error, draws)
 
@@ -266,13 +266,13 @@ def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
 
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     """Explain why a build that is too far from a reference is accepted; None if it is not."""
-    if (near := _agreeing(build, evaluation)) is not None:
-        return f"from those of {near.reference} by only {max(_errors(near).values()):.2g}: the references disagree"
+    if (best := _agreeing(build, evaluation)) is not None:
+        return f"from those of {best.reference} by only {max(_errors(best).values()):.2g}: the references disagree"
     if (rounded := evaluation.rounded_error) is not None and rounded <= MAX_RELATIVE_ERROR:
         return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
     if (rounding_error := evaluation.narrow_error) is not None:
-        own = max(max(_errors(latency).values()) for latency in evaluation.latencies)
-        if own <= min(_REFERENCE_ERROR_FACTOR * rounding_error, _MAX_LOW_PRECISION_ERROR):
+        error = max(max(_errors(latency).values()) for latency in evaluation.latencies)
+        if error <= min(_REFERENCE_ERROR_FACTOR * rounding_error, _MAX_LOW_PRECISION_ERROR):
             return f"the reference differs from itself by {rounding_error:.2g} if it rounds in the same way"
     if _is_near_exact(build, evaluation):
         return (
@@ -290,23 +290,23 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
 
 def _further_findings(build: Build, evaluation: Evaluation) -> str:
     """Describe the further evidence about a build that is too far from a reference."""
-    found, allowed = [], _chance(evaluation)
+    facts, allowed = [], _chance(evaluation)
     if evaluation.narrow_error is not None:
-        found.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
+        facts.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
     if evaluation.rounded_error is not None:
-        found.append(f"{evaluation.rounded_error:.2g} from those of a reference that rounds in the same way")
+        facts.append(f"{evaluation.rounded_error:.2g} from those of a reference that rounds in the same way")
     if evaluation.exact_error is not None:
-        found.append(f"{evaluation.exact_error:.2g} from those computed {_method(build)}")
+        facts.append(f"{evaluation.exact_error:.2g} from those computed {_method(build)}")
     if evaluation.reference_sensitivity:
-        found.append(
+        facts.append(
             f"those of the reference change by {evaluation.reference_sensitivity:.2g} if its inputs are perturbed by "
             "rounding"
         )
     if allowed is not None:
-        found.append(
+        facts.append(
             f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
             f"and up to {allowed:.2g} may be chance"
         )
         if allowed > _largest_chance(build):
-            found.append(f"errors below {allowed:.2g} would go undetected")
-    return f" ({'; '.join(found)})" if found else ""
+            facts.append(f"errors below {allowed:.2g} would go undetected")
+    return f" ({'; '.join(facts)})" if facts else ""

@@ -43,20 +43,20 @@ class DeviceRunner:
         samples = random_samples(build)
         with self._prepared() as access, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
-            found = compiled.compute_each(samples)
+            outputs = compiled.compute_each(samples)
             if build.sizes is None:
-                _check_other_deployed(folder, samples, found)
-            compared = {engine: compare_outputs(found, engine.compute_each(samples)) for engine in references}
+                _check_other_deployed(folder, samples, outputs)
+            comparisons = {engine: compare_outputs(outputs, engine.compute_each(samples)) for engine in references}
             with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
-        latencies = [_latency(engine, comparison, times) for engine, comparison in compared.items()]
+        latencies = [_latency(engine, comparison, times) for engine, comparison in comparisons.items()]
         for latency in latencies:
             _log.info(
                 "%s: %.3f ms in %s, against %.3f ms of %s in %s (%.2fx), relative error %.1e",
                 *(build.name, 1e3 * latency.latency_s, build.precision, 1e3 * latency.reference_latency_s),
                 *(latency.reference, latency.reference_precision, latency.speedup, latency.relative_error),
             )
-        _warn_of_constant_outputs(build, next(iter(compared.values())))
+        _warn_of_constant_outputs(build, next(iter(comparisons.values())))
         return latencies
 
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
@@ -92,19 +92,19 @@ class DeviceRunner:
             yield access
 
 
-def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], found: Sequence[Arrays]) -> None:
+def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], outputs: Sequence[Arrays]) -> None:
     """Raise BuildError if a build's ``load.py`` and its library return different outputs."""
-    pairs = zip(start_deployed(folder).compute_each(samples), found, strict=True)
+    pairs = zip(start_deployed(folder).compute_each(samples), outputs, strict=True)
     if not all(len(theirs) == len(own) and all(map(_is_same, theirs, own)) for theirs, own in pairs):
         raise BuildError(f"{folder}: load.py and model.so return different outputs; compile the build again")
 
 
-def _is_same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+def _is_same(array_a: NDArray[Any], array_b: NDArray[Any]) -> bool:
+    return bool(np.array_equal(array_a, array_b, equal_nan=array_a.dtype.kind == "f"))
 
 
 def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
-    """Warn of outputs that are the same for every input, whose comparison shows nothing."""
+    """Warn of outputs that are the same for every input, so comparing them shows nothing."""
     constant = [
         f"{info.name} (by {share:.1g} of its norm)"
         for info, share in zip(build.outputs, comparison.variation, strict=False)
@@ -118,16 +118,16 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
 
 
 def _latency(engine: Engine, comparison: Comparison, times: Mapping[str, Sequence[Times]]) -> Latency:
-    own, reference = np.concatenate(times["build"]), np.concatenate(times[engine.name])
-    low, middle, high = map(float, np.quantile(ratios(times[engine.name], times["build"]), (0.25, 0.5, 0.75)))
+    own_s, reference_s = np.concatenate(times["build"]), np.concatenate(times[engine.name])
+    low, median, high = map(float, np.quantile(ratios(times[engine.name], times["build"]), (0.25, 0.5, 0.75)))
     return Latency(
         reference=engine.name,
         reference_precision=engine.precision,
-        latency_s=float(np.median(own)),
-        latency_std_s=float(np.std(own)),
-        reference_latency_s=float(np.median(reference)),
-        reference_latency_std_s=float(np.std(reference)),
-        speedup=middle,
+        latency_s=float(np.median(own_s)),
+        latency_std_s=float(np.std(own_s)),
+        reference_latency_s=float(np.median(reference_s)),
+        reference_latency_std_s=float(np.std(reference_s)),
+        speedup=median,
         relative_error=comparison.relative_error,
         rounds=len(times["build"]),
         output_variation=comparison.output_variation,

@@ -1,4 +1,4 @@
-"""A model's outputs in double precision, for models whose single-precision references are too inexact.
+"""A model's outputs in double precision, for models whose single-precision references are not exact enough.
 
 ONNX Runtime's `Sigmoid`, for example, is off by 1.2e-7 near zero, and the error of its `STFT` is large after a
 logarithm. A correct build differs from such a reference, but not from this one.
@@ -33,11 +33,11 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
     Raises:
         BuildError: the model cannot be computed in double precision.
     """
-    wide = [
+    doubles = [
         [array.astype(np.float64) if array.dtype.kind == "f" else array.copy() for array in each] for each in samples
     ]
     try:
-        return _by_onnx(model, wide) if model.scheme == "onnx" else _by_torch(model, wide)
+        return _by_onnx(model, doubles) if model.scheme == "onnx" else _by_torch(model, doubles)
     except AnoleError:
         raise
     except Exception as error:
@@ -65,8 +65,8 @@ def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
         _widen_nodes(function.node)
     evaluator = onnx.reference.ReferenceEvaluator(proto, new_ops=[BatchNormalization, MeanVarianceNormalization, STFT])
     with np.errstate(all="ignore"):
-        found = [evaluator.run(None, dict(zip(names, inputs, strict=True))) for inputs in samples]
-    return [list(map(np.asarray, outputs)) for outputs in found]
+        results = [evaluator.run(None, dict(zip(names, inputs, strict=True))) for inputs in samples]
+    return [list(map(np.asarray, outputs)) for outputs in results]
 
 
 def _widen_graph(graph: onnx.GraphProto) -> None:

@@ -35,12 +35,12 @@ def start_deployed(folder: Path) -> Engine:
         model: Callable[..., list[NDArray[Any]]] = runpy.run_path(str(folder / "load.py"))["Model"]()
     except Exception as error:
         raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
-    now = draw_inputs(read_build(folder))
+    inputs = draw_inputs(read_build(folder))
 
-    def give(others: Sequence[NDArray[Any]]) -> None:
-        now[:] = others
+    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+        inputs[:] = new_inputs
 
-    return Engine("build", lambda: model(*now), list, give)
+    return Engine("build", lambda: model(*inputs), list, give)
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:

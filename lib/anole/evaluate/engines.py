@@ -31,9 +31,9 @@ _log = logging.getLogger(__name__)
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 """The folder of the weights of a model in memory."""
 _EXACT_PRODUCTS = "session.x64quantprecision"
-"""Whether products of u8 and s8 are exact without VNNI, where the faster instruction saturates sums to 16 bits."""
+"""Whether products of uint8 and int8 are exact without VNNI; the faster instruction saturates at 16 bits."""
 _FLOAT_DATA = "session.qdq_matmulnbits_accuracy_level"
-"""The lowest precision of data that is multiplied with a dequantized weight: float32."""
+"""The lowest precision to which data may be cast before it is multiplied by a dequantized weight: float32."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Engine:
     Attributes:
         run: runs the network once; its return value is engine-specific.
         outputs: converts that value to arrays.
-        give: replaces the inputs by others of the same shapes; None if they cannot be replaced.
-        precision: the type of its products.
+        give: replaces the inputs by others with the same shapes; None if they cannot be replaced.
+        precision: the type of its convolutions and matrix products.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Engine:
     def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
         """Run the network once on each of several inputs, then restore the first ones."""
         assert self.give is not None
-        found = []
+        outputs = []
         for inputs in samples:
             self.give(inputs)
             # An engine may overwrite these with its next outputs.
-            found.append([np.array(array) for array in self.compute()])
+            outputs.append([np.array(array) for array in self.compute()])
         self.give(samples[0])
-        return found
+        return outputs
 
 
 def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, threads: int | None = None) -> Engine:
@@ -78,15 +78,15 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
     arguments, main = [tvm.runtime.tensor(array, device) for array in inputs], machine["main"]
 
     def run() -> Any:
-        found = main(*arguments)
+        result = main(*arguments)
         device.sync()
-        return found
+        return result
 
-    def give(others: Sequence[NDArray[Any]]) -> None:
-        arguments[:] = [tvm.runtime.tensor(array, device) for array in others]
+    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+        arguments[:] = [tvm.runtime.tensor(array, device) for array in new_inputs]
 
-    def outputs(found: Any) -> Arrays:
-        return [found.numpy()] if isinstance(found, tvm.runtime.Tensor) else [each.numpy() for each in found]
+    def outputs(result: Any) -> Arrays:
+        return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [tensor.numpy() for tensor in result]
 
     return Engine("build", run, outputs, give)
 
@@ -136,10 +136,10 @@ def reference_engines(
         yield engines
         return
     with tempfile.TemporaryDirectory() as scratch:
-        exported = Path(scratch, "model.onnx")
+        path = Path(scratch, "model.onnx")
         try:
-            export_onnx(network, arguments, exported)
-            engines.append(onnxruntime_engine(exported, inputs, threads))
+            export_onnx(network, arguments, path)
+            engines.append(onnxruntime_engine(path, inputs, threads))
         except Exception as error:
             _log.warning("%s: no ONNX Runtime reference: %s", model.name, cause(error, line=0))
         yield engines
@@ -171,19 +171,19 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
     from anole.extract.torch import tensors_of
 
     # A network may write to its inputs, which share memory with other engines' inputs.
-    now = [each.clone() for each in arguments]
+    inputs = [each.clone() for each in arguments]
 
     def run() -> Any:
         with torch.inference_mode():
-            found = network(*now)
-        if now[0].is_cuda:
+            result = network(*inputs)
+        if inputs[0].is_cuda:
             torch.cuda.synchronize()
-        return found
+        return result
 
-    def give(others: Sequence[NDArray[Any]]) -> None:
-        now[:] = [torch.tensor(array, device=old.device) for array, old in zip(others, now, strict=True)]
+    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+        inputs[:] = [torch.tensor(array, device=old.device) for array, old in zip(new_inputs, inputs, strict=True)]
 
-    return Engine(name, run, lambda found: [tensor.cpu().numpy() for tensor in tensors_of(found)], give)
+    return Engine(name, run, lambda result: [tensor.cpu().numpy() for tensor in tensors_of(result)], give)
 
 
 def export_onnx(
@@ -200,17 +200,17 @@ def export_onnx(
     """
     import torch
 
-    chatty = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
-    levels = [logger.level for logger in chatty]
+    loggers = [logging.getLogger(name) for name in ("onnx_ir", "onnxscript", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
     try:
-        for logger in chatty:
+        for logger in loggers:
             logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             options = {"kwargs": keywords, "input_names": names, "output_names": outputs, "verbose": False}
             torch.onnx.export(network, arguments, str(path), **options)
     finally:
-        for logger, level in zip(chatty, levels, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
@@ -225,42 +225,42 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
 
     try:
         session = onnxruntime_session(part or str(path), threads, path.parent)
-        file = onnx.load_from_string(part) if part else onnx.load(path, load_external_data=False)
+        proto = onnx.load_from_string(part) if part else onnx.load(path, load_external_data=False)
     except Exception as error:
         # Each kind of failure in ONNX Runtime raises its own type, without a common base class.
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
     feeds: dict[str, NDArray[Any]] = {}
 
-    def give(others: Sequence[NDArray[Any]]) -> None:
-        feeds.update({each.name: array for each, array in zip(session.get_inputs(), others, strict=True)})
+    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+        feeds.update({input_.name: array for input_, array in zip(session.get_inputs(), new_inputs, strict=True)})
 
-    def outputs(found: Any) -> Arrays:
-        return list(map(np.asarray, found))
+    def outputs(results: Any) -> Arrays:
+        return list(map(np.asarray, results))
 
     give(inputs)
-    precision = precision_of(node.op_type for node in file.graph.node)
+    precision = precision_of(node.op_type for node in proto.graph.node)
     return Engine("onnxruntime", lambda: session.run(None, feeds), outputs, give, precision)
 
 
 def precision_of(operators: Iterable[str]) -> str:
-    """Return the default precision of the products in a file with such operators."""
-    found = set(operators)
-    if any(part in name for name in found for part in ("QLinear", "QGemm", "Quantize", "Integer")):
+    """Return the default precision of the convolutions and matrix products in a file with such operators."""
+    names = set(operators)
+    if any(part in name for name in names for part in ("QLinear", "QGemm", "Quantize", "Integer")):
         return "int8"
-    return "float32" + ", weights in few bits" * bool(found & {"DequantizeLinear", "MatMulNBits"})
+    return "float32" + ", weights in few bits" * bool(names & {"DequantizeLinear", "MatMulNBits"})
 
 
 def onnxruntime_session(
     model: str | bytes, threads: int, folder: Path = Path(), joins: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Return a session of ONNX Runtime on the CPU that computes the same on every processor.
+    """Return an ONNX Runtime session on the CPU whose results are the same on every processor.
 
-    `model` is the path of a file, or the content of one whose weights may be in other files of `folder`. With `joins`,
-    ONNX Runtime may fuse operators.
+    `model` is the path of a file, or a file's content, whose weights may be in other files of `folder`. `joins` allows
+    ONNX Runtime to fuse operators.
     """
     import onnxruntime
 
-    def made(*entries: tuple[str, str]) -> onnxruntime.InferenceSession:
+    def create(*entries: tuple[str, str]) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.log_severity_level = 4 if entries else 3
@@ -271,7 +271,7 @@ def onnxruntime_session(
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     try:
-        return made((_EXACT_PRODUCTS, "1"))
+        return create((_EXACT_PRODUCTS, "1"))
     except Exception:
-        # That option fails if two weights share a zero point; processors with VNNI do not need it.
-        return made()
+        # The option fails if two weights share a zero point; processors with VNNI do not need it.
+        return create()

@@ -1,6 +1,6 @@
 """The check that a build's inputs and outputs match models.yaml and the model's source, in name and order.
 
-References get their inputs by position, so this comes before any comparison.
+References get their inputs by position, so this check precedes any comparison.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> N
         problem = f"was compiled from an entry of model {build.model} that differs from models.yaml"
         raise DocumentError(folder, problem, "compile")
     inputs, outputs = [info.name for info in build.inputs], [info.name for info in build.outputs]
-    their_inputs, their_outputs = list(model.inputs), outputs
+    expected_inputs, expected_outputs = list(model.inputs), outputs
     if model.scheme == "onnx":
-        their_inputs, their_outputs = _names_in_file(model)
+        expected_inputs, expected_outputs = _names_in_file(model)
         if model.outputs:
             # Inputs that these outputs do not depend on are left out.
-            their_inputs = [name for name in their_inputs if name in inputs]
-    for what, found, expected in (("inputs", inputs, their_inputs), ("outputs", outputs, their_outputs)):
+            expected_inputs = [name for name in expected_inputs if name in inputs]
+    for what, found, expected in (("inputs", inputs, expected_inputs), ("outputs", outputs, expected_outputs)):
         if found != expected:
             problem = f"has the {what} {', '.join(found)}; model {build.model} has {', '.join(expected)}"
             raise DocumentError(folder, problem, "compile")

@@ -25,7 +25,7 @@ _LIMIT_S = 60.0
 """Seconds after which `_MIN_SLOW_RUNS` runs suffice."""
 
 _FASTEST_SHARE = 0.1
-"""The share of runs that counts: the fastest, which other programs disturbed least."""
+"""The share of runs that is used: the fastest, which other programs disturbed least."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,24 @@ def time_kernels(
     """Time the kernels of a build for the CPU, with the arguments and caches of a real run.
 
     Instrumented runs alternate with plain ones, for at least `seconds` and `min_runs` runs of each kind, unless these
-    take more than a minute. Only the fastest tenth of each kind counts; the median of these is the result.
+    take more than a minute. The result is the median of the fastest tenth of each kind.
 
     Raises:
         BuildError: the build cannot be loaded.
     """
     import tvm
 
-    arguments = [tvm.runtime.tensor(array) for array in inputs]
+    tensors = [tvm.runtime.tensor(array) for array in inputs]
     plain, machine = load_machine(folder, "cpu", threads)["main"], load_machine(folder, "cpu", threads)
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
     timed = machine["main"]
     with caller_on_separate_core():
-        whole_s, laps_s = _take_turns(
-            lambda: plain(*arguments), lambda: timed(*arguments), stopwatch, seconds, min_runs
-        )
+        totals_s, laps_s = _take_turns(lambda: plain(*tensors), lambda: timed(*tensors), stopwatch, seconds, min_runs)
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
         kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)
-    return KernelTimes(kernels_s, float(_typical(whole_s)[0]))
+    return KernelTimes(kernels_s, float(_typical(totals_s)[0]))
 
 
 class _Stopwatch:
@@ -95,22 +93,22 @@ def _take_turns(
     plain: Callable[[], object], timed: Callable[[], object], stopwatch: _Stopwatch, seconds: float, min_runs: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
-    whole_s: list[list[float]] = []
+    totals_s: list[list[float]] = []
     laps_s: list[list[float]] = []
     first_s = time.perf_counter()
 
     def is_enough() -> bool:
         spent_s = time.perf_counter() - first_s
-        return spent_s >= seconds and len(whole_s) >= (min_runs if spent_s < _LIMIT_S else _MIN_SLOW_RUNS)
+        return spent_s >= seconds and len(totals_s) >= (min_runs if spent_s < _LIMIT_S else _MIN_SLOW_RUNS)
 
     while not is_enough():
         began_s = time.perf_counter()
         plain()
-        whole_s.append([time.perf_counter() - began_s])
+        totals_s.append([time.perf_counter() - began_s])
         stopwatch.start()
         timed()
         laps_s.append(stopwatch.laps_s)
-    return np.array(whole_s), np.array(laps_s)
+    return np.array(totals_s), np.array(laps_s)
 
 
 def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""A reference that rounds as a target does; its error against float32 sets the tolerance for the build."""
+"""A reference that rounds as a target does; its error compared with float32 is the tolerance for the build."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def low_precision_engine(
 ) -> Iterator[Engine]:
     """Yield torch, or ONNX Runtime on a modified file, with weights rounded as the target stores them.
 
-    If the target rounds operands, torch uses autocast, and casts are inserted before the products of the file.
+    If the target rounds operands, torch uses autocast, and the file gets casts before convolutions and matrix products.
 
     Raises:
         ExtractError: the model cannot be loaded.
@@ -71,10 +71,10 @@ def _torch(
                 stack.enter_context(RoundedWeights(network, target))
             return engine.run()
 
-    def outputs(found: Any) -> list[NDArray[Any]]:
+    def outputs(result: Any) -> list[NDArray[Any]]:
         from anole.extract.torch import tensors_of
 
-        return [(each.float() if each.dtype is dtype else each).numpy() for each in tensors_of(found)]
+        return [(tensor.float() if tensor.dtype is dtype else tensor).numpy() for tensor in tensors_of(result)]
 
     return replace(engine, run=run, outputs=outputs)
 
@@ -84,43 +84,43 @@ def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes
     from anole.extract.onnx.importer import read_onnx
     from anole.extract.onnx.protos import upgraded_to
 
-    file = upgraded_to(read_onnx(model), _MIN_OPSET)
+    proto = upgraded_to(read_onnx(model), _MIN_OPSET)
     if rounding.dtype is not None:
-        _round_products(file, rounding.dtype)
+        _round_products(proto, rounding.dtype)
     if rounding.stores_weights:
-        _round_weights(file, model, target)
-    return bytes(file.SerializeToString())
+        _round_weights(proto, model, target)
+    return bytes(proto.SerializeToString())
 
 
-def _round_products(file: onnx.ModelProto, dtype: str) -> None:
-    """Cast the operands of products to a type and back."""
+def _round_products(proto: onnx.ModelProto, dtype: str) -> None:
+    """Cast the operands of convolutions and matrix products to a type and back."""
     from onnx import TensorProto, helper
 
     rounded_type = TensorProto.DataType.Value(dtype.upper())
-    nodes, rounded = list(file.graph.node), dict[str, str]()
-    del file.graph.node[:]
+    nodes, rounded_names = list(proto.graph.node), dict[str, str]()
+    del proto.graph.node[:]
     for node in nodes:
         for operand in range(2) if node.op_type in PRODUCTS else ():
             name = node.input[operand]
-            if name not in rounded:
-                cast, rounded[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))
-                file.graph.node.append(helper.make_node("Cast", [name], [cast], to=rounded_type))
-                file.graph.node.append(helper.make_node("Cast", [cast], [rounded[name]], to=TensorProto.FLOAT))
-            node.input[operand] = rounded[name]
-        file.graph.node.append(node)
+            if name not in rounded_names:
+                cast, rounded_names[name] = (f"{name}.anole.{kind}" for kind in ("narrow", "rounded"))
+                proto.graph.node.append(helper.make_node("Cast", [name], [cast], to=rounded_type))
+                proto.graph.node.append(helper.make_node("Cast", [cast], [rounded_names[name]], to=TensorProto.FLOAT))
+            node.input[operand] = rounded_names[name]
+        proto.graph.node.append(node)
 
 
-def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> None:
+def _round_weights(proto: onnx.ModelProto, model: ModelSpec, target: Target) -> None:
     """Round the weights of the dense layers in a model's file, which contains them all."""
     from onnx import helper, numpy_helper, shape_inference
 
     from anole.extract.onnx.dimensions import fix_inputs, input_infos
 
-    fix_inputs(file, input_infos(model, file))
-    infos = [*file.graph.input, *shape_inference.infer_shapes(file).graph.value_info]
+    fix_inputs(proto, input_infos(model, proto))
+    infos = [*proto.graph.input, *shape_inference.infer_shapes(proto).graph.value_info]
     shapes = {each.name: [extent.dim_value for extent in each.type.tensor_type.shape.dim] for each in infos}
-    weights: Mapping[str, onnx.TensorProto] = {each.name: each for each in file.graph.initializer}
-    for node in file.graph.node:
+    weights: Mapping[str, onnx.TensorProto] = {each.name: each for each in proto.graph.initializer}
+    for node in proto.graph.node:
         if node.op_type not in ("Gemm", "MatMul") or node.input[1] not in weights:
             continue
         attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
@@ -133,6 +133,6 @@ def _round_weights(file: onnx.ModelProto, model: ModelSpec, target: Target) -> N
         name = f"{node.input[1]}.anole.rounded.{rows}"
         tensor = numpy_helper.from_array(np.ascontiguousarray(rounded.T if is_transposed else rounded), name)
         if name not in weights:
-            file.graph.initializer.append(tensor)
+            proto.graph.initializer.append(tensor)
             weights = {**weights, name: tensor}
         node.input[1] = name

@@ -17,7 +17,7 @@ from anole.targets.base import Target, named_object
 
 
 class NetworkRunner(Protocol):
-    """A runner of builds on one target, which must be present; constructed from the target.
+    """A runner of builds on one target, whose hardware must be present; constructed from the target.
 
     Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start. If
     `is_exact`, only `compare` and `run` are called. All methods raise a `BuildError` if the build cannot be run, and an
@@ -53,7 +53,7 @@ class NetworkRunner(Protocol):
         """Return the latencies of a build and of references of `compare` with each number of busy processes.
 
         Raises:
-            AnoleError: an engine or a busy process ended too early.
+            AnoleError: an engine or a busy process exited too early.
         """
 
 

@@ -32,10 +32,10 @@ _MAX_DEVIATIONS = 3.0
 
 _MIN_DRAWS, _MAX_DRAWS = 32, 4096
 _MAX_S = 300.0
-"""Approximate time limit of all draws, which may end them early."""
+"""Approximate limit of the total time; it may reduce the number of draws."""
 
 _RELATIVE_NOISE = 1e-3
-"""The relative noise of nearby inputs: enough to change how some of them are rounded to 8 bits."""
+"""The relative noise of nearby inputs: enough that some of them are rounded to other 8-bit values."""
 
 _ULPS = 4
 """Max perturbation of an input, in units in the last place."""
@@ -64,24 +64,24 @@ def compare_means(
     Take enough draws to reduce the error due to chance to `largest_chance`, within a time limit; or only a few, if the
     sensitivity of the reference does not explain its distance from the build. Integer inputs are not changed.
     """
-    began_s, mine, theirs = time.monotonic(), _Mean(build), _Mean(reference)
-    squares, own_squares = [], []
+    began_s, build_mean, reference_mean = time.monotonic(), _Mean(build), _Mean(reference)
+    build_squares, reference_squares = [], []
     for draw in range(_MIN_DRAWS):
         inputs = _nearby(samples, draw)
-        found, expected = mine.add(inputs), theirs.add(inputs)
-        squares.append(compare_outputs(found, expected).error ** 2)
-        again = reference.compute_each([perturbed(each, draw) for each in inputs])
-        own_squares.append(compare_outputs(again, expected).error ** 2)
-    sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (own_squares, squares))
+        outputs, expected = build_mean.add(inputs), reference_mean.add(inputs)
+        build_squares.append(compare_outputs(outputs, expected).error ** 2)
+        perturbed_outputs = reference.compute_each([perturbed(each, draw) for each in inputs])
+        reference_squares.append(compare_outputs(perturbed_outputs, expected).error ** 2)
+    sensitivity, nearby_error = (sqrt(sum(each) / len(each)) for each in (reference_squares, build_squares))
     if nearby_error <= MAX_ERROR_RATIO * sensitivity:
         per_draw_s = (time.monotonic() - began_s) / _MIN_DRAWS
-        needed = ceil(min((_MAX_DEVIATIONS * nearby_error / largest_chance) ** 2, _MAX_DRAWS))
-        for draw in range(_MIN_DRAWS, min(needed, int(_MAX_S / max(per_draw_s, 1e-9)))):
+        n_draws = ceil(min((_MAX_DEVIATIONS * nearby_error / largest_chance) ** 2, _MAX_DRAWS))
+        for draw in range(_MIN_DRAWS, min(n_draws, int(_MAX_S / max(per_draw_s, 1e-9)))):
             inputs = _nearby(samples, draw)
-            mine.add(inputs)
-            theirs.add(inputs)
-    averaged_error = compare_outputs(mine.outputs(), theirs.outputs()).error
-    return MeanComparison(sensitivity, nearby_error, averaged_error, mine.draws)
+            build_mean.add(inputs)
+            reference_mean.add(inputs)
+    averaged_error = compare_outputs(build_mean.outputs(), reference_mean.outputs()).error
+    return MeanComparison(sensitivity, nearby_error, averaged_error, build_mean.draws)
 
 
 class _Mean:
@@ -93,16 +93,16 @@ class _Mean:
 
     def add(self, inputs: Sequence[Arrays]) -> list[Arrays]:
         """Compute a draw's outputs, add them, and return them."""
-        found = self._engine.compute_each(inputs)
-        doubles = [[array.astype(np.float64) for array in each] for each in found]
+        outputs = self._engine.compute_each(inputs)
+        doubles = [[array.astype(np.float64) for array in arrays] for arrays in outputs]
         pairs = zip(self._sums or doubles, doubles, strict=True)
         self._sums = [list(map(np.add, *pair)) for pair in pairs] if self.draws else doubles
         self.draws += 1
-        return found
+        return outputs
 
     def outputs(self) -> list[Arrays]:
         """Return the mean outputs for each sample."""
-        return [[total / self.draws for total in each] for each in self._sums]
+        return [[total / self.draws for total in totals] for totals in self._sums]
 
 
 def perturbed(inputs: Arrays, seed: int) -> Arrays:

@@ -31,14 +31,14 @@ class RoundedWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
         """Enter the context, and disable fused attention, which would hide its products in one operator."""
-        self._was_fast = torch.backends.mha.get_fastpath_enabled()
+        self._was_enabled = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
-        torch.backends.mha.set_fastpath_enabled(self._was_fast)
+        torch.backends.mha.set_fastpath_enabled(self._was_enabled)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _OPERANDS:

@@ -48,9 +48,9 @@ def _at_sizes(
     """Yield the latencies of a build for ranges at non-typical sizes; raise BuildError if its outputs are wrong."""
     for sizes in checked_sizes(build.ranges or {}):
         fixed = build.at(sizes)
-        found = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
-        reject_wrong(folder, fixed, with_evidence(runner, folder, fixed, found, None))
-        yield SizesLatency(sizes, found.latencies)
+        at_sizes = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
+        reject_wrong(folder, fixed, with_evidence(runner, folder, fixed, at_sizes, None))
+        yield SizesLatency(sizes, at_sizes.latencies)
 
 
 def evaluate_build(
@@ -111,8 +111,8 @@ def evaluate_build(
     if not runner.is_exact:
         reject_wrong(folder, build, evaluation)
         if build.ranges:
-            others = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
-            evaluation = replace(evaluation, sizes_latencies=others)
+            sizes_latencies = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
+            evaluation = replace(evaluation, sizes_latencies=sizes_latencies)
             write_evaluation(output, evaluation)
     if neighbours:
         references = [latency.reference for latency in evaluation.latencies]

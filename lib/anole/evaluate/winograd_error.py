@@ -19,16 +19,16 @@ from anole.targets import get_device, get_target
 _log = logging.getLogger(__name__)
 
 _MAX_RELATIVE_ERROR = MAX_RELATIVE_ERROR / 2
-"""Half of the evaluation's limit, since other references round differently and must agree with the build, too."""
+"""Half of the evaluation's limit: other references, which round differently, must agree with the build, too."""
 
 
 def has_large_rounding_error(folder: Path) -> bool:
-    """Whether a build's outputs might be rejected, judging by the inputs that it is evaluated on.
+    """Whether a build's outputs might be rejected, judging by the inputs of the evaluate stage.
 
     The reference is torch or, for an ONNX file, ONNX Runtime. The result is False if either cannot run here, and True
-    if an output does not depend on the input, since this comparison shows nothing. Both run in a separate process: TVM
-    and torch set their number of threads when they start. Low-precision builds are not checked: compared with their
-    rounding, the tile size makes no difference.
+    if an output does not depend on the input, since comparing it shows nothing. Both run in a separate process: TVM
+    and torch set their number of threads when they start. Low-precision builds are not checked: the tile size makes no
+    difference compared with their rounding.
     """
     build = read_build(folder)
     target = get_target(build.target_description)
@@ -36,12 +36,12 @@ def has_large_rounding_error(folder: Path) -> bool:
         return False
     try:
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            found = process.submit(_compare, folder).result()
+            comparison = process.submit(_compare, folder).result()
     except (AnoleError, BrokenExecutor):
         # The evaluate stage reports the problem.
         return False
-    _log.info("%s: relative error %.1e before it is evaluated", build.name, found.error)
-    return not found.error <= _MAX_RELATIVE_ERROR or found.output_variation < MIN_VARIATION
+    _log.info("%s: relative error %.1e before it is evaluated", build.name, comparison.error)
+    return not comparison.error <= _MAX_RELATIVE_ERROR or comparison.output_variation < MIN_VARIATION
 
 
 def _compare(folder: Path) -> Comparison:
@@ -51,7 +51,7 @@ def _compare(folder: Path) -> Comparison:
     target = get_device(build.target_description)
     os.environ.update(target.environment())
     samples = random_samples(build)
-    found = runner_of(target).engine(folder, samples[0]).compute_each(samples)
+    outputs = runner_of(target).engine(folder, samples[0]).compute_each(samples)
     name = "onnxruntime" if build.model_spec.scheme == "onnx" else "torch"
     with tempfile.TemporaryDirectory() as scratch:
-        return compare_outputs(found, start_reference(name, folder, Path(scratch)).compute_each(samples))
+        return compare_outputs(outputs, start_reference(name, folder, Path(scratch)).compute_each(samples))

@@ -33,7 +33,7 @@ _NAMES = re.compile(r"\bnetwork(?=_\w|\.[a-z])|\blibnetwork\b|\bNETWORK(?=_[A-Z]
 
 def public_name(text: str, prefix: str) -> str:
     """Replace the prefix of all public names in a text or file name."""
-    return _NAMES.sub(lambda found: found[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
+    return _NAMES.sub(lambda match: match[0].replace("network", prefix).replace("NETWORK", prefix.upper()), text)
 
 
 def check_folder(folder: Path) -> None:
@@ -44,14 +44,14 @@ def check_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise ExportError(f"{folder}: is a file; use a folder")
-    found = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    for archive in [name for name in found if name.startswith("lib") and name.endswith(".a")]:
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    for archive in [name for name in names if name.startswith("lib") and name.endswith(".a")]:
         prefix = archive.removeprefix("lib").removesuffix(".a")
-        found -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
+        names -= {archive, f"lib{prefix}.so", f"{prefix}{WEIGHTS_ENDING}"}
         # Python creates __pycache__ when a program imports the wrapper.
-        found -= {*(public_name(name, prefix) for name in _FILES), "__pycache__"}
-    if found:
-        raise ExportError(f"{folder}: has {min(found)}, which is not part of an exported library; use another folder")
+        names -= {*(public_name(name, prefix) for name in _FILES), "__pycache__"}
+    if names:
+        raise ExportError(f"{folder}: has {min(names)}, which is not part of an exported library; use another folder")
 
 
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
 
 
 def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
-    inside, upper = network.weights_inside, prefix.upper()
+    is_embedded, macro_prefix = network.weights_inside, prefix.upper()
     file = f'"{prefix}{WEIGHTS_ENDING}"'
     types = {name: number for number, name in enumerate(ITEM_BYTES)}
     return {
@@ -75,25 +75,25 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
         "inputs": len(network.inputs),
         "outputs": len(network.outputs),
         "ranges": len(network.ranges),
-        "range_notes": "".join(_range_notes(upper, network)),
+        "range_notes": "".join(_range_notes(macro_prefix, network)),
         "resize": public_name(_RESIZE, prefix) if network.ranges else "",
-        "types": "\n".join(f"#define {upper}_{name.upper()} {number}" for name, number in types.items()),
-        "tensors": "\n".join(_tensor_lines(upper, network)),
+        "types": "\n".join(f"#define {macro_prefix}_{name.upper()} {number}" for name, number in types.items()),
+        "tensors": "\n".join(_tensor_lines(macro_prefix, network)),
         "arena_bytes": network.layout.size_bytes,
         "weights_bytes": len(network.weights.content),
-        "where": "; they are in the library" if inside else f": a file that is mapped, {file}",
-        "weights_note": "; unused, since they are in the library" if inside else "",
+        "where": "; they are in the library" if is_embedded else f": a file that is mapped, {file}",
+        "weights_note": "; unused, since they are in the library" if is_embedded else "",
         "threads": network.threads,
         "levels": ", ".join(_quoted(level.name) for level in network.levels),
-        "example_settings": "0" if inside else f".weights = {file}",
-        "example_weights": "NULL" if inside else f"argc > 1 ? argv[1] : {file}",
-        "buffers": "\n".join(_buffer_lines(upper, network)),
+        "example_settings": "0" if is_embedded else f".weights = {file}",
+        "example_weights": "NULL" if is_embedded else f"argc > 1 ? argv[1] : {file}",
+        "buffers": "\n".join(_buffer_lines(macro_prefix, network)),
         "input_list": ", ".join(f"{{input_{i}, sizeof input_{i}}}" for i in range(len(network.inputs))),
         "output_list": ", ".join(f"{{output_{i}, sizeof output_{i}}}" for i in range(len(network.outputs))),
         "python_inputs": _python_tensors(network.inputs),
         "python_outputs": _python_tensors(network.outputs),
-        "python_ranges": {name: (each.min, each.max) for name, each in network.ranges.items()},
-        "python_weights": "None" if inside else f"FOLDER / {file}",
+        "python_ranges": {name: (range_.min, range_.max) for name, range_ in network.ranges.items()},
+        "python_weights": "None" if is_embedded else f"FOLDER / {file}",
     }
 
 
@@ -107,7 +107,7 @@ def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
 def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
     for kind, number, info in _tensors(network):
         name = f"{upper}_{kind.upper()}_{number}"
-        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, _named(info))) or 'a scalar'}. */"
+        yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, _extents(info))) or 'a scalar'}. */"
         yield f"#define {name}_NAME {_quoted(info.name)}"
         yield f"#define {name}_TYPE {upper}_{info.dtype.upper()}"
         yield f"#define {name}_RANK {len(info.shape)}"
@@ -117,7 +117,7 @@ def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
         yield ""
 
 
-def _named(info: TensorInfo) -> tuple[int | str, ...]:
+def _extents(info: TensorInfo) -> tuple[int | str, ...]:
     """Return a shape with the names of its dynamic extents."""
     return tuple(name or extent for name, extent in zip(info.varying or info.shape, info.shape, strict=True))
 
@@ -125,10 +125,10 @@ def _named(info: TensorInfo) -> tuple[int | str, ...]:
 def _range_notes(upper: str, network: Network) -> Iterator[str]:
     if network.ranges:
         yield "/* The dynamic sizes. Shapes, elements and bytes below are for the largest sizes. */\n"
-    for number, (name, each) in enumerate(network.ranges.items()):
+    for number, (name, sizes) in enumerate(network.ranges.items()):
         yield f"#define {upper}_RANGE_{number}_NAME {_quoted(name)}\n"
-        yield f"#define {upper}_RANGE_{number}_LEAST {each.min}\n"
-        yield f"#define {upper}_RANGE_{number}_MOST {each.max}\n\n"
+        yield f"#define {upper}_RANGE_{number}_LEAST {sizes.min}\n"
+        yield f"#define {upper}_RANGE_{number}_MOST {sizes.max}\n\n"
 
 
 def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
@@ -137,10 +137,10 @@ def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
 
 
 def _python_tensors(infos: Sequence[TensorInfo]) -> str:
-    return "[\n" + "".join(f"    ({info.name!a}, {_named(info)!r}, {info.dtype!r}),\n" for info in infos) + "]"
+    return "[\n" + "".join(f"    ({info.name!a}, {_extents(info)!r}, {info.dtype!r}),\n" for info in infos) + "]"
 
 
 def _quoted(text: str) -> str:
     """Quote a text as a C string literal, with octal escapes."""
-    escaped = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
-    return f'"{"".join(escaped)}"'
+    chars = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
+    return f'"{"".join(chars)}"'

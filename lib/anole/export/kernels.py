@@ -58,11 +58,11 @@ def lower_build(build: Build, target: Device) -> Lowered:
         raise ExportError(f"build {build.name}: TVM cannot lower it: {cause(error)}") from error
     kernels = read_sequence(module, len(build.outputs))
     check_kernels(module, kernels.kernels)
-    named = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
-    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): named[name] for name in named}))
+    functions = {name: module[name].with_attr("global_symbol", name) for name in kernels.kernels}
+    return Lowered(kernels, tvm.IRModule({tvm.ir.GlobalVar(name): functions[name] for name in functions}))
 
 
-def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, workspaces: Workspaces) -> None:
+def compile_level(lowered: Lowered, target: Device, level: Level, path: Path, workspaces: Workspaces) -> None:
     """Write the object file with the kernels of one level, if there are any, and count the memory that they allocate.
 
     The kernels do not check their arguments, since only the library calls them.
@@ -70,13 +70,13 @@ def compile_level(lowered: Lowered, target: Device, level: Level, made: Path, wo
     if not lowered.kernels.kernels:
         return
     options: dict[str, Any] = {**target.compiler_options, "tirx.disable_assert": True}
-    processor = get_device(level.description).compiler_target()
+    compiler_target = get_device(level.description).compiler_target()
     try:
         with tvm.transform.PassContext(config=options, instruments=[workspaces]):
-            library = tvm.tirx.build(lowered.functions, target=processor, pipeline=target.compiler_pipeline())
+            library = tvm.tirx.build(lowered.functions, target=compiler_target, pipeline=target.compiler_pipeline())
     except Exception as error:
         raise ExportError(f"TVM cannot compile the kernels for {level.name}: {cause(error)}") from error
-    library.write_to_file(str(made), "o")
+    library.write_to_file(str(path), "o")
 
 
 @pass_instrument
@@ -97,11 +97,11 @@ class Workspaces:
             return
         for _, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc):
-                body, allocated = function.body, partial(_allocated, _Sizes(function))
+                body, count_bytes = function.body, partial(_allocated, _Sizes(function))
                 loops = [loop for loop in collect(body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
-                inner = [allocated(loop.body) for loop in loops]
-                self.chunk_bytes = max(self.chunk_bytes, *inner, 0)
-                self.serial_bytes = max(self.serial_bytes, allocated(body) - sum(inner))
+                inner_bytes = [count_bytes(loop.body) for loop in loops]
+                self.chunk_bytes = max(self.chunk_bytes, *inner_bytes, 0)
+                self.serial_bytes = max(self.serial_bytes, count_bytes(body) - sum(inner_bytes))
 
 
 class _Sizes:
@@ -111,16 +111,16 @@ class _Sizes:
         self._extents = computed_extents(function)
         # Variables known by name are read from a tensor's shape.
         self._bound = {
-            each.var: each.value
-            for each in collect(function.body, tirx.Bind)
-            if range_of(each.var) is None and str(each.var.name) not in self._extents
+            binding.var: binding.value
+            for binding in collect(function.body, tirx.Bind)
+            if range_of(binding.var) is None and str(binding.var.name) not in self._extents
         }
 
     def __call__(self, expression: Any) -> int:
         for _ in range(_MAX_SUBSTITUTIONS):
-            found = largest(with_extents(expression, self._extents))
-            if found is not None:
-                return found
+            size = largest(with_extents(expression, self._extents))
+            if size is not None:
+                return size
             expression = with_values(expression, self._bound)
         raise ExportError(f"a kernel allocates {expression} bytes, which no range bounds; it cannot be exported to C")
 

@@ -12,7 +12,7 @@ from anole.errors import ExportError
 from anole.targets import get_device
 
 GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
-"""The levels that every library may have besides the one that the build was tuned for, best first."""
+"""The levels that any library may have in addition to the build's own, best first."""
 
 TUNED = "tuned"
 
@@ -36,15 +36,15 @@ _REGISTERS: dict[tuple[int, int, int], dict[str, int]] = {
     (7, 1, _EDX): {"avxvnniint8": 4, "avxneconvert": 5, "avxvnniint16": 10},
     (0x80000001, 0, _ECX): {"sahf": 0, "lzcnt": 5, "sse4a": 6, "xop": 11, "fma4": 16, "tbm": 21},
 }  # fmt: skip
-"""The bits of LLVM's computing features, which any kernel may use, by the ``cpuid`` register that reports them: leaf,
-sub-leaf, number of the register."""
+"""The bits of the LLVM features that kernels may use, by the ``cpuid`` register that reports them: leaf, sub-leaf,
+number of the register."""
 
 _BITS = {name: (*register, bit) for register, bits in _REGISTERS.items() for name, bit in bits.items()}
 
 
 @dataclass(frozen=True)
 class Level:
-    """An instruction-set level: its name, the target description of a processor with it, and its LLVM features."""
+    """An instruction-set level: its name, the target description of a processor that has it, and its LLVM features."""
 
     name: str
     description: Mapping[str, Any]
@@ -62,7 +62,7 @@ class Level:
 
 
 def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) -> list[Level]:
-    """Return the wanted levels of a library, by default all, in the order in which it tries them.
+    """Return the wanted levels of a library, by default all, in the order in which the library tries them.
 
     Raises:
         ExportError: the processor does not support x86-64-v2, or a wanted level is not available for this build.
@@ -80,5 +80,5 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
 
 
 def _level(description: Mapping[str, Any]) -> Level:
-    known = codegen.llvm_get_cpu_features(get_device(description).compiler_target())
-    return Level(description["mcpu"], description, frozenset(map(str, known)) & _BITS.keys())
+    features = codegen.llvm_get_cpu_features(get_device(description).compiler_target())
+    return Level(description["mcpu"], description, frozenset(map(str, features)) & _BITS.keys())

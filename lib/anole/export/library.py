@@ -1,4 +1,4 @@
-"""Compilation and linking of the library, with a C compiler and binutils."""
+"""Compilation and linking of an exported library, with a C compiler and binutils."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace
 """The functions that the library provides instead of TVM's runtime."""
 
 
-def write_sources(folder: Path, written: Mapping[str, str], prefix: str) -> None:
-    """Write all of the library's C sources into a folder: the common ones and the generated ones in `written`."""
+def write_sources(folder: Path, generated: Mapping[str, str], prefix: str) -> None:
+    """Write all of the library's C sources into a folder: the common ones and the generated ones in `generated`."""
     for source in (*files("anole.export").joinpath("c").iterdir(), files(runtime.__name__).joinpath("parallel.c")):
         if source.name.endswith((".c", ".h")):
             (folder / source.name).write_text(public_name(source.read_text(encoding="utf-8"), prefix), encoding="utf-8")
-    for name, text in written.items():
+    for name, text in generated.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -39,28 +39,28 @@ def link_level(folder: Path, level: Level, kernels: Path) -> Path:
         ExportError: a kernel calls a function of TVM's runtime.
         MachineError: a tool is missing or failed.
     """
-    pointers, linked = folder / f"pointers-{level.identifier}.o", folder / f"level-{level.identifier}.o"
+    pointers, output = folder / f"pointers-{level.identifier}.o", folder / f"level-{level.identifier}.o"
     table = table_name(level)
     _compile(folder, "level.c", pointers, [f"-DLEVEL_KERNELS={table}"])
     objects = [str(path) for path in (kernels, pointers) if path.exists()]
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(linked), *objects])
-    run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(linked)])
-    named = (name for name in linked.read_bytes().split(b"\0") if name.startswith(b"__TVM") and name.isascii())
-    if missing := sorted({name.decode() for name in named} - _PROVIDED):
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(output), *objects])
+    run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(output)])
+    symbols = (name for name in output.read_bytes().split(b"\0") if name.startswith(b"__TVM") and name.isascii())
+    if missing := sorted({name.decode() for name in symbols} - _PROVIDED):
         raise ExportError(f"kernels call {', '.join(missing)} of TVM's runtime, which cannot be exported to C")
-    return linked
+    return output
 
 
 def link_library(
     folder: Path,
     levels: Sequence[Path],
-    made: Path,
+    output_folder: Path,
     prefix: str,
     threads: int,
     weights: Path | None = None,
     options: Sequence[str] = (),
 ) -> None:
-    """Link the library, shared and static, into the folder `made`.
+    """Link the library, shared and static, into the folder `output_folder`.
 
     `folder` has the sources, and `levels` are the results of `link_level`. At most `threads` threads run the network,
     including the caller's; `weights` is the file to embed in the library, if any.
@@ -68,30 +68,30 @@ def link_library(
     Raises:
         MachineError: a tool is missing or failed.
     """
-    shared, static = made / f"lib{prefix}.so", made / f"lib{prefix}.a"
+    shared, static = output_folder / f"lib{prefix}.so", output_folder / f"lib{prefix}.a"
     defined = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
     if weights is not None:
         defined.append(f'-DWEIGHTS_INSIDE="{weights}"')
-    network, combined = folder / "network.o", folder / "whole.o"
+    network, merged = folder / "network.o", folder / "whole.o"
     _compile(folder, "network.c", network, [*defined, *options])
     functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
     calls_tiles = any(TILES_FUNCTION.encode() in level.read_bytes() for level in levels)
     objects = [network, *levels, *([compile_tiles(folder)] if calls_tiles else [])]
-    run_tool("linker", [_tool("ld"), "-r", "-o", str(combined), *map(str, objects)])
-    run_tool("objcopy", [_tool("objcopy"), *functions, str(combined)])
-    run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(combined)])
+    run_tool("linker", [_tool("ld"), "-r", "-o", str(merged), *map(str, objects)])
+    run_tool("objcopy", [_tool("objcopy"), *functions, str(merged)])
+    run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(merged)])
     linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]
     libraries = ["-lm", "-lpthread"]
-    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(combined), *libraries])
+    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(merged), *libraries])
 
 
-def _compile(folder: Path, source: str, made: Path, options: Sequence[str]) -> None:
-    command = [find_compiler(), *_OPTIONS, f"-I{folder}", *options, "-c", str(folder / source), "-o", str(made)]
+def _compile(folder: Path, source: str, output: Path, options: Sequence[str]) -> None:
+    command = [find_compiler(), *_OPTIONS, f"-I{folder}", *options, "-c", str(folder / source), "-o", str(output)]
     run_tool("C compiler", command)
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise MachineError(f"found no `{name}` on PATH; install binutils, or put it on PATH")
-    return found
+    return path

@@ -25,7 +25,7 @@ _HEADER = struct.Struct("<8sQQ32s8x")
 _FACTOR = 0x9E3779B97F4A7C15
 _LANES = 8
 _ROWS = 1 << 13
-"""Number of rows that are summed at once."""
+"""Number of rows per step of the checksum."""
 
 _WRAP = (1 << 64) - 1
 
@@ -60,9 +60,9 @@ def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
     """Place the buffers greedily, largest first, each at the lowest offset that is free during its lifetime."""
     placed: list[tuple[int, _Life]] = []
     for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
-        taken = sorted((at, at + each.size_bytes) for at, each in placed if each.overlaps(life))
+        occupied = sorted((start, start + other.size_bytes) for start, other in placed if other.overlaps(life))
         offset = 0
-        for begin, end in taken:
+        for begin, end in occupied:
             if offset + life.size_bytes <= begin:
                 break
             offset = max(offset, end)

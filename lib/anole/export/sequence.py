@@ -64,7 +64,7 @@ class KernelCall:
     @property
     def operands(self) -> list[Operand]:
         """The arguments that are tensors."""
-        return [each for each in self.arguments if isinstance(each, Operand)]
+        return [argument for argument in self.arguments if isinstance(argument, Operand)]
 
 
 @dataclass
@@ -126,7 +126,7 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
             if not isinstance(binding, relax.VarBinding):
                 raise ExportError(f"the network has a {type(binding).__name__}, which cannot be exported to C")
             reader.values[binding.var] = reader.value(binding.value)
-    results = [each for each in _flat(reader.value(main.body.body)) if isinstance(each, Operand)]
+    results = [result for result in _flat(reader.value(main.body.body)) if isinstance(result, Operand)]
     if len(results) != outputs:
         raise ExportError(f"the network has {len(results)} outputs, but the build describes {outputs}")
     return _with_outputs(reader.sequence, results)
@@ -168,9 +168,9 @@ class _Reader:
             return None
         name = call.op.name if isinstance(call.op, ir.Op) else f"function {getattr(call.op, 'name_hint', call.op)}"
         if name == "relax.builtin.alloc_tensor":
-            made = _operand(TensorPlace.BUFFER, len(self.sequence.buffers), call.ty)
-            self.sequence.buffers.append(made.size_bytes)
-            return made
+            operand = _operand(TensorPlace.BUFFER, len(self.sequence.buffers), call.ty)
+            self.sequence.buffers.append(operand.size_bytes)
+            return operand
         if name == "relax.reshape":
             shape, varying = _extents(call.ty)
             return replace(self.value(call.args[0]), shape=shape, varying=varying)
@@ -195,22 +195,22 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
         tvm_ffi.structural_walk(module[name].body, (ir.Call, calls.append))
         for call in calls:
             if isinstance(call.op, ir.Op) and "packed" in call.op.name and call.args:
-                called = getattr(call.args[0], "value", call.args[0])
-                raise ExportError(f"kernel {name} calls {called} of TVM's runtime, which cannot be exported to C")
+                callee = getattr(call.args[0], "value", call.args[0])
+                raise ExportError(f"kernel {name} calls {callee} of TVM's runtime, which cannot be exported to C")
 
 
 def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSequence:
     """Make kernels write results directly to the caller's memory where possible."""
-    moved: dict[int, int] = {}
+    output_numbers: dict[int, int] = {}
     for number, result in enumerate(results):
-        if result.place is TensorPlace.BUFFER and result.number not in moved:
-            moved[result.number] = number
+        if result.place is TensorPlace.BUFFER and result.number not in output_numbers:
+            output_numbers[result.number] = number
         else:
             sequence.copies.append((result, number))
 
     def place(operand: Operand) -> Operand:
-        if operand.place is TensorPlace.BUFFER and operand.number in moved:
-            return replace(operand, place=TensorPlace.OUTPUT, number=moved[operand.number])
+        if operand.place is TensorPlace.BUFFER and operand.number in output_numbers:
+            return replace(operand, place=TensorPlace.OUTPUT, number=output_numbers[operand.number])
         return operand
 
     def placed(argument: Operand | str) -> Operand | str:
@@ -219,7 +219,7 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
     return KernelSequence(
         [KernelCall(step.kernel, tuple(map(placed, step.arguments))) for step in sequence.steps],
         sequence.constants,
-        [0 if number in moved else size for number, size in enumerate(sequence.buffers)],
+        [0 if number in output_numbers else size for number, size in enumerate(sequence.buffers)],
         [(place(result), number) for result, number in sequence.copies],
         sequence.inputs,
         [replace(result, place=TensorPlace.OUTPUT, number=number) for number, result in enumerate(results)],
@@ -228,8 +228,8 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
 
 def _flat(value: Any) -> Iterator[Operand | str]:
     if isinstance(value, tuple):
-        for each in value:
-            yield from _flat(each)
+        for element in value:
+            yield from _flat(element)
     elif isinstance(value, (Operand, str)):
         yield value
     else:

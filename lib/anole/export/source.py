@@ -65,14 +65,14 @@ class Network:
         arguments = sum(len(step.arguments) for step in self.kernels.steps)
         extents = sum(len(operand.shape) for operand in self.operands)
         instance = _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
-        at = rounded(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
-        buffers_at = at
-        at += self.buffers.size_bytes
+        offset = rounded(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
+        buffers_at = offset
+        offset += self.buffers.size_bytes
         callers: list[int] = []
         for info in (*self.inputs, *self.outputs):
-            callers.append(at)
-            at += rounded(size_bytes(info))
-        serial_at = at
+            callers.append(offset)
+            offset += rounded(size_bytes(info))
+        serial_at = offset
         chunks_at = serial_at + self.workspaces.serial_bytes
         total = chunks_at + self.threads * self.workspaces.chunk_bytes
         return Layout(buffers_at, callers, serial_at, chunks_at, total)
@@ -133,8 +133,8 @@ def plan_text(network: Network) -> str:
 def tables_text(network: Network) -> str:
     """Return the C source of the tables, such as instruction-set levels, tensors, steps, inputs and outputs."""
     layout, operands = network.layout, network.operands
-    numbers: dict[Operand | str, int] = {operand: number for number, operand in enumerate(operands)}
-    numbers |= {symbol: number for number, symbol in enumerate(network.ranges, len(operands))}
+    indices: dict[Operand | str, int] = {operand: number for number, operand in enumerate(operands)}
+    indices |= {symbol: number for number, symbol in enumerate(network.ranges, len(operands))}
     kernels = {name: number for number, name in enumerate(network.kernels.kernels)}
     extents: list[int] = []
     rows = [_tensor_row(network, operand, extents) for operand in operands]
@@ -142,10 +142,10 @@ def tables_text(network: Network) -> str:
     arguments: list[str] = []
     for step in network.kernels.steps:
         steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.arguments)}}}, /* {step.kernel} */")
-        arguments += [f"{numbers[argument]}," for argument in step.arguments]
-    own = (*network.kernels.inputs, *network.kernels.outputs)
-    callers = [f"{{{numbers[operand]}, {at}}}," for operand, at in zip(own, layout.callers, strict=True)]
-    copies = [f"{{{numbers[operand]}, {output}}}," for operand, output in network.kernels.copies]
+        arguments += [f"{indices[argument]}," for argument in step.arguments]
+    public = (*network.kernels.inputs, *network.kernels.outputs)
+    callers = [f"{{{indices[operand]}, {at}}}," for operand, at in zip(public, layout.callers, strict=True)]
+    copies = [f"{{{indices[operand]}, {output}}}," for operand, output in network.kernels.copies]
     count = len(network.inputs)
     return "\n".join(
         [
@@ -171,13 +171,13 @@ def tables_text(network: Network) -> str:
 
 def extent_lines(network: Network) -> Iterator[str]:
     """Yield the C statements that compute dynamic extents from sizes; raise ExportError for unsupported expressions."""
-    varying = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
+    texts = [text for operand in network.operands for text in operand.varying or (None,) * len(operand.shape)]
     sizes = {name: f"sizes[{number}]" for number, name in enumerate(network.ranges)}
     # A range may have the name of a function.
-    names = re.compile("|".join(rf"\b{name}\b(?!\()" for name in sizes))
-    for number, text in enumerate(varying):
+    pattern = re.compile("|".join(rf"\b{name}\b(?!\()" for name in sizes))
+    for number, text in enumerate(texts):
         if text is not None:
-            value = names.sub(lambda found: sizes[found[0]], text)
+            value = pattern.sub(lambda match: sizes[match[0]], text)
             if not _C_EXPRESSION.fullmatch(value):
                 raise ExportError(
                     f"the network has a tensor with {text} elements along an axis, which cannot be exported to C"
@@ -198,14 +198,14 @@ def table_name(level: Level) -> str:
 def _tensor_row(network: Network, operand: Operand, extents: list[int]) -> str:
     kind = operand.dtype.rstrip("0123456789")
     bits = 8 * ITEM_BYTES[operand.dtype]
-    at = operand.number
+    offset = operand.number
     if operand.place is TensorPlace.WEIGHTS:
-        at = network.weights.offsets[operand.number]
+        offset = network.weights.offsets[operand.number]
     elif operand.place is TensorPlace.BUFFER:
-        at = network.buffers.offsets[operand.number]
-    first = len(extents)
+        offset = network.buffers.offsets[operand.number]
+    first_extent = len(extents)
     extents += operand.shape
-    return f"{{{operand.place.name}, {_TYPE_CODES[kind]}, {bits}, {len(operand.shape)}, {first}, {at}}},"
+    return f"{{{operand.place.name}, {_TYPE_CODES[kind]}, {bits}, {len(operand.shape)}, {first_extent}, {offset}}},"
 
 
 def _level_lines(level: Level) -> list[str]:

@@ -39,7 +39,7 @@ _MAX_BYTES_INSIDE = 1_500_000_000
 """Max size of embedded weights: x86-64 code can address 2 GiB, which a program's other libraries share."""
 
 _MAX_RELATIVE_ERROR = 1e-4
-"""As in evaluations: instruction-set levels differ by rounding, changed weights by more."""
+"""As in the evaluate stage: results differ by rounding between instruction-set levels, more if weights changed."""
 
 
 def export_build(
@@ -74,12 +74,12 @@ def export_build(
         raise ExportError(f"found prefix {prefix!r}; use 1 to 32 of a-z, 0-9 and _, starting with a letter")
     target = get_device(build.target_description)
     check_folder(folder)
-    chosen = choose_levels(target.description, levels)
+    chosen_levels = choose_levels(target.description, levels)
     lowered = lower_build(build, target)
-    with TemporaryDirectory(prefix="anole-") as scratch, new_folder(folder) as made:
-        objects = [Path(scratch, f"kernels-{level.identifier}.o") for level in chosen]
+    with TemporaryDirectory(prefix="anole-") as scratch, new_folder(folder) as output:
+        objects = [Path(scratch, f"kernels-{level.identifier}.o") for level in chosen_levels]
         workspaces = Workspaces()
-        for level, path in zip(chosen, objects, strict=True):
+        for level, path in zip(chosen_levels, objects, strict=True):
             compile_level(lowered, target, level, path, workspaces)
         network = Network(
             title=f"The network {build.model} as build {build.name}",
@@ -90,16 +90,16 @@ def export_build(
             weights=pack_weights(lowered.kernels.constants),
             weights_inside=weights_inside,
             workspaces=workspaces,
-            levels=chosen,
+            levels=chosen_levels,
             threads=target.threads,
             ranges=build.ranges or {},
         )
-        write_library(network, objects, Path(scratch), made, prefix, options)
+        write_library(network, objects, Path(scratch), output, prefix, options)
         if check and (absence := target.absence()) is None:
-            check_library(build, source, made / f"{prefix}.py")
+            check_library(build, source, output / f"{prefix}.py")
         elif check:
             _log.warning("%s: not compared with the build: %s", folder, absence)
-    names = ", ".join(level.name for level in chosen)
+    names = ", ".join(level.name for level in chosen_levels)
     _log.info("%s: an arena of %d bytes, kernels for %s", folder, network.layout.size_bytes, names)
     return network
 
@@ -109,26 +109,26 @@ def _with_largest_sizes(infos: Sequence[TensorInfo], operands: Sequence[Operand]
 
 
 def write_library(
-    network: Network, kernels: Sequence[Path], scratch: Path, made: Path, prefix: str, options: Sequence[str]
+    network: Network, kernels: Sequence[Path], scratch: Path, output: Path, prefix: str, options: Sequence[str]
 ) -> None:
     """Write the library and its user-facing files, from an object file with the kernels of each level."""
     if network.weights_inside and len(network.weights.content) > _MAX_BYTES_INSIDE:
         raise ExportError("the weights are too large to embed in a library; write them to a file with --weights file")
-    users = user_files(network, version("anole"), prefix)
-    weights = (scratch if network.weights_inside else made) / f"{prefix}{WEIGHTS_ENDING}"
+    user_texts = user_files(network, version("anole"), prefix)
+    weights = (scratch if network.weights_inside else output) / f"{prefix}{WEIGHTS_ENDING}"
     weights.write_bytes(network.weights.content)
-    for name, text in users.items():
-        (made / name).write_text(text, encoding="utf-8")
-    own = {
+    for name, text in user_texts.items():
+        (output / name).write_text(text, encoding="utf-8")
+    sources = {
         "plan.h": plan_text(network),
         "tables.h": tables_text(network),
         "kernel_list.h": kernel_list_text(network.kernels.kernels),
-        "api.h": users[f"{prefix}.h"],
+        "api.h": user_texts[f"{prefix}.h"],
     }
-    write_sources(scratch, own, prefix)
+    write_sources(scratch, sources, prefix)
     levels = [link_level(scratch, level, path) for level, path in zip(network.levels, kernels, strict=True)]
-    inside = weights if network.weights_inside else None
-    link_library(scratch, levels, made, prefix, network.threads, inside, options)
+    weights_file = weights if network.weights_inside else None
+    link_library(scratch, levels, output, prefix, network.threads, weights_file, options)
 
 
 def check_library(build: Build, source: Path, wrapper: Path) -> None:
@@ -149,21 +149,21 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         _log.warning("%s: not compared with the build: %s", build.name, error)
         return
     with network:
-        for each in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
-            inputs = draw_inputs(each)
+        for sized in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
+            inputs = draw_inputs(sized)
             try:
-                found = network(*inputs)
+                outputs = network(*inputs)
             except python.NetworkError as error:
-                raise ExportError(f"build {each.name}: the library fails: {error}") from error
-            _compare(each, found, build_engine(source, inputs, "cpu").compute(), network.level)
+                raise ExportError(f"build {sized.name}: the library fails: {error}") from error
+            _compare(sized, outputs, build_engine(source, inputs, "cpu").compute(), network.level)
 
 
-def _compare(build: Build, found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
+def _compare(build: Build, outputs: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
     """Compare a library's outputs at an instruction-set level with its build's; raise ExportError if they differ."""
-    if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(found, expected, strict=True)):
+    if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(outputs, expected, strict=True)):
         _log.info("%s: the library's outputs are bit-identical to the build's", build.name)
         return
-    distance = relative_error(found, expected)
+    distance = relative_error(outputs, expected)
     if distance > _MAX_RELATIVE_ERROR:
         raise ExportError(
             f"build {build.name}: the library's outputs differ from the build's by {distance:.1e}: the weights or "

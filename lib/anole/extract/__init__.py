@@ -1,1 +1,1 @@
-"""The extract stage: find the tasks of a model."""
+"""The extract stage: import a model, and find its tasks."""

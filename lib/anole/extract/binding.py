@@ -55,23 +55,23 @@ def bind(model: ModelSpec, network: torch.nn.Module) -> Binding:
         return Binding(inputs, inputs, ())
     parameters = {name: each for name, each in signature.parameters.items() if each.kind not in _COLLECTED}
     collector = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
-    others = [name for name in inputs if name not in parameters]
-    if len(others) == len(inputs) and (collector is None or _takes_positions(signature, len(inputs))):
+    unknown = [name for name in inputs if name not in parameters]
+    if len(unknown) == len(inputs) and (collector is None or _accepts_positional(signature, len(inputs))):
         return Binding(inputs, inputs, ())
-    if others and collector is None:
+    if unknown and collector is None:
         raise ExtractError(
-            f"model {model.name}: inputs: found {', '.join(others)}, which forward({', '.join(parameters)}) does not "
+            f"model {model.name}: inputs: found {', '.join(unknown)}, which forward({', '.join(parameters)}) does not "
             f"have, although it has {', '.join(name for name in inputs if name in parameters)}; name all inputs as its "
             "parameters, in any order, or none of them, in its order"
         )
     arguments: dict[str, Any] = {name: name for name in parameters if name in inputs}
     if collector is not None:
-        arguments[collector] = {name: name for name in others}
+        arguments[collector] = {name: name for name in unknown}
     bound = inspect.BoundArguments(signature, arguments)  # type: ignore[arg-type]
     return Binding(inputs, tuple(bound.args), tuple(bound.kwargs))
 
 
-def _takes_positions(signature: inspect.Signature, count: int) -> bool:
+def _accepts_positional(signature: inspect.Signature, count: int) -> bool:
     """Whether a call with `count` positional arguments is valid."""
     try:
         signature.bind(*range(count))

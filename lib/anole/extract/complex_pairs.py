@@ -14,20 +14,20 @@ from anole.extract.fold_program import add_constant, given_values
 
 _aten = torch.ops.aten
 _MAX_TRANSFORM_LENGTH = 2048
-"""The length of the longest axis that is transformed; its matrix has 16 million elements."""
+"""Max length of an axis to transform; a matrix for both parts then has 16 million elements."""
 
 Pair = tuple[Any, Any]
-"""The real and the imaginary part, each a node or a number."""
+"""The real and the imaginary part, each a node or a Python number."""
 
 
 def rewrite_complex(program: torch.export.ExportedProgram) -> None:
-    """Replace the complex tensors of a program of core operators in place; unknown operators on them are kept."""
+    """Replace the complex tensors of a program of core operators in place, except where an operator is unknown."""
     nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
     pairs = _constant_pairs(program, nodes) if nodes else {}
     for node in nodes:
         rewrite = _REWRITES.get(node.target)
-        unknown = [operand for operand in node.all_input_nodes if _is_complex(operand) and operand not in pairs]
-        if rewrite is None or unknown or (_is_complex(node) and node.meta["val"].dtype != torch.complex64):
+        unconverted = [operand for operand in node.all_input_nodes if _is_complex(operand) and operand not in pairs]
+        if rewrite is None or unconverted or (_is_complex(node) and node.meta["val"].dtype != torch.complex64):
             continue
         with program.graph.inserting_before(node):
             emit = _Emitter(program, node, pairs)
@@ -68,16 +68,16 @@ def _erase(program: torch.export.ExportedProgram, node: torch.fx.Node) -> None:
 
 @dataclass(frozen=True)
 class _Emitter:
-    """A builder of operators in front of a node."""
+    """A builder that inserts operators before a node."""
 
     program: torch.export.ExportedProgram
     node: torch.fx.Node
     pairs: dict[torch.fx.Node, Pair]
 
-    def __call__(self, operator: Any, *args: Any, **named: Any) -> torch.fx.Node:
-        node: torch.fx.Node = self.program.graph.call_function(operator, args, named)
+    def __call__(self, operator: Any, *args: Any, **keywords: Any) -> torch.fx.Node:
+        node: torch.fx.Node = self.program.graph.call_function(operator, args, keywords)
         with self.node.meta["val"].fake_mode:
-            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]), **named)
+            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]), **keywords)
         node.meta = {**self.node.meta, "val": value}
         return node
 
@@ -100,24 +100,24 @@ class _Emitter:
     def constant(self, value: torch.Tensor) -> torch.fx.Node:
         return add_constant(self.program, f"fourier_{self.node.name}_{len(self.program.constants)}", value.float())
 
-    def multiply(self, one: Any, other: Any, operator: Any = _aten.mul.Tensor) -> Any:
-        """Multiply two operands; one may be a number."""
-        if not isinstance(one, torch.fx.Node):
-            one, other = other, one
-        return 0 if isinstance(one, (int, float)) or other == 0 else self(operator, one, other)
+    def multiply(self, left: Any, right: Any, operator: Any = _aten.mul.Tensor) -> Any:
+        """Multiply two operands; one of them may be a Python number."""
+        if not isinstance(left, torch.fx.Node):
+            left, right = right, left
+        return 0 if isinstance(left, (int, float)) or right == 0 else self(operator, left, right)
 
-    def add(self, one: Any, other: Any, sign: int = 1) -> Any:
-        """Add or subtract two operands; one may be a zero."""
-        if isinstance(other, (int, float)) and other == 0:
-            return one
-        if isinstance(one, (int, float)):
-            signed = other if sign > 0 else self(_aten.neg.default, other)
-            return self(_aten.add.Tensor, signed, one) if one else signed
-        return self(_aten.add.Tensor if sign > 0 else _aten.sub.Tensor, one, other)
+    def add(self, left: Any, right: Any, sign: int = 1) -> Any:
+        """Add or subtract two operands; one of them may be zero."""
+        if isinstance(right, (int, float)) and right == 0:
+            return left
+        if isinstance(left, (int, float)):
+            signed = right if sign > 0 else self(_aten.neg.default, right)
+            return self(_aten.add.Tensor, signed, left) if left else signed
+        return self(_aten.add.Tensor if sign > 0 else _aten.sub.Tensor, left, right)
 
 
-def _each(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
-    """Apply an operator to each part separately, such as a slice."""
+def _on_each_part(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
+    """Apply an operator, such as a slice, to each part separately."""
     if named.keys() - {"memory_format"}:
         return None
     real, imaginary = emit.parts(data)
@@ -136,28 +136,28 @@ def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _pad(emit: _Emitter, data: Any, sides: Sequence[int], value: float = 0) -> Any:
-    return None if value else _each(emit, data, sides)
+    return None if value else _on_each_part(emit, data, sides)
 
 
-def _add(emit: _Emitter, one: Any, other: Any, *, alpha: float = 1, sign: int = 1) -> Any:
+def _add(emit: _Emitter, left: Any, right: Any, *, alpha: float = 1, sign: int = 1) -> Any:
     if alpha != 1:
         return None
-    (a, b), (c, d) = emit.parts(one), emit.parts(other)
+    (a, b), (c, d) = emit.parts(left), emit.parts(right)
     return emit.add(a, c, sign), emit.add(b, d, sign)
 
 
-def _multiply(emit: _Emitter, one: Any, other: Any) -> Any:
-    (a, b), (c, d), operator = emit.parts(one), emit.parts(other), emit.node.target
+def _multiply(emit: _Emitter, left: Any, right: Any) -> Any:
+    (a, b), (c, d), operator = emit.parts(left), emit.parts(right), emit.node.target
     multiply = partial(emit.multiply, operator=operator)
     real = emit.add(multiply(a, c), multiply(b, d), -1)
     return real, emit.add(multiply(a, d), multiply(b, c))
 
 
-def _divide(emit: _Emitter, one: Any, other: Any) -> Any:
-    if other in emit.pairs or isinstance(other, complex):
+def _divide(emit: _Emitter, left: Any, right: Any) -> Any:
+    if right in emit.pairs or isinstance(right, complex):
         return None
-    a, b = emit.parts(one)
-    return emit(_aten.div.Tensor, a, other), emit(_aten.div.Tensor, b, other)
+    a, b = emit.parts(left)
+    return emit(_aten.div.Tensor, a, right), emit(_aten.div.Tensor, b, right)
 
 
 def _absolute(emit: _Emitter, data: torch.fx.Node) -> Any:
@@ -177,16 +177,16 @@ def _as_real(emit: _Emitter, data: torch.fx.Node) -> Any:
 def _fft_of_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
     *others, last = axes
     size = _extent(data, last)
-    kept = size // 2 + 1 if onesided else size
+    count = size // 2 + 1 if onesided else size
     transform = _transform_matrix(size, norm, forward=True)
     if transform is None:
         return None
-    product = _along(emit, [data], last, torch.cat([transform[0][:, :kept], transform[1][:, :kept]], 1))
+    product = _along(emit, [data], last, torch.cat([transform[0][:, :count], transform[1][:, :count]], 1))
     return _fft(emit, (product[0], product[1]), others, norm, forward=True)
 
 
 def _fft_to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
-    """Count each frequency twice, except the first, and the middle one if the size is even."""
+    """Invert the transform; each frequency counts twice, except the first, and the middle one if the size is even."""
     *others, last = axes
     pair = _fft(emit, emit.parts(data), others, norm, forward=False)
     transform = _transform_matrix(size, norm, forward=False)
@@ -224,11 +224,11 @@ def _along(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_
     rank = parts[0].meta["val"].dim()
     order = [*(at for at in range(rank) if at != axis % rank), axis % rank]
     last = [emit(_aten.permute.default, part, order) for part in parts]
-    joined = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
-    product = emit(_aten.matmul.default, joined, emit.constant(matrix))
-    size, back = matrix.shape[1] // n_parts, [order.index(at) for at in range(rank)]
+    concatenated = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
+    product = emit(_aten.matmul.default, concatenated, emit.constant(matrix))
+    size, inverse_order = matrix.shape[1] // n_parts, [order.index(at) for at in range(rank)]
     cuts = [emit(_aten.slice.Tensor, product, -1, at * size, (at + 1) * size) for at in range(n_parts)]
-    return [emit(_aten.permute.default, cut, back) for cut in cuts]
+    return [emit(_aten.permute.default, cut, inverse_order) for cut in cuts]
 
 
 def _extent(data: torch.fx.Node, axis: int) -> int:
@@ -266,7 +266,7 @@ _REWRITES: dict[Any, Callable[..., Any]] = {
             *(_aten.select.int, _aten.slice.Tensor, _aten.squeeze.dim, _aten.squeeze.dims, _aten.sum.dim_IntList),
             *(_aten.transpose.int, _aten.unsqueeze.default, _aten.view.default),
         ),
-        _each,
+        _on_each_part,
     ),
 }
 """The rewrite of each operator on pairs; it returns None for calls that it does not support."""

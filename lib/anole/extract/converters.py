@@ -39,7 +39,7 @@ def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any],
 
 
 def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Round source positions down as torch does; TVM's importer rounds to the nearest center."""
+    """Round source positions down, as torch does; TVM's importer rounds to the nearest center."""
     data, size, factors = _three_arguments(node)
     value, emit = importer.env[data], importer.block_builder.emit
     inputs = extents(value)[2:]
@@ -55,7 +55,7 @@ def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def nearest_indices(inputs: int, outputs: int, factor: float | None) -> NDArray[np.int64]:
-    """Return the input index that torch's ``nearest`` takes for each output along a side, shape (outputs,).
+    """Return the input index that torch's ``nearest`` mode uses for each output along a side, shape (outputs,).
 
     A given scale factor takes precedence over the ratio of the sizes, unless the size stays the same or doubles.
     """
@@ -72,8 +72,8 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         args, defaults = _arguments(node), [[], [0], [1], False]
-        node_in, kernel, stride, padding, dilation, ceil = args + defaults[len(args) - 2 :]
-        data, emit = importer.env[node_in], importer.block_builder.emit
+        data_node, kernel, stride, padding, dilation, ceil = args + defaults[len(args) - 2 :]
+        data, emit = importer.env[data_node], importer.block_builder.emit
         is_single = len(extents(data)) == rank + 1
         data = emit(relax.op.expand_dims(data, 0)) if is_single else data
         pooled = emit(pool(data, kernel, stride or kernel, padding, dilation, ceil, layout=layout))
@@ -82,18 +82,18 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     return convert
 
 
-def _with_statistics(convert: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a norm that also returns its means and scales, which TVM's importer omits."""
+def _with_statistics(method: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    """Return the converter of a normalization that also returns its means and scales, which TVM's importer omits."""
 
     def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
-        normal = getattr(importer, convert)(node)
+        normal = getattr(importer, method)(node)
         if all(user.args[1] == 0 for user in node.users):
             return normal
         emit, shape, eps = importer.block_builder.emit, list(node.meta["val"][1].shape), _arguments(node)[-1]
         rows = emit(relax.op.reshape(importer.env[node.args[0]], [prod(shape), -1]))
         variance = emit(relax.op.add(emit(relax.op.variance(rows, -1)), relax.const(eps, "float32")))
         statistics = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
-        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(each, shape)) for each in statistics)]))
+        return emit(relax.Tuple([normal, *(emit(relax.op.reshape(statistic, shape)) for statistic in statistics)]))
 
     return converted
 
@@ -116,13 +116,13 @@ def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Convert indexing by tensors that broadcast with each other to one take along their flattened axes.
+    """Convert indexing by tensors that broadcast to each other to one take along the flattened indexed axes.
 
     TVM's importer takes along one axis after the other, which is wrong for indices that share axes, and does not wrap
     negative indices.
     """
-    (whole, index_nodes), emit = _three_arguments(node)[:2], importer.block_builder.emit
-    data, axes = importer.env[whole], [axis for axis, index in enumerate(index_nodes) if index is not None]
+    (data_node, index_nodes), emit = _three_arguments(node)[:2], importer.block_builder.emit
+    data, axes = importer.env[data_node], [axis for axis, index in enumerate(index_nodes) if index is not None]
     indices = [importer.env[index_nodes[axis]] for axis in axes]
     if any(str(index.ty.dtype) == "bool" for index in indices):
         raise ValueError(
@@ -130,9 +130,9 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
             "multiply by the mask, or use torch.where"
         )
     if axes[-1] - axes[0] >= len(axes):
-        # An axis that is kept lies between the indices: torch then puts the axes of the indices first.
-        kept = [axis for axis in range(len(extents(data))) if axis not in axes]
-        data, axes = emit(relax.op.permute_dims(data, [*axes, *kept])), list(range(len(axes)))
+        # There is an unindexed axis between the indexed ones: torch then puts the axes of the indices first.
+        remaining = [axis for axis in range(len(extents(data))) if axis not in axes]
+        data, axes = emit(relax.op.permute_dims(data, [*axes, *remaining])), list(range(len(axes)))
     shape = extents(data)
     offsets: ir.Expr | None = None
     for axis, index in zip(axes, indices, strict=True):
@@ -140,8 +140,8 @@ def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
         size, zero = (relax.const(value, "int64") for value in (shape[axis], 0))
         index = emit(relax.op.where(emit(relax.op.less(index, zero)), emit(relax.op.add(index, size)), index))
         offsets = index if offsets is None else emit(relax.op.add(emit(relax.op.multiply(offsets, size)), index))
-    joined = [*shape[: axes[0]], prod(shape[axis] for axis in axes), *shape[axes[-1] + 1 :]]
-    return emit(relax.op.take(emit(relax.op.reshape(data, joined)), offsets, axes[0]))
+    merged_shape = [*shape[: axes[0]], prod(shape[axis] for axis in axes), *shape[axes[-1] + 1 :]]
+    return emit(relax.op.take(emit(relax.op.reshape(data, merged_shape)), offsets, axes[0]))
 
 
 def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
@@ -153,20 +153,20 @@ def _index_put(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _permute(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Make negative axes positive, as TVM's layout conversion would derive layout names from them."""
+    """Make negative axes positive, since TVM's layout conversion derives layout names from them."""
     data, axes = _arguments(node)
     return importer.block_builder.emit(relax.op.permute_dims(importer.env[data], [axis % len(axes) for axis in axes]))
 
 
 def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
     data, axis, index, values = node.args
-    operands = (importer.env[each] for each in (data, index, values))
+    operands = (importer.env[operand] for operand in (data, index, values))
     return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction="add"))
 
 
 def _product(node: torch.fx.Node, importer: Any) -> ir.Expr:
     """Multiply in the operands' type; TVM's importer always returns float32."""
-    left, right = (importer.env[each] for each in node.args)
+    left, right = (importer.env[operand] for operand in node.args)
     dtype = str(left.ty.dtype)
     return importer.block_builder.emit(relax.op.matmul(left, right, "float32" if dtype == "float32" else None))
 
@@ -180,7 +180,7 @@ _LEFT = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", 
 _RIGHT = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default")
 
 _GATE_ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
-"""The index in torch's order of each gate in ONNX's order."""
+"""For each gate in ONNX's order, its index in torch's order."""
 
 _SIGMOID, _TANH, _RELU = (Activation(name) for name in ("sigmoid", "tanh", "relu"))
 
@@ -219,12 +219,12 @@ class _Layers:
 
     def convert(self) -> tuple[relax.Expr, ...]:
         """Return the output of the last layer, and the final states of all layers."""
-        data, last = self._data, []
+        data, last_states = self._data, []
         for layer in range(self._n_layers):
             y, *states = emit_recurrence(self._builder, self._spec, self._operands(layer, data))
             data = self._emit(relax.op.reshape(y, [*extents(data)[:2], self._spec.directions * self._spec.hidden]))
-            last.append(states)
-        return data, *(self._joined(states) for states in zip(*last, strict=True))
+            last_states.append(states)
+        return data, *(self._concatenate(states) for states in zip(*last_states, strict=True))
 
     def _operands(self, layer: int, data: ir.Expr) -> Operands:
         """Return the operands of a layer; the weights of its directions are consecutive."""
@@ -233,10 +233,10 @@ class _Layers:
         start = layer * n_directions * n_weights
         directions = [self._weights[start + at * n_weights :][:n_weights] for at in range(n_directions)]
         weight, recurrent, *biases = (
-            self._joined([self._emit(relax.op.expand_dims(self._ordered(each), 0)) for each in kind])
+            self._concatenate([self._emit(relax.op.expand_dims(self._reorder_gates(weight_), 0)) for weight_ in kind])
             for kind in zip(*directions, strict=True)
         )
-        states = [self._of_layer(state, layer) for state in self._states]
+        states = [self._state_of_layer(state, layer) for state in self._states]
         return Operands(
             data,
             weight,
@@ -246,19 +246,19 @@ class _Layers:
             initial_c=states[1] if self._spec.cell == "lstm" else None,
         )
 
-    def _ordered(self, weight: ir.Expr) -> ir.Expr:
+    def _reorder_gates(self, weight: ir.Expr) -> ir.Expr:
         """Reorder the gates of a weight or a bias, whose first axis is (gates * hidden), as in ONNX."""
         shape, order = extents(weight), np.array(_GATE_ORDER[self._spec.cell])
         by_gate = relax.op.reshape(weight, [GATES[self._spec.cell], self._spec.hidden, *shape[1:]])
         return relax.op.reshape(relax.op.take(by_gate, relax.const(order), 0, mode="clip"), shape)
 
-    def _of_layer(self, state: ir.Expr, layer: int) -> ir.Expr:
+    def _state_of_layer(self, state: ir.Expr, layer: int) -> ir.Expr:
         if self._n_layers == 1:
             return state
         indices = np.arange(self._spec.directions) + layer * self._spec.directions
         return self._emit(relax.op.take(state, relax.const(indices), 0, mode="clip"))
 
-    def _joined(self, values: Sequence[ir.Expr]) -> ir.Expr:
+    def _concatenate(self, values: Sequence[ir.Expr]) -> ir.Expr:
         return values[0] if len(values) == 1 else self._emit(relax.op.concat(list(values), 0))
 
     def _emit(self, value: ir.Expr) -> relax.Var:
@@ -267,7 +267,7 @@ class _Layers:
 
 def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
     data, axis, index, values, reduce = _arguments(node)
-    operands = (importer.env[each] for each in (data, index, values))
+    operands = (importer.env[operand] for operand in (data, index, values))
     reduction = {"prod": "mul", "amin": "min", "amax": "max"}[reduce]
     return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction=reduction))
 

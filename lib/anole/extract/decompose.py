@@ -14,11 +14,11 @@ from anole.extract.fold_program import fold_program
 
 _aten = torch.ops.aten
 _KEPT = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
-"""Operators not decomposed: torch would repeat weights for each row of a batch, and return indices from pools."""
+"""Operators to keep: torch's decompositions repeat weights for each row of a batch, and return indices from pools."""
 
 
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program in torch's core operators, plus recurrent layers, and products and linear layers of any rank.
+    """Return a program in torch's core operators, plus recurrent layers, and matrix products of any rank.
 
     Values that depend on no input become constants.
     """
@@ -47,12 +47,12 @@ def _unknown(program: torch.export.ExportedProgram) -> set[Any]:
 
 
 def _is_complex(node: torch.fx.Node) -> bool:
-    values = [each.meta.get("val") for each in (node, *node.all_input_nodes)]
+    values = [node_.meta.get("val") for node_ in (node, *node.all_input_nodes)]
     return any(isinstance(value, torch.Tensor) and value.is_complex() for value in values)
 
 
 RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
-"""Recurrent operators, which are converted as a whole if possible."""
+"""Recurrent operators, which are converted without decomposition if possible."""
 
 
 def is_convertible(node: Any) -> bool:
@@ -63,5 +63,5 @@ def is_convertible(node: Any) -> bool:
 
 
 def count_layers(node: Any) -> int:
-    """Return the number of layers of a recurrent call; each is one product of all inputs."""
+    """Return the number of layers of a recurrent call; each is one matrix product with all inputs."""
     return int(node.args[4])

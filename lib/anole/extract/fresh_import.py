@@ -25,11 +25,11 @@ def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
         own: the project's files that the module imports, relative to the import path.
     """
     names = {_module_name(file) for file in own}
-    for loaded, module in list(sys.modules.items()):
-        is_stale = loaded in names or loaded.partition(".")[0] == name.partition(".")[0]
+    for loaded_name, module in list(sys.modules.items()):
+        is_stale = loaded_name in names or loaded_name.partition(".")[0] == name.partition(".")[0]
         file = getattr(module, "__file__", None)
         if is_stale and file is not None and not file.startswith(_INSTALLED):
-            del sys.modules[loaded]
+            del sys.modules[loaded_name]
     importlib.invalidate_caches()
     return importlib.import_module(name)
 
@@ -48,17 +48,17 @@ def sources_first(folder: Path) -> Iterator[None]:
 
 
 class _Finder:
-    """A finder that asks the other finders, and replaces the loader of modules that are not installed."""
+    """A finder that delegates to the other finders, and replaces the loader of modules that are not installed."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         others = (finder for finder in list(sys.meta_path) if not isinstance(finder, _Finder))
-        found = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
-        loader = None if found is None else found.loader
-        if found is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED):
-            found.loader = _SourceLoader(name, loader.path)
-        return found
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        loader = None if spec is None else spec.loader
+        if spec is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED):
+            spec.loader = _SourceLoader(name, loader.path)
+        return spec
 
 
 class _SourceLoader(SourceFileLoader):

@@ -46,7 +46,7 @@ _PRODUCTS = {
 }
 """The dtypes of the operands and of the result of anchor operators."""
 _MAX_ELEMENTS = 2**31
-"""The maximum number of elements of a value; without a limit, constants of any size would be evaluated."""
+"""Max number of elements of a value; without a limit, constants of any size would be evaluated."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Layer:
 
 
 def normalize(model: ModelSpec, imported: Imported) -> Imported:
-    """Fold batch-norms, evaluate constants and convert to NHWC; the model's interface stays as it is.
+    """Fold batch-norms, evaluate constants and convert to NHWC; the model's interface does not change.
 
     Raises:
         ExtractError: a shape is not known at compile time, or TVM cannot convert the model.
     """
     transform = relax.transform
-    images = [drop_empty, fold_constants, as_conv2d]
+    prepare = [drop_empty, fold_constants, as_conv2d]
     inference = [transform.FoldBatchnormToConv2D(), transform.DecomposeOpsForInference()]
     # Fold constants first: the layout conversion crashes on weights that are expressions.
     fold = [
@@ -76,23 +76,23 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         transform.DeadCodeElimination(),
     ]
     convert = [to_channels_last, sink_permutations, absorb_pads, drop_idle_taps]
-    once = transform.EliminateCommonSubexpr()
-    plain = [
+    eliminate = transform.EliminateCommonSubexpr()
+    simplify = [
         drop_integer_round_trips,
         transform.CanonicalizeBindings(),
         subpixel,
         normalize_products,
         merge_affine,
-        once,
+        eliminate,
         join_branches,
         merge_affine,
-        once,
+        eliminate,
     ]
     module = imported.module
     _check_sizes(model, module)
     failure = errors_as_extract_error(f"model {model.name}: TVM cannot convert it")
     with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
-        for change in (*images, *inference, *fold, *convert, *fold, *plain):
+        for change in (*prepare, *inference, *fold, *convert, *fold, *simplify):
             module = change(module)
     main = module["main"]
     if readers := [operator_of(binding.value) for binding in bindings(main) if reads_empty_operand(binding.value)]:
@@ -107,7 +107,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
 
 
 def for_low_precision(imported: Imported, target: Target) -> Imported:
-    """Convert a normalized model to the dtypes in which a target computes; sums of integers stay exact."""
+    """Convert a normalized model to the dtypes in which a target computes; integer sums stay exact."""
     stored = store_weights(imported.module, workload_of, target.in_target_precision)
     module = split_sums(lower_precision(stored, workload_of, target.in_target_precision))
     return imported if module is imported.module else replace(imported, module=module)
@@ -125,23 +125,23 @@ def _check_sizes(model: ModelSpec, module: tvm.IRModule) -> None:
 
 
 def find_layers(imported: Imported) -> list[Layer]:
-    """Return the anchor operators in the order of execution, named after the model's layers where known."""
+    """Return the anchor operators in execution order, named after the model's layers if these are known."""
     values = [binding.value for binding in bindings(imported.module["main"])]
     anchors = [value for value in values if operator_of(value) in _ANCHORS or is_transposed_product(value)]
     is_named = len(anchors) == len(imported.anchors)
     names = imported.anchors if is_named else [""] * len(anchors)
     workloads = zip(names, map(workload_of, anchors), strict=True)
-    found = [(name, workload) for name, workload in workloads if workload is not None]
+    supported = [(name, workload) for name, workload in workloads if workload is not None]
     return [
         Layer(name if is_named else f"{workload.operator}_{position}", workload)
-        for position, (name, workload) in enumerate(found)
+        for position, (name, workload) in enumerate(supported)
     ]
 
 
 def workloads_of(module: tvm.IRModule) -> list[Workload]:
     """Return the distinct workloads of all functions of a module."""
-    found = (workload_of(binding.value) for binding in bindings(module))
-    return list(dict.fromkeys(workload for workload in found if workload is not None))
+    workloads = (workload_of(binding.value) for binding in bindings(module))
+    return list(dict.fromkeys(workload for workload in workloads if workload is not None))
 
 
 def workload_of(call: ir.Expr) -> Workload | None:
@@ -194,7 +194,7 @@ def _dense(call: ir.Call) -> Dense | None:
 
 
 def _batch_matmul(call: ir.Call, transpose_right: bool) -> BatchMatmul | None:
-    """Return a batched product's workload; with a shared right operand, it is a single product of all rows."""
+    """Return a batched product's workload; if the right operand is shared, a single product of all rows."""
     left, right = (_shape(operand.ty) for operand in operands_of(call))
     dtype = _dtype_of(call)
     if left is None or right is None or min(len(left), len(right)) < 2 or dtype not in ("float32", "uint8"):

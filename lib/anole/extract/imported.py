@@ -31,7 +31,7 @@ class Imported:
 
     Attributes:
         module: the Relax module; weights are constants in it.
-        anchors: names of the convolution and matrix-product layers, in the order of execution.
+        anchors: names of the convolution and matrix-product layers, in execution order.
         prepared: changes to the operators when an ONNX file was prepared, such as ``Shape: 12 before, 0 after``.
     """
 
@@ -44,7 +44,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class _Head:
-    """The first line; the module has variables in place of weights, and is followed by a list of them."""
+    """The first line of the file; `module` has variables in place of weights, and also stores the list of variables."""
 
     module: str
     weights: tuple[TensorInfo, ...]
@@ -60,12 +60,12 @@ def write_network(path: Path, imported: Imported) -> None:
 
     from anole.ir.mutators import value_of
 
-    found: dict[ir.GenericConst, relax.Var] = {}
-    module = _mapped(imported.module, ir.GenericConst, lambda each: found.setdefault(each, relax.Var("", each.ty)))
-    weights = [np.asarray(value_of(each), order="C") for each in found]
+    variables: dict[ir.GenericConst, relax.Var] = {}
+    module = _map(imported.module, ir.GenericConst, lambda each: variables.setdefault(each, relax.Var("", each.ty)))
+    weights = [np.asarray(value_of(each), order="C") for each in variables]
     infos = tuple(TensorInfo("", each.shape, str(each.dtype)) for each in weights)
     interface = imported.inputs, imported.outputs, imported.anchors, imported.prepared
-    head = _Head(ir.save_json([module, list(found.values())]), infos, *interface)
+    head = _Head(ir.save_json([module, list(variables.values())]), infos, *interface)
     line = json.dumps(encode(head)).encode() + b"\n"
     parts: list[bytes | memoryview] = [line, bytes(-len(line) % _ALIGNMENT_BYTES)]
     for each in weights:
@@ -79,22 +79,22 @@ def read_network(path: Path) -> Imported:
 
     try:
         with path.open("rb") as stream:
-            head, at = decode(_Head, parse_json(stream.readline())), stream.tell()
+            head, offset = decode(_Head, parse_json(stream.readline())), stream.tell()
         content = np.memmap(path, np.uint8, "r")
         module, variables = ir.load_json(head.module)
         weights = {}
         for variable, info in zip(variables, head.weights, strict=True):
-            at += -at % _ALIGNMENT_BYTES
-            end = at + int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
-            weights[variable] = relax.const(content[at:end].view(info.dtype).reshape(info.shape), info.dtype)
-            at = end
-        module = _mapped(module, relax.Var, lambda variable: weights.get(variable, variable))
+            offset += -offset % _ALIGNMENT_BYTES
+            end = offset + int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
+            weights[variable] = relax.const(content[offset:end].view(info.dtype).reshape(info.shape), info.dtype)
+            offset = end
+        module = _map(module, relax.Var, lambda variable: weights.get(variable, variable))
     except Exception as error:
         raise DocumentError(path, f"cannot be read: {cause(error)}", "extract") from error
     return Imported(module, head.inputs, head.outputs, head.anchors, head.prepared)
 
 
-def _mapped(module: tvm.IRModule, kind: type, change: Callable[[Any], Any]) -> tvm.IRModule:
+def _map(module: tvm.IRModule, kind: type, change: Callable[[Any], Any]) -> tvm.IRModule:
     import tvm
     import tvm_ffi
 

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 EXTRACT_VERSION = 19
-"""Incremented whenever extraction gives other tasks or another network for the same model."""
+"""Incremented when a code change makes extraction return other tasks or another network for the same model."""
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
     """Pause the garbage collector.
 
-    Importing torch, tracing and converting create millions of objects, and nearly all stay alive; visiting them again
-    and again would take a quarter of the time.
+    Importing torch, tracing and converting create millions of objects, and nearly all stay alive; visiting them
+    repeatedly would take a quarter of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Recurrent layers as one dense layer for the inputs of all steps, and one kernel for the time loop."""
+"""Recurrent layers, as one dense layer on the inputs of all steps and one kernel for the time loop."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a quantized layer, whose data and weights are integers less their zero points.
+    """The scales of a quantized layer, whose data and weights are integers minus their zero points.
 
     Data and W are stored as float32, R in the dtype given by the recurrence.
 
     Attributes:
         data: the data's scale, a scalar.
         weight, recurrent: the weights' scales, each of shape (directions, gates * hidden) or (directions, 1).
-        parts: ranges of inputs whose products with W have sums that are exact in float32.
+        parts: ranges of the inputs; within each range, sums of products with W are exact in float32.
     """
 
     data: ir.Expr
@@ -67,43 +67,43 @@ def emit_recurrence(builder: relax.BlockBuilder, recurrence: Recurrence, operand
 
 class _Emitter:
     def __init__(self, builder: relax.BlockBuilder, recurrence: Recurrence, operands: Operands) -> None:
-        self._builder, self._own, self._operands = builder, recurrence, operands
+        self._builder, self._spec, self._operands = builder, recurrence, operands
         self._columns = recurrence.directions * recurrence.gates * recurrence.padded
 
     def results(self) -> list[relax.Var]:
-        own, given = self._own, self._operands
+        spec, operands = self._spec, self._operands
         values = {
             "projected": self._projected(),
-            "recurrent": self._packed(),
-            "initial_h": self._state(given.initial_h),
-            "initial_c": self._state(given.initial_c),
+            "recurrent": self._packed_recurrent_weights(),
+            "initial_h": self._state(operands.initial_h),
+            "initial_c": self._state(operands.initial_c),
             "bias": self._hidden_bias(),
-            "peepholes": None if given.peepholes is None else self._by_gates(given.peepholes, 3),
-            "scales": None if given.scales is None else self._by_gates(given.scales.recurrent, own.gates),
-            "lengths": given.lengths,
+            "peepholes": None if operands.peepholes is None else self._by_gates(operands.peepholes, 3),
+            "scales": None if operands.scales is None else self._by_gates(operands.scales.recurrent, spec.gates),
+            "lengths": operands.lengths,
         }
-        function = self._builder.add_func(recurrent_kernel(own), own.cell)
-        types = [relax.TensorType(result.shape, result.dtype) for result in own.results]
-        arguments = [self._var(values[parameter.name]) for parameter in own.parameters]
+        function = self._builder.add_func(recurrent_kernel(spec), spec.cell)
+        types = [relax.TensorType(result.shape, result.dtype) for result in spec.results]
+        arguments = [self._var(values[parameter.name]) for parameter in spec.parameters]
         outputs = self._builder.emit(relax.call_tir(function, arguments, types))
         return [self._builder.emit(relax.TupleGetItem(outputs, index)) for index in range(len(types))]
 
     def _projected(self) -> ir.Expr:
         """Multiply all inputs with the weights W, and add the biases."""
-        own, scales = self._own, self._operands.scales
-        directions, inputs = own.directions, extents(self._operands.data)[-1]
-        weight = self._reshaped(self._operands.weight, [directions, own.gates, own.hidden, inputs])
+        spec, scales = self._spec, self._operands.scales
+        directions, inputs = spec.directions, extents(self._operands.data)[-1]
+        weight = self._reshaped(self._operands.weight, [directions, spec.gates, spec.hidden, inputs])
         weight = self._emit(relax.op.permute_dims(self._zero_padded(weight), [3, 0, 1, 2]))
         weight = self._reshaped(weight, [inputs, self._columns])
         if scales is None:
             product = self._emit(relax.op.matmul(self._operands.data, weight))
         else:
             product = self._emit(relax.op.astype(self._integer_product(weight, scales.parts), "float32"))
-            columns = self._reshaped(self._by_gates(scales.weight, own.gates), [self._columns])
+            columns = self._reshaped(self._by_gates(scales.weight, spec.gates), [self._columns])
             product = self._emit(relax.op.multiply(product, self._emit(relax.op.multiply(scales.data, columns))))
         if self._operands.bias is not None:
             product = self._emit(relax.op.add(product, self._outer_bias()))
-        return self._reshaped(product, [*extents(self._operands.data)[:2], directions, own.gates, own.padded])
+        return self._reshaped(product, [*extents(self._operands.data)[:2], directions, spec.gates, spec.padded])
 
     def _integer_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
         """Return an integer product in int32; see `anole.extract.onnx.operators.integer_products`."""
@@ -114,63 +114,63 @@ class _Emitter:
             if len(parts) > 1:
                 axes = (rank - 1, 0)
                 operands = tuple(
-                    self._emit(relax.op.strided_slice(each, [axis], [part.start], [part.stop]))
-                    for each, axis in zip(operands, axes, strict=True)
+                    self._emit(relax.op.strided_slice(operand, [axis], [part.start], [part.stop]))
+                    for operand, axis in zip(operands, axes, strict=True)
                 )
             products.append(self._emit(relax.op.matmul(*operands, out_dtype="int32")))
         return reduce(lambda total, product: self._emit(relax.op.add(total, product)), products)
 
-    def _packed(self) -> ir.Expr:
+    def _packed_recurrent_weights(self) -> ir.Expr:
         """Pack the weights R block by block."""
-        own = self._own
-        weight = self._reshaped(self._operands.recurrent, [own.directions, own.gates, own.hidden, own.hidden])
-        shape = [own.directions, own.gates, own.blocks, LANES, own.hidden]
+        spec = self._spec
+        weight = self._reshaped(self._operands.recurrent, [spec.directions, spec.gates, spec.hidden, spec.hidden])
+        shape = [spec.directions, spec.gates, spec.blocks, LANES, spec.hidden]
         blocks = self._reshaped(self._zero_padded(weight), shape)
         return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
 
     def _outer_bias(self) -> ir.Expr:
         """Return the sum of the biases that are added before the loop, shape (columns,)."""
-        own, mask = self._own, np.ones((1, self._own.gates, 1), np.float32)
-        if own.reset_after:
+        spec, mask = self._spec, np.ones((1, self._spec.gates, 1), np.float32)
+        if spec.reset_after:
             mask[:, HIDDEN] = 0
         inner = self._emit(relax.op.multiply(self._bias_of(1), relax.const(mask)))
         return self._reshaped(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
 
     def _hidden_bias(self) -> ir.Expr | None:
         """Return the bias that is added within the loop, shape (directions, padded)."""
-        own = self._own
-        if not own.reset_after:
+        spec = self._spec
+        if not spec.reset_after:
             return None
         if self._operands.bias is None:
-            return _zeros(own.directions, own.padded)
+            return _zeros(spec.directions, spec.padded)
         hidden = relax.op.take(self._bias_of(1), relax.const(np.array([HIDDEN])), 1, mode="clip")
-        return self._reshaped(self._emit(hidden), [own.directions, own.padded])
+        return self._reshaped(self._emit(hidden), [spec.directions, spec.padded])
 
-    def _bias_of(self, which: int) -> ir.Expr:
+    def _bias_of(self, index: int) -> ir.Expr:
         """Return the bias of W (0) or of R (1), shape (directions, gates, padded)."""
-        own = self._own
-        both = self._reshaped(self._operands.bias, [own.directions, 2, own.gates * own.hidden])
-        one = self._emit(relax.op.take(both, relax.const(np.array([which])), 1, mode="clip"))
-        return self._by_gates(self._reshaped(one, [own.directions, own.gates * own.hidden]), own.gates)
+        spec = self._spec
+        biases = self._reshaped(self._operands.bias, [spec.directions, 2, spec.gates * spec.hidden])
+        bias = self._emit(relax.op.take(biases, relax.const(np.array([index])), 1, mode="clip"))
+        return self._by_gates(self._reshaped(bias, [spec.directions, spec.gates * spec.hidden]), spec.gates)
 
     def _by_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
         """Broadcast values per hidden unit or per direction to shape (directions, gates, padded)."""
-        own = self._own
+        spec = self._spec
         if extents(value)[1] == 1:
-            ones = relax.const(np.ones((1, gates, own.padded), np.float32))
-            return self._emit(relax.op.multiply(self._reshaped(value, [own.directions, 1, 1]), ones))
-        return self._zero_padded(self._reshaped(value, [own.directions, gates, own.hidden]))
+            ones = relax.const(np.ones((1, gates, spec.padded), np.float32))
+            return self._emit(relax.op.multiply(self._reshaped(value, [spec.directions, 1, 1]), ones))
+        return self._zero_padded(self._reshaped(value, [spec.directions, gates, spec.hidden]))
 
     def _state(self, value: ir.Expr | None) -> ir.Expr:
-        own = self._own
-        return _zeros(own.directions, own.batch, own.hidden) if value is None else value
+        spec = self._spec
+        return _zeros(spec.directions, spec.batch, spec.hidden) if value is None else value
 
     def _zero_padded(self, value: ir.Expr) -> ir.Expr:
         """Pad the hidden units, along the third axis, with zeros."""
         directions, gates, hidden, *rest = extents(value)
-        if hidden == self._own.padded:
+        if hidden == self._spec.padded:
             return value
-        zeros = _zeros(directions, gates, self._own.padded - hidden, *rest, dtype=str(value.ty.dtype))
+        zeros = _zeros(directions, gates, self._spec.padded - hidden, *rest, dtype=str(value.ty.dtype))
         return self._emit(relax.op.concat([value, zeros], 2))
 
     def _reshaped(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:

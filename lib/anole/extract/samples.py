@@ -20,23 +20,23 @@ Sample = Sequence[NDArray[Any]]
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Return a model's calibration samples, or random ones if it has none; raise BuildError if they do not fit."""
+    """Return a model's calibration samples, or random samples if it has none; raise BuildError if they do not fit."""
     if model.calibration is None:
         rng = np.random.default_rng(0)
         return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
     path = Path(model.calibration)
     try:
-        loaded = np.load(path)
-        arrays = {inputs[0].name: loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        content = np.load(path)
+        arrays = {inputs[0].name: content} if isinstance(content, np.ndarray) else dict(content)
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
     for info in inputs:
-        found = arrays.get(info.name)
-        if found is None or found.shape[1:] != info.shape or not len(found):
-            shown = f"shape {found.shape}" if found is not None else "no array of its name"
+        array = arrays.get(info.name)
+        if array is None or array.shape[1:] != info.shape or not len(array):
+            problem = f"shape {array.shape}" if array is not None else "no array of its name"
             expected = f"(samples, {', '.join(map(str, info.shape))})"
-            raise BuildError(f"{path}: found {shown} for input {info.name}; allowed is shape {expected}")
-        if found.dtype.kind not in "biuf" or not np.isfinite(found).all():
+            raise BuildError(f"{path}: found {problem} for input {info.name}; allowed is shape {expected}")
+        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
     n = min(len(arrays[info.name]) for info in inputs)
     return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]

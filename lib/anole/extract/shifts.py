@@ -9,7 +9,7 @@ from anole.ir.mutators import value_of
 
 
 def shifted(data: ir.Expr, by: ir.Expr, is_right: bool) -> ir.Expr:
-    """Shift integers; a negative shift, or one by all bits or more, gives 0, or -1 if a negative value moves right."""
+    """Shift integers; negative shifts and shifts by all bits give 0, or -1 for negative values shifted right."""
     shift = relax.op.right_shift if is_right else relax.op.left_shift
     dtype, constant = str(data.ty.dtype), value_of(by)
     bits, is_signed = 8 * np.dtype(dtype).itemsize, not dtype.startswith("u")

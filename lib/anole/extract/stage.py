@@ -1,4 +1,4 @@
-"""The extract stage: write a model's manifest and task files."""
+"""The extract stage: write a model's manifest, network and task files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def extract_model(
 ) -> None:
     """Write a model's manifest for a target, its network, and the files of all its tasks.
 
-    The manifest is written last: its presence means that all other files exist. Models share the folder of tasks; an
-    up-to-date task file is not touched. The manifest records `files`, the digest of the model's own files.
+    The manifest is written last: its presence means that all other files exist. Models share the folder of tasks;
+    up-to-date task files are not rewritten. The manifest records `files`, the digest of the model's own files.
 
     Raises:
         ExtractError: the model cannot be loaded or turned into tasks.
@@ -48,5 +48,5 @@ def extract_model(
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:
-    """Return the versions of all code that determines a model's tasks on a target."""
+    """Return the versions of the code that determines a model's tasks on a target."""
     return {"extract": EXTRACT_VERSION, **get_target(description).template_versions}

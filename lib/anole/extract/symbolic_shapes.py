@@ -39,7 +39,7 @@ LARGEST = "tir_var_upper_bound"
 
 
 class ShapeDependentGraph(ValueError):
-    """Networks of several sizes differ in more than their sizes."""
+    """The networks imported at several sizes differ in more than integers."""
 
 
 def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
@@ -55,9 +55,9 @@ def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]
     samples = list(_samples(model))
     networks = [load(model.at(sizes)) for sizes in samples]
     try:
-        module = _Joiner(model.ranges, samples, [each.module for each in networks]).merge()
+        module = _Joiner(model.ranges, samples, [network.module for network in networks]).merge()
     except ShapeDependentGraph as error:
-        ranges = ", ".join(f"{name}: {each}" for name, each in model.ranges.items())
+        ranges = ", ".join(f"{name}: {sizes}" for name, sizes in model.ranges.items())
         raise ExtractError(
             f"model {model.name}: no network serves all sizes of {ranges}: {error}; "
             "use fixed sizes, with one model for each size"
@@ -78,9 +78,9 @@ def _check_images(model: ModelSpec, main: relax.Function) -> None:
             continue
         shape = list(binding.value.args[0].ty.shape)
         if not all_static(shape[1:]):
-            found = ", ".join(str(size_hint(each) or each) for each in shape)
+            shape_text = ", ".join(str(size_hint(extent) or extent) for extent in shape)
             raise ExtractError(
-                f"model {model.name}: found a convolution with data of shape [{found}]; "
+                f"model {model.name}: found a convolution with data of shape [{shape_text}]; "
                 "only the batch, the first dimension of images, may be a range"
             )
 
@@ -90,14 +90,14 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yield sizes: all combinations of each range's typical and minimum size, and then the maximum of all ranges."""
-    for choice in product(*(each.samples[:2] for each in model.ranges.values())):
+    """Yield sizes: all combinations of each range's typical and lowest sample, and then the largest of all ranges."""
+    for choice in product(*(range_.samples[:2] for range_ in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
-    yield {name: each.samples[2] for name, each in model.ranges.items()}
+    yield {name: range_.samples[2] for name, range_ in model.ranges.items()}
 
 
 class _Joiner:
-    """A simultaneous walk over several networks that builds the one for all sizes.
+    """A simultaneous walk over the networks of several sizes that builds one network for all sizes.
 
     Attributes:
         ranges: the range of each size, by its name.
@@ -111,72 +111,72 @@ class _Joiner:
         self._samples, self._modules = samples, modules
         self._symbols = {name: symbol_of(name, sizes) for name, sizes in ranges.items()}
         self._analyzer = sym.Analyzer()
-        self._known: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
+        self._merged_variables: list[dict[relax.Var, relax.Var]] = [{} for _ in samples]
         self._builder = relax.BlockBuilder()
 
     def merge(self) -> tvm.IRModule:
         """Return the module for all sizes."""
         mains = [module["main"] for module in self._modules]
-        params = [self._param(each) for each in zip(*(main.params for main in mains), strict=True)]
-        bound = [list(bindings(main)) for main in mains]
-        for sizes, found in zip(self._samples, bound, strict=True):
-            if len(found) != len(bound[0]):
-                first = f"{len(bound[0])} operators at {_describe(self._samples[0])}"
-                raise ShapeDependentGraph(f"it has {first}, {len(found)} at {_describe(sizes)}")
+        params = [self._param(group) for group in zip(*(main.params for main in mains), strict=True)]
+        binding_lists = [list(bindings(main)) for main in mains]
+        for sizes, bindings_ in zip(self._samples, binding_lists, strict=True):
+            if len(bindings_) != len(binding_lists[0]):
+                first = f"{len(binding_lists[0])} operators at {_describe(self._samples[0])}"
+                raise ShapeDependentGraph(f"it has {first}, {len(bindings_)} at {_describe(sizes)}")
         with self._builder.function("main", params):
             with self._builder.dataflow():
-                for each in zip(*bound, strict=True):
-                    made = self._builder.emit(self._merge([binding.value for binding in each]))
-                    self._note([binding.var for binding in each], made)
+                for group in zip(*binding_lists, strict=True):
+                    merged = self._builder.emit(self._merge([binding.value for binding in group]))
+                    self._note([binding.var for binding in group], merged)
                 result = self._builder.emit_output(self._merge([main.body.body for main in mains]))
             self._builder.emit_func_output(result)
         return self._builder.get()
 
     def _param(self, params: Sequence[relax.Var]) -> relax.Var:
-        made = relax.Var(str(params[0].name), self._type([param.ty for param in params]))
-        self._note(params, made)
-        return made
+        merged = relax.Var(str(params[0].name), self._type([param.ty for param in params]))
+        self._note(params, merged)
+        return merged
 
-    def _note(self, variables: Sequence[relax.Var], made: relax.Var) -> None:
-        for known, variable in zip(self._known, variables, strict=True):
-            known[variable] = made
+    def _note(self, variables: Sequence[relax.Var], merged: relax.Var) -> None:
+        for merged_variables, variable in zip(self._merged_variables, variables, strict=True):
+            merged_variables[variable] = merged
 
     def _merge(self, exprs: Sequence[ir.Expr]) -> ir.Expr:
-        first = exprs[0]
-        if any(type(other) is not type(first) for other in exprs):
+        expr = exprs[0]
+        if any(type(other) is not type(expr) for other in exprs):
             raise ShapeDependentGraph("its operators depend on the input size")
-        if isinstance(first, relax.Var):
-            (merged, *others) = (known[variable] for known, variable in zip(self._known, exprs, strict=True))
+        if isinstance(expr, relax.Var):
+            (merged, *others) = (known[variable] for known, variable in zip(self._merged_variables, exprs, strict=True))
             if any(not merged.same_as(other) for other in others):
                 raise ShapeDependentGraph("the operands of its operators depend on the input size")
             return merged
-        if isinstance(first, ir.GenericConst):
-            return self._constant([value_of(constant) for constant in exprs], first)
-        if isinstance(first, relax.ShapeExpr):
+        if isinstance(expr, ir.GenericConst):
+            return self._constant([value_of(constant) for constant in exprs], expr)
+        if isinstance(expr, relax.ShapeExpr):
             return relax.ShapeExpr([self._size(extents) for extents in _zip_equal(shape.values for shape in exprs)])
-        if isinstance(first, tirx.IntImm):
+        if isinstance(expr, tirx.IntImm):
             return self._size(exprs)
-        if isinstance(first, ir.Tuple):
+        if isinstance(expr, ir.Tuple):
             return relax.Tuple([self._merge(fields) for fields in _zip_equal(one.fields for one in exprs)])
-        if isinstance(first, relax.TupleGetItem):
-            return relax.TupleGetItem(self._merge([one.tuple_value for one in exprs]), first.index)
-        if isinstance(first, ir.Call):
+        if isinstance(expr, relax.TupleGetItem):
+            return relax.TupleGetItem(self._merge([one.tuple_value for one in exprs]), expr.index)
+        if isinstance(expr, ir.Call):
             return self._call(exprs)
-        if isinstance(first, ir.GlobalVar):
+        if isinstance(expr, ir.GlobalVar):
             return self._kernel(exprs)
         for other in exprs[1:]:
-            if not _is_same(first, other):
+            if not _is_same(expr, other):
                 raise ShapeDependentGraph(
-                    f"it computes with {first} at {_describe(self._samples[0])}, and with {other} at other sizes"
+                    f"it computes with {expr} at {_describe(self._samples[0])}, and with {other} at other sizes"
                 )
-        return first
+        return expr
 
     def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
         """Return the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
         first = layers[0]
-        normalized = [each and first and replace(each, steps=first.steps, batch=first.batch) for each in layers]
-        if first is None or any(each != first for each in normalized):
+        normalized = [other and first and replace(other, steps=first.steps, batch=first.batch) for other in layers]
+        if first is None or any(other != first for other in normalized):
             raise ShapeDependentGraph("its functions depend on the input size")
         steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
         kernel = replace(first, steps_symbol=steps, batch_symbol=batch)
@@ -217,7 +217,7 @@ class _Joiner:
             return tirx.IntImm(dtype, values[0])
         names = list(self._symbols)
         corners, others = self._samples[: 2 ** len(names)], self._samples[2 ** len(names) :]
-        first, factors = corners[0], dict[tuple[str, ...], Fraction]()
+        first, terms = corners[0], dict[tuple[str, ...], Fraction]()
         for corner in corners:
             changed = [name for name in names if corner[name] != first[name]]
             differences = [
@@ -228,31 +228,31 @@ class _Joiner:
             slope = Fraction(sum(differences), _product(corner[name] - first[name] for name in changed))
             # Expand the product of the distances of the changed sizes from the first corner.
             for n in range(len(changed) + 1):
-                for kept in combinations(changed, n):
-                    rest = _product(-first[name] for name in changed if name not in kept)
-                    factors[kept] = factors.get(kept, Fraction()) + slope * rest
+                for part in combinations(changed, n):
+                    rest = _product(-first[name] for name in changed if name not in part)
+                    terms[part] = terms.get(part, Fraction()) + slope * rest
         predicted = [
-            sum(factor * _product(sizes[name] for name in kept) for kept, factor in factors.items()) for sizes in others
+            sum(factor * _product(sizes[name] for name in part) for part, factor in terms.items()) for sizes in others
         ]
-        if predicted != values[len(corners) :] or any(factor.denominator > 1 for factor in factors.values()):
+        if predicted != values[len(corners) :] or any(factor.denominator > 1 for factor in terms.values()):
             raise ShapeDependentGraph(
                 f"a size is {', '.join(map(str, values))} at {'; '.join(map(_describe, self._samples))}; "
                 "allowed: sums of products of the ranges' sizes"
             )
         total: Any = tirx.IntImm("int64", 0)
-        for kept, factor in factors.items():
-            total = total + reduce(mul, (self._symbols[name] for name in kept), tirx.IntImm("int64", int(factor)))
+        for part, factor in terms.items():
+            total = total + reduce(mul, (self._symbols[name] for name in part), tirx.IntImm("int64", int(factor)))
         return self._analyzer.simplify(total)
 
     def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
-        """Return a constant for all sizes; one that grows with the size is sliced from the largest one."""
+        """Return a constant for all sizes; a constant that grows with the size is sliced from the largest one."""
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
         largest = values[-1]
         for value in values:
             part = largest[tuple(slice(size) for size in value.shape)] if value.ndim == largest.ndim else None
             if part is None or not np.array_equal(part, value, equal_nan=value.dtype.kind == "f"):
-                shapes = ", ".join(str(list(each.shape)) for each in (values[0], largest))
+                shapes = ", ".join(str(list(array.shape)) for array in (values[0], largest))
                 raise ShapeDependentGraph(f"it computes with constants of shapes {shapes}, which depend on the size")
         axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
         ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]

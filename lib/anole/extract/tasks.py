@@ -1,4 +1,4 @@
-"""Find the distinct tasks of a model on a target."""
+"""Extract the distinct tasks of a model on a target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def extract_tasks(
     files: str | None = None,
     imported: Imported | None = None,
 ) -> tuple[Manifest, list[Task]]:
-    """Extract the distinct tasks of a model on a target.
+    """Return the manifest and the distinct tasks of a model on a target.
 
     Args:
         model: the model's entry.

@@ -54,8 +54,8 @@ def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
             f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_failure_hint
         ):
             program = _trace(network, binding, arguments)
-    if written := program.graph_signature.buffers_to_mutate:
-        _check_state(model, sorted(set(written.values())), make_network(model, random_weights))
+    if mutated := program.graph_signature.buffers_to_mutate:
+        _check_state(model, sorted(set(mutated.values())), make_network(model, random_weights))
     # The program's inputs are in the order in which torch flattens the arguments.
     keywords = program.call_spec.in_spec.child(1)
     return import_program(model, program, arguments, (*binding.positional, *keywords.context))
@@ -67,7 +67,7 @@ def import_program(
     arguments: dict[str, torch.Tensor],
     order: Sequence[str] | None = None,
 ) -> Imported:
-    """Import a program that `decompose` has prepared, whose inputs are these arguments.
+    """Import a program that `decompose` returned and whose inputs are these arguments.
 
     `order` has the names of the arguments in the program's order, if `arguments` are in another order.
 
@@ -95,14 +95,14 @@ def output_names(count: int) -> list[str]:
     return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
-def _with_inputs(module: Any, wanted: list[str], found: list[str]) -> Any:
+def _with_inputs(module: Any, names: list[str], current_names: list[str]) -> Any:
     """Reorder the parameters of the function ``main``."""
     from tvm import relax
 
     main = module["main"]
-    params = [main.params[found.index(name)] for name in wanted]
-    ordered = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
-    module.update_func(module.get_global_var("main"), ordered)
+    params = [main.params[current_names.index(name)] for name in names]
+    reordered = relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
+    module.update_func(module.get_global_var("main"), reordered)
     return module
 
 
@@ -144,30 +144,30 @@ def _failure_hint(error: BaseException) -> str:
 
 
 def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
-    """Remove a program's outputs that are no tensors, such as None, or that update buffers and inputs.
+    """Remove a program's outputs that are not tensors, such as None, or that update buffers and inputs.
 
     Returns:
         The remaining outputs as fake tensors.
     """
     node, specs = program.graph.output_node(), program.graph_signature.output_specs
-    kept = [
-        (each, spec)
-        for each, spec in zip(node.args[0], specs, strict=True)
-        if spec.kind is OutputKind.USER_OUTPUT and isinstance(getattr(each, "meta", {}).get("val"), torch.Tensor)
+    pairs = [
+        (output, spec)
+        for output, spec in zip(node.args[0], specs, strict=True)
+        if spec.kind is OutputKind.USER_OUTPUT and isinstance(getattr(output, "meta", {}).get("val"), torch.Tensor)
     ]
-    node.args, specs[:] = (tuple(each for each, _ in kept),), [spec for _, spec in kept]
+    node.args, specs[:] = (tuple(output for output, _ in pairs),), [spec for _, spec in pairs]
     program.graph.eliminate_dead_code()
-    return [each.meta["val"] for each, _ in kept]
+    return [output.meta["val"] for output, _ in pairs]
 
 
 def _check_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
     """Raise ExtractError if a network's outputs depend on what earlier calls wrote to these buffers."""
     inputs = example_inputs(model)
-    other = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in inputs.items()}
+    changed = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in inputs.items()}
     # A network may write to its inputs and return its buffers, so clone both.
     calls = [
         [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in each.items()})]
-        for each in (inputs, other, inputs)
+        for each in (inputs, changed, inputs)
     ]
     if not all(torch.allclose(*each, 1e-5, 1e-6, equal_nan=True) for each in zip(calls[0], calls[2], strict=True)):
         raise ExtractError(
@@ -180,14 +180,14 @@ def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> N
     """Raise ExtractError if TVM cannot import a program's operators or outputs."""
     from anole.extract.converters import unsupported_operators
 
-    returned = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
-    if any(each.meta["val"].is_complex() for each in returned if isinstance(each, torch.fx.Node)):
+    outputs = torch.utils._pytree.tree_leaves(program.graph.output_node().args)
+    if any(output.meta["val"].is_complex() for output in outputs if isinstance(output, torch.fx.Node)):
         raise ExtractError(
             f"model {model.name}: found a complex output; return its real and imaginary part, "
             "such as torch.view_as_real(output)"
         )
-    if unknown := unsupported_operators(program):
-        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in unknown.items())
+    if layers := unsupported_operators(program):
+        listed = ", ".join(name + (f" (in {layer})" if layer else "") for name, layer in layers.items())
         raise ExtractError(
             f"model {model.name}: TVM cannot import it: found no converter for {listed}; "
             "write these layers with other torch operators"
@@ -222,7 +222,7 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
         ExtractError: the model's entry has no shapes, or a shape does not fit into memory.
     """
     if not model.inputs:
-        raise ExtractError(f"model {model.name}: found no `inputs`; a torch model needs the shape of each")
+        raise ExtractError(f"model {model.name}: found no `inputs`; a torch model requires the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
     with errors_as_extract_error(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
         return {name: _random_input(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
@@ -261,11 +261,11 @@ def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:
 def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
     from torchvision.models import get_model_builder, list_models
 
-    known = list_models()
-    if model.location not in known:
+    names = list_models()
+    if model.location not in names:
         raise ExtractError(
             f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
-            f"{suggestion(model.location, known)}"
+            f"{suggestion(model.location, names)}"
         )
     with errors_as_extract_error(f"model {model.name}: torchvision cannot make {model.location}", line=0):
         builder = get_model_builder(model.location)
@@ -286,8 +286,8 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
             module = import_fresh(name, model_files(model.source, Path.cwd()))
         factory = getattr(module, attribute, None)
         if not callable(factory):
-            found = "nothing" if factory is None else f"a {type(factory).__name__}"
-            raise ExtractError(f"model {model.name}: found {found} at {name}:{attribute}; expected a callable")
+            description = "nothing" if factory is None else f"a {type(factory).__name__}"
+            raise ExtractError(f"model {model.name}: found {description} at {name}:{attribute}; expected a callable")
         with errors_as_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_FAILURES, line=0):
             network = factory()
     if not isinstance(network, torch.nn.Module):
@@ -298,7 +298,7 @@ def _from_factory(model: ModelSpec) -> torch.nn.Module:
 
 
 def _anchor_names(program: Any) -> tuple[str, ...]:
-    """Return the names of the modules whose operators may become anchors, in the order of execution."""
+    """Return the names of the modules whose operators may become anchors, in execution order."""
     from anole.extract.converters import layer_of
 
     names = []
@@ -313,4 +313,4 @@ def _anchor_names(program: Any) -> tuple[str, ...]:
 def tensors_of(output: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in a network's output, in the order of torch.export."""
     leaves = torch.utils._pytree.tree_leaves(output)
-    return (each.detach() for each in leaves if isinstance(each, torch.Tensor))
+    return (leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 _SEED = 0
 _RANDOM_RANGE = 0.25
-"""The relative range in which constant weights are randomized around their former value."""
+"""The relative range around their former value in which constant weights are randomized."""
 
 _ROUNDING_STEPS = 256
 """Steps between two powers of two to which measured values are rounded: coarse enough to give the same weights on
@@ -33,16 +33,16 @@ _MIN_VALUES_PER_CHANNEL = 64
 """The number of values at which a channel's own statistics have the same weight as the mean over all channels."""
 
 _MIN_RELATIVE_VARIANCE = 0.25
-"""The minimum variance of a channel, relative to the mean over all channels."""
+"""Min variance of a channel, relative to the mean over all channels."""
 
 _MAX_CACHED_VALUES = 2**16
-"""The number of results in double precision that fit into a core's cache, together with equally many operands."""
+"""The number of results in double precision that fit into a core's cache together with as many operands."""
 
 _N_PATCHES = 8
 """Patches of equal values along each axis of the second input, which makes it differ from noise."""
 
 _MIN_SCALE = 0.1
-"""Smaller scales are randomized around 0.5: a scale of 1e-6 would hide its layer, and with a shift also the input."""
+"""Smaller scales are randomized around 0.5: a scale of 1e-6 would hide its layer and, with a shift, also the input."""
 
 
 def call_by_position(network: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> Any:
@@ -77,17 +77,17 @@ def randomize_weights(
 
 @contextmanager
 def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield a copy in double precision, as a run may change a network, or the network itself if it has no copy."""
+    """Yield a double-precision copy, since a run may change a network, or the network itself if it cannot be copied."""
     copies = {id(value): _widened(value) for value in (*network.parameters(), *network.buffers())}
     try:
-        copied = copy.deepcopy(network, dict(copies))
+        working_copy = copy.deepcopy(network, dict(copies))
     except Exception:
         copies.clear()
-        copied = network
+        working_copy = network
     try:
-        yield copied.double()
+        yield working_copy.double()
     finally:
-        if copied is network:
+        if working_copy is network:
             network.float()
         for value in copies.values():
             # Free the copy's memory, twice that of the network, before the garbage collector finds its cycles.
@@ -96,9 +96,9 @@ def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
     """Return a copy of a weight or buffer, in double precision if it is floating-point."""
-    copied = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
+    tensor = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
     is_parameter = isinstance(value, torch.nn.Parameter)
-    return torch.nn.Parameter(copied, value.requires_grad) if is_parameter else copied
+    return torch.nn.Parameter(tensor, value.requires_grad) if is_parameter else tensor
 
 
 def _randomize(name: str, weight: torch.nn.Parameter, generator: torch.Generator) -> None:
@@ -123,15 +123,15 @@ def _randomize(name: str, weight: torch.nn.Parameter, generator: torch.Generator
 def _calibrate(
     network: torch.nn.Module, arguments: Sequence[torch.Tensor], call: Callable[..., Any], generator: torch.Generator
 ) -> None:
-    """Set each layer's scale and statistics from a run; a network that accepts neither input stays as it is."""
-    pairs = [_pair(each, generator) for each in arguments]
+    """Set each layer's scale and statistics from a run; a network that runs on neither input is not changed."""
+    pairs = [_pair(argument, generator) for argument in arguments]
     for inputs in (pairs, list(arguments)):
-        done: set[int] = set()
+        calibrated: set[int] = set()
         with _DepthwiseByTaps(), ExitStack() as hooks:
             for layer in network.modules():
-                _hook(layer, done, hooks)
+                _hook(layer, calibrated, hooks)
             try:
-                call(network, [each.double() if each.is_floating_point() else each for each in inputs])
+                call(network, [argument.double() if argument.is_floating_point() else argument for argument in inputs])
             except Exception:
                 # A network may hard-code its batch size or single precision.
                 continue
@@ -139,7 +139,7 @@ def _calibrate(
 
 
 def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return two rows of an argument; a missing second one gets random patches."""
+    """Return two rows of an argument; a missing second row is filled with random patches."""
     if argument.dim() == 0 or len(argument) > 1:
         return argument[:2] if argument.dim() else argument
     if argument.is_floating_point():
@@ -151,15 +151,15 @@ def _pair(argument: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.cat([argument, second.to(argument.dtype)])
 
 
-def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
+def _hook(layer: torch.nn.Module, calibrated: set[int], hooks: ExitStack) -> None:
     """Register a hook that calibrates a layer at its first run; closing `hooks` removes it."""
 
     def once(set_layer: Callable[..., Any]) -> Callable[..., Any]:
-        def hook(*given: Any) -> Any:
-            if id(layer) in done:
+        def hook(*hook_arguments: Any) -> Any:
+            if id(layer) in calibrated:
                 return None
-            done.add(id(layer))
-            return set_layer(*given)
+            calibrated.add(id(layer))
+            return set_layer(*hook_arguments)
 
         return hook
 
@@ -170,10 +170,10 @@ def _hook(layer: torch.nn.Module, done: set[int], hooks: ExitStack) -> None:
 
 
 class _DepthwiseByTaps(TorchFunctionMode):
-    """A context in which `_by_taps` computes depthwise layers, which take torch seconds in double precision."""
+    """A context in which `_by_taps` computes depthwise layers, for which torch takes seconds in double precision."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.conv2d and len(args) == 7 and all(isinstance(each, tuple) for each in args[3:6]):
+        if func is torch.conv2d and len(args) == 7 and all(isinstance(argument, tuple) for argument in args[3:6]):
             data, weight, *_, groups = args
             if data.dim() == 4 and groups == data.shape[1] == len(weight) > 1:
                 return _by_taps(*args[:6])
@@ -203,12 +203,12 @@ def _by_taps(
     return result.permute(0, 3, 1, 2)
 
 
-def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
-    """Set a batch-norm's statistics; the fewer values a channel has, the closer to the mean over all channels.
+def _set_statistics(layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None:
+    """Set a batch-norm's statistics; the fewer values a channel has, the closer they are to the mean of all channels.
 
     Statistics of few values would make the network chaotic, which amplifies rounding errors.
     """
-    data = given[0]
+    data = inputs[0]
     axes, _ = _per_channel(data, 1)
     share = (n_values := data.numel() / data.shape[1]) / (n_values + _MIN_VALUES_PER_CHANNEL)
     spread, center = torch.var_mean(data, axes, correction=0)
@@ -224,7 +224,7 @@ def _set_statistics(layer: _BatchNorm, given: tuple[torch.Tensor, ...]) -> None:
 
 
 def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor | None:
-    """Scale a layer to the root mean square that all layers have before their bias."""
+    """Scale a layer's output before its bias to the root mean square of all layers."""
     channel = output.dim() - 1 if isinstance(layer, torch.nn.Linear) else output.dim() - (layer.weight.dim() - 1)
     _, shape = _per_channel(output, channel)
     bias = 0 if layer.bias is None else layer.bias.reshape(shape)

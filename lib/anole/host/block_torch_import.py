@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import sys
 
-# tvm_ffi tries `import torch` for a conversion that no worker needs.
+# tvm_ffi tries to import torch for a conversion that no worker uses.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]

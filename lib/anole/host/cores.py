@@ -1,4 +1,4 @@
-"""Binding threads of this process to cores."""
+"""Bind threads of this process to cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 _OBSERVATION_S = 0.2
 _MIN_BUSY_SHARE = 0.25
-"""Minimum CPU time of a busy thread, relative to the busiest; wall time is no measure if other processes run."""
+"""Minimum CPU time of a busy thread, relative to the busiest; wall-clock time would depend on other processes."""
 
 
 @contextmanager
@@ -19,8 +19,8 @@ def caller_on_separate_core() -> Iterator[None]:
     """Keep the calling thread on a core to which no other thread of this process is bound.
 
     TVM binds each of its threads to a core, but not the caller, which runs a share of every kernel; other engines bind
-    no threads. If the caller lands on another thread's core, the scheduler may leave both there for seconds, and every
-    timed run takes twice as long.
+    no threads. If the caller lands on another thread's core, the scheduler may leave both there for seconds, and each
+    timed run then takes twice as long.
     """
     before = os.sched_getaffinity(0)
     free = before - _cores_of_bound_threads()

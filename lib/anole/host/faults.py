@@ -1,4 +1,4 @@
-"""Distinguish faults of the machine from faults of a candidate by error numbers and error texts of the system."""
+"""Distinguish faults of the machine from faults of a candidate by the system's error numbers and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 
 from anole.errors import AnoleError, MachineError, cause
 
-KILLED = "the process was ended by SIGKILL"
+KILLED = "the process was killed by SIGKILL"
 """The message for a process that was killed from outside, as the system does when memory runs out."""
 
 _FREE_SPACE = "free some space where temporary files go (TMPDIR), or set TMPDIR to another folder"
@@ -49,11 +49,11 @@ def machine_error(error: BaseException) -> MachineError | None:
 
 
 def machine_error_in(text: str, shown: str | None = None) -> MachineError | None:
-    """Return a MachineError if a text reports a fault of the machine; its message has `shown`, by default the text."""
+    """Return a MachineError if a text reports a fault of the machine; its message quotes `shown` or else the text."""
     for number, remedy in _REMEDIES.items():
         if os.strerror(number) in text:
             return _error(shown or text, remedy)
-    return _error(shown or text, _FREE_SPACE) if any(each in text for each in _LOADER_ERRORS) else None
+    return _error(shown or text, _FREE_SPACE) if any(message in text for message in _LOADER_ERRORS) else None
 
 
 def full_disk() -> MachineError | None:
@@ -65,8 +65,8 @@ def full_disk() -> MachineError | None:
 
 
 def ran_out_of_memory(error: str | None) -> bool:
-    """Whether an error indicates that memory ran out, perhaps only because several calls ran in parallel."""
-    return error is not None and any(each in error for each in _MEMORY_ERRORS)
+    """Whether an error indicates that memory ran out, possibly only because several calls ran in parallel."""
+    return error is not None and any(text in error for text in _MEMORY_ERRORS)
 
 
 def _error(problem: str, remedy: str | None) -> MachineError:

@@ -24,8 +24,8 @@ LIMIT_S = 600.0
 LIMIT_NAME = "ANOLE_MODEL_LIMIT_S"
 """The environment variable that overrides the limit."""
 
-_END_S = 60.0
-"""Time for the process to end after its work is done; threads that the model left running may keep it alive."""
+_EXIT_GRACE_S = 60.0
+"""Time for the process to exit after its work is done; threads that the model left running may keep it alive."""
 
 _DONE = b"done"
 _PR_SET_PDEATHSIG = 1
@@ -34,9 +34,9 @@ _report: int | None = None
 
 
 def guard(where: str) -> None:
-    """Fork: the child returns and runs the stage, the parent waits for it and never returns.
+    """Fork. The child returns and runs the stage; the parent waits for it and exits.
 
-    Call it before a library starts threads or a device.
+    Call this before a library starts threads or a device.
 
     Args:
         where: the prefix of each message, such as the model's name.
@@ -49,23 +49,23 @@ def guard(where: str) -> None:
     limit_s = _limit_s()
     sys.stdout.flush()
     sys.stderr.flush()
-    reading, writing = os.pipe()
-    guardian = os.getpid()
+    read_fd, write_fd = os.pipe()
+    parent_pid = os.getpid()
     child = os.fork()
     if child == 0:
-        os.close(reading)
+        os.close(read_fd)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guardian:
+        if os.getppid() != parent_pid:
             os._exit(1)
-        _report = writing
+        _report = write_fd
         return
-    os.close(writing)
-    raise SystemExit(_Watch(child, reading, where, limit_s).status())
+    os.close(write_fd)
+    raise SystemExit(_Watch(child, read_fd, where, limit_s).status())
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Report to the guard, if there is one, a step that runs code of a model and thus has a time limit."""
+    """Report to the guard, if there is one, a step that runs code of a model and therefore has a time limit."""
     _send(what.replace("\n", " ").encode(errors="replace")[:1000])
     try:
         yield
@@ -80,27 +80,27 @@ def finish() -> None:
 
 def _send(message: bytes) -> None:
     if _report is not None:
-        # If the guard does not listen any more, this process is about to be killed.
+        # If the guard no longer listens, this process is about to be killed.
         with suppress(OSError):
             os.write(_report, message + b"\n")
 
 
 def _limit_s() -> float:
-    given = os.environ.get(LIMIT_NAME)
+    setting = os.environ.get(LIMIT_NAME)
     try:
-        limit_s = LIMIT_S if given is None else float(given)
+        limit_s = LIMIT_S if setting is None else float(setting)
     except ValueError:
         limit_s = 0.0
     if not 0 < limit_s < float("inf"):
-        raise ExtractError(f"{LIMIT_NAME}: found {given!r}; expected a number of seconds above 0")
+        raise ExtractError(f"{LIMIT_NAME}: found {setting!r}; expected a positive number of seconds")
     return limit_s
 
 
 class _Watch:
     """The parent's view of a stage that it waits for."""
 
-    def __init__(self, child: int, reading: int, where: str, limit_s: float) -> None:
-        self._child, self._reading, self._where, self._limit_s = child, reading, where, limit_s
+    def __init__(self, child: int, read_fd: int, where: str, limit_s: float) -> None:
+        self._child, self._read_fd, self._where, self._limit_s = child, read_fd, where, limit_s
         self._child_handle = os.pidfd_open(child)
         self._buffer, self._step, self._deadline = b"", "", float("inf")
         self._is_done = self._is_terminated = False
@@ -121,29 +121,30 @@ class _Watch:
             return max(code, 0)
         if not ended:
             raise ExtractError(
-                f"{self._where}: {self._step} did not end within {self._limit_s:g} s; "
-                f"set the environment variable {LIMIT_NAME} to more seconds if it needs longer"
+                f"{self._where}: {self._step} did not finish within {self._limit_s:g} s; "
+                f"set the environment variable {LIMIT_NAME} to more seconds if it takes longer"
             )
         if code < 0 and self._is_terminated:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         if code < 0:
             hint = "; the machine may have run out of memory" if -code == signal.SIGKILL else ""
-            raise ExtractError(f"{self._where}: {self._step or 'the stage'} was ended by {_signal_name(-code)}{hint}")
+            raise ExtractError(f"{self._where}: {self._step or 'the stage'} was killed by {_signal_name(-code)}{hint}")
         if code == 0 or self._step:
-            raise ExtractError(f"{self._where}: {self._step or 'something'} ended the process with status {code}")
+            event = f"{self._step} ended the process" if self._step else "the process exited unexpectedly"
+            raise ExtractError(f"{self._where}: {event} with status {code}")
         return code
 
     def _wait(self) -> bool:
         """Return whether the stage ended before the limit; kill it otherwise."""
-        sources = [self._child_handle, self._reading]
+        sources = [self._child_handle, self._read_fd]
         while True:
             left_s = None if self._deadline == float("inf") else max(self._deadline - time.monotonic(), 0)
             ready = select.select(sources, [], [], left_s)[0]
-            if self._reading in ready:
-                text = os.read(self._reading, 4096)
+            if self._read_fd in ready:
+                text = os.read(self._read_fd, 4096)
                 if not text:
-                    sources.remove(self._reading)
+                    sources.remove(self._read_fd)
                 self._read_messages(text)
             elif self._child_handle in ready:
                 return True
@@ -155,7 +156,7 @@ class _Watch:
         *messages, self._buffer = (self._buffer + text).split(b"\n")
         for message in messages:
             self._is_done |= message == _DONE
-            limit_s = min(_END_S, self._limit_s) if self._is_done else self._limit_s if message else float("inf")
+            limit_s = min(_EXIT_GRACE_S, self._limit_s) if self._is_done else self._limit_s if message else float("inf")
             self._step, self._deadline = message.decode(errors="replace"), time.monotonic() + limit_s
 
     def _forward_signal(self, number: int, frame: Any) -> None:

@@ -24,7 +24,7 @@ def callers_packages() -> list[str]:
 def launcher() -> str:
     """Return the shell code that starts Anole.
 
-    It sets variables for this command only, which keeps the environment of a workflow's other rules unchanged.
+    The code sets variables for this command only, so the environment of a workflow's other rules does not change.
     """
     packages = list(dict.fromkeys([*_library_folders(), *callers_packages()]))
     path = f"PYTHONPATH={quote(os.pathsep.join(packages))} " if packages else ""
@@ -33,12 +33,12 @@ def launcher() -> str:
 
 def _resolved_entry(entry: str) -> str:
     """Resolve an entry of ``PYTHONPATH``; Python has put its absolute path into `sys.path`."""
-    starts = (os.getcwd(), os.path.realpath(os.environ.get("PWD", "")))
-    paths = [os.path.abspath(os.path.join(start, entry)) for start in starts]
+    folders = (os.getcwd(), os.path.realpath(os.environ.get("PWD", "")))
+    paths = [os.path.abspath(os.path.join(folder, entry)) for folder in folders]
     return next((path for path in paths if path in sys.path), paths[0])
 
 
 def _library_folders() -> list[str]:
-    """Return the library's folder unless it is installed: then it would come before the standard library."""
+    """Return the library's folder, unless it is a site folder, which would come before the standard library."""
     installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     return [] if str(LIBRARY) in installed else [str(LIBRARY)]

@@ -39,14 +39,14 @@ def lock_path(device: str) -> Path:
 
 @contextmanager
 def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold a device, exclusively for timing or shared with other builds.
+    """Hold a device: exclusively for timing, or shared with other builds.
 
-    After two seconds of waiting, and then every minute, the processes that hold it are logged.
+    After two seconds of waiting, and then every minute, the processes that hold the device are logged.
 
     Raises:
-        MeasureError: the lock file cannot be opened, or is no regular file.
+        MeasureError: the lock file cannot be opened, or is not a regular file.
     """
-    handle = _locked(device, shared)
+    handle = _wait_for_lock(device, shared)
     try:
         yield
     finally:
@@ -55,11 +55,11 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
-    """Hold the first idle one of several devices exclusively and yield its name; otherwise as `device_lock`."""
+    """Hold the first idle one of several devices exclusively and yield its name; wait and raise as `device_lock`."""
     with _logging_holders(devices):
-        while (found := _lock_first_idle(devices)) is None:
+        while (held := _lock_first_idle(devices)) is None:
             time.sleep(_POLL_S)
-    device, handle = found
+    device, handle = held
     try:
         yield device
     finally:
@@ -89,7 +89,7 @@ def _lock_first_idle(devices: Sequence[str]) -> tuple[str, int] | None:
     return None
 
 
-def _locked(device: str, shared: bool) -> int:
+def _wait_for_lock(device: str, shared: bool) -> int:
     """Wait for a lock and return the handle that holds it."""
     while True:
         handle = _open(device)
@@ -116,11 +116,11 @@ def _open(device: str) -> int:
     except OSError as error:
         problem = "it is a symbolic link; remove it" if path.is_symlink() else str(error)
         raise MeasureError(f"cannot lock the device {device}: {path}: {problem}") from error
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise MeasureError(f"cannot lock the device {device}: {path} is not a regular file; remove it")
-    if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IROTH:
+    if status.st_uid == os.geteuid() and not status.st_mode & stat.S_IROTH:
         # With a strict umask, other users could never lock the device.
         with suppress(OSError):
             os.fchmod(handle, 0o644)
@@ -137,7 +137,7 @@ def _is_current(device: str, handle: int) -> bool:
 
 @contextmanager
 def _logging_holders(devices: Sequence[str]) -> Iterator[None]:
-    """Log the holders of devices while the block waits for one, at most once a minute for each device."""
+    """Log the holders of devices while the block waits for a device, at most once a minute per device."""
     ended = threading.Event()
 
     def log_holders() -> None:
@@ -158,16 +158,16 @@ def _logging_holders(devices: Sequence[str]) -> Iterator[None]:
 
 
 def _holders(path: Path) -> str:
-    """Describe the processes that hold a lock; the kernel does not list those of other containers."""
+    """Describe the processes that hold a lock; the kernel does not list processes of other containers."""
     try:
-        found = path.stat(follow_symlinks=False)
+        status = path.stat(follow_symlinks=False)
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return "another process"
-    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     # A line is `1: FLOCK  ADVISORY  WRITE 6525 fe:00:2148721 0 EOF`; a waiting process has `->` after the number.
     locks = [parts for parts in map(str.split, lines) if len(parts) > 5 and (parts[1], parts[5]) == ("FLOCK", file)]
-    # This process may have just acquired it; the kernel gives no valid id for a process of another container.
+    # This process may have just acquired the lock; processes of other containers have no valid id here.
     pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0 and pid != os.getpid())
     more = f" and {len(pids) - _MAX_SHOWN_HOLDERS} more" * (len(pids) > _MAX_SHOWN_HOLDERS)
     return ", ".join(map(_describe_process, pids[:_MAX_SHOWN_HOLDERS])) + more or "another process"

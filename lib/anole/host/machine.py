@@ -19,11 +19,11 @@ _SOFTWARE = ("anole", "apache-tvm", "numpy", "onnxruntime", "torch", "xgboost")
 def available_cores() -> int:
     """Return the number of physical cores that this process may use, given its affinity and its cgroup quota.
 
-    Two hyper-threads of a core count once: a second thread on a core with busy vector units only slows down both. For
-    tests, the environment variable ``ANOLE_CORES`` overrides the number.
+    Two hyper-threads of a core count once, because a second thread on a core with busy vector units slows down both.
+    For tests, the environment variable ``ANOLE_CORES`` overrides the number.
     """
-    if (claimed := _claimed_cores()) is not None:
-        return claimed
+    if (override := _cores_override()) is not None:
+        return override
     cores = {_core_of(cpu) for cpu in affinity()}
     quota = _cgroup_quota(Path("/sys/fs/cgroup"))
     return max(1, len(cores) if quota is None else min(len(cores), math.floor(quota)))
@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 def available_threads() -> int:
     """Return the number of logical processors that this process may use."""
-    return _claimed_cores() or len(affinity())
+    return _cores_override() or len(affinity())
 
 
 def affinity() -> set[int]:
@@ -39,11 +39,11 @@ def affinity() -> set[int]:
 
     The calling thread alone does not count, because a library such as TVM's thread pool may have bound it.
     """
-    found: set[int] = set()
+    cpus: set[int] = set()
     for thread in map(int, os.listdir("/proc/self/task")):
         with suppress(ProcessLookupError):  # it has ended
-            found |= os.sched_getaffinity(thread)
-    return found
+            cpus |= os.sched_getaffinity(thread)
+    return cpus
 
 
 def host_facts() -> dict[str, Any]:
@@ -64,10 +64,10 @@ def software_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **installed}
 
 
-def _claimed_cores() -> int | None:
+def _cores_override() -> int | None:
     text = os.environ.get("ANOLE_CORES", "")
     if text and not (text.isdecimal() and int(text)):
-        raise MachineError(f"ANOLE_CORES: found {text!r}; it must be an integer of at least 1")
+        raise MachineError(f"ANOLE_CORES: found {text!r}; it must be a positive integer")
     return int(text) if text else None
 
 

@@ -1,7 +1,7 @@
-"""Worker processes: a crash, a hang or memory exhaustion in one only costs its current call.
+"""Worker processes: a crash, a hang or memory exhaustion in one of them costs only its current call.
 
 All workers are forked from one server that has already imported the target's modules, so a new worker starts in
-milliseconds. Each leads a process group, which is killed as a whole; a guard process kills it if the master ends.
+milliseconds. Each leads a process group, which is killed as a whole, or by a guard process if the master ends.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ START_TIMEOUT_S = 120.0
 
 
 class CallError(Exception):
-    """A call failed through its own fault."""
+    """A call failed, and the call itself is at fault."""
 
 
 class WorkerDied(CallError):
-    """The worker's process ended during a call; the message says how."""
+    """The worker's process ended during a call; the message gives the cause."""
 
 
 class WorkerTimeout(CallError):
@@ -103,7 +103,7 @@ class Worker:
         return int(self._process.pid)
 
     def launch(self) -> None:
-        """Start the process unless it runs, for example to have it ready before the first call."""
+        """Start the process unless it runs already, for example to have it ready before the first call."""
         if self._process is not None:
             return
         try:
@@ -186,12 +186,12 @@ class Worker:
     def _start_process(self) -> None:
         handle, self._log_path = tempfile.mkstemp(prefix="anole-worker-", suffix=".log")
         os.close(handle)
-        self._connection, theirs = self._context.Pipe()
-        arguments = (theirs, self._start, self._environment, self._log_path)
+        self._connection, worker_connection = self._context.Pipe()
+        arguments = (worker_connection, self._start, self._environment, self._log_path)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
         process.start()
         self._process = process
-        theirs.close()
+        worker_connection.close()
         self._n_calls, self._ready, self._began_s = 0, False, time.perf_counter()
 
     def _receive(self, timeout_s: float) -> Any:
@@ -202,10 +202,10 @@ class Worker:
             succeeded, value = self._connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join(5)
-            how, said = _exit_cause(self._process.exitcode), self._last_log_line()
+            exit_cause, log_line = _exit_cause(self._process.exitcode), self._last_log_line()
             self.kill()
-            message = f"{how}{': ' if said else ''}{said}"
-            raise (machine_error_in(message) or (None if said else full_disk()) or WorkerDied(message)) from error
+            message = f"{exit_cause}{': ' if log_line else ''}{log_line}"
+            raise (machine_error_in(message) or (None if log_line else full_disk()) or WorkerDied(message)) from error
         if not succeeded:
             raise value
         return value
@@ -258,12 +258,12 @@ def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]
 def _fork_guard(connection: Connection) -> None:
     """Fork a guard process that kills the process group when the master ends.
 
-    A thread would not do: it could not run while a candidate hangs in native code.
+    A thread would not suffice, because it cannot run while a candidate hangs in native code.
     """
     master = multiprocessing.parent_process()
     if master is None or os.fork():
         return
-    # With a copy of the connection open here, the master would not notice the worker's death.
+    # While a copy of the connection is open here, the master cannot notice the worker's death.
     connection.close()
     master.join()
     os.killpg(0, signal.SIGKILL)
@@ -284,5 +284,5 @@ def _exit_cause(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return KILLED
     if code < 0:
-        return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process was killed by {signal.Signals(-code).name}"
     return f"the process exited with {code}"

@@ -18,7 +18,7 @@ _V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
 _ICELAKE = _V4 | frozenset("avx512_vnni avx512_vbmi2 avx512_bitalg avx512ifma avx512vbmi".split())
 _SAPPHIRE = _ICELAKE | frozenset("avx512_bf16 avx512_fp16 avx_vnni".split())
 
-_X86_NEEDS: dict[str, frozenset[str]] = {
+_X86_REQUIRED_FLAGS: dict[str, frozenset[str]] = {
     "x86-64-v4": _V4,
     "x86-64-v3": _V3,
     "x86-64-v2": _V2,
@@ -48,7 +48,7 @@ _X86_NEEDS: dict[str, frozenset[str]] = {
     "graniterapids": _SAPPHIRE,
     "sierraforest": _V3,
 }
-"""CPU flags that code for each LLVM processor needs, as spelled in /proc/cpuinfo."""
+"""CPU flags that code for each LLVM processor requires, as spelled in /proc/cpuinfo."""
 
 _GENERIC = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
@@ -82,7 +82,7 @@ _LLVM_NAMES = {
     "avx512_bf16": "avx512bf16",
     "avx512_fp16": "avx512fp16",
 }
-"""LLVM's names of features that it uses by pattern matching; AMX is missing because it needs intrinsics."""
+"""LLVM's names of features that it uses automatically; AMX is missing because it requires intrinsics."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Processor:
 
     Attributes:
         architecture: as in `platform.machine`, such as ``x86_64``.
-        family, model: x86 numbers; 0 on other architectures.
+        family, model: numbers of the x86 processor; 0 on other architectures.
         name: readable name, which is part of a target's identity.
         flags: as spelled in /proc/cpuinfo.
     """
@@ -105,7 +105,7 @@ class Processor:
 
     @cached_property
     def mcpu(self) -> str:
-        """LLVM's name of the processor, or the best generic name if the hypervisor hides a flag that it needs."""
+        """LLVM's name of the processor, or the best generic name if the hypervisor hides a required flag."""
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
         guesses = (self._family_name(), *_GENERIC)
@@ -113,12 +113,12 @@ class Processor:
 
     @property
     def features(self) -> list[str]:
-        """The vector extensions that matter to the speed of kernels, in a fixed order."""
+        """The vector extensions that affect the speed of kernels, in a fixed order."""
         return [feature for feature in _FEATURES if feature in self.flags]
 
     def missing_features(self, mcpu: str) -> list[str]:
-        """Return the flags that code for an LLVM processor needs and this processor does not have."""
-        return sorted(_X86_NEEDS.get(mcpu, frozenset()) - self.flags)
+        """Return the flags that code for an LLVM processor requires and this processor does not have."""
+        return sorted(_X86_REQUIRED_FLAGS.get(mcpu, frozenset()) - self.flags)
 
     def _family_name(self) -> str | None:
         if self.vendor == "AuthenticAMD":
@@ -132,7 +132,7 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
     """Return this machine's processor, or the one described by a text of /proc/cpuinfo.
 
     For tests, the environment variable ``ANOLE_CPUINFO`` names a file to read instead of /proc/cpuinfo. Flags that the
-    real processor does not have are dropped, so code for the described one runs here.
+    real processor does not have are dropped, so code for the described processor runs here.
 
     Raises:
         MachineError: that file cannot be read.
@@ -141,15 +141,15 @@ def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Pr
     if cpuinfo is not None:
         return _parsed(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    here = _without_forbidden_amx(_parsed(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
-    claimed = os.environ.get("ANOLE_CPUINFO")
-    if not claimed:
-        return here
+    actual = _without_forbidden_amx(_parsed(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
+    cpuinfo_path = os.environ.get("ANOLE_CPUINFO")
+    if not cpuinfo_path:
+        return actual
     try:
-        other = _parsed(Path(claimed).read_text(encoding="utf-8"), architecture)
+        described = _parsed(Path(cpuinfo_path).read_text(encoding="utf-8"), architecture)
     except (OSError, UnicodeDecodeError) as error:
-        raise MachineError(f"ANOLE_CPUINFO: cannot read {claimed}: {error}") from error
-    return replace(other, flags=other.flags & here.flags)
+        raise MachineError(f"ANOLE_CPUINFO: cannot read {cpuinfo_path}: {error}") from error
+    return replace(described, flags=described.flags & actual.flags)
 
 
 def _parsed(cpuinfo: str, architecture: str) -> Processor:
@@ -166,10 +166,10 @@ def _parsed(cpuinfo: str, architecture: str) -> Processor:
     )
 
 
-def _without_forbidden_amx(found: Processor) -> Processor:
-    """Drop the AMX flags if this process may not use AMX; old kernels list them, too."""
-    flags = frozenset(flag for flag in found.flags if flag.startswith("amx_"))
-    return replace(found, flags=found.flags - flags) if flags and not _may_use_tiles() else found
+def _without_forbidden_amx(cpu: Processor) -> Processor:
+    """Drop the AMX flags if this process may not use AMX; old kernels list the flags even then."""
+    flags = frozenset(flag for flag in cpu.flags if flag.startswith("amx_"))
+    return replace(cpu, flags=cpu.flags - flags) if flags and not _may_use_tiles() else cpu
 
 
 def _may_use_tiles() -> bool:
@@ -180,12 +180,12 @@ def _may_use_tiles() -> bool:
 
 def known_processors(architecture: str | None = None) -> tuple[str, ...]:
     """Return the possible values of `mcpu` on an architecture, by default this machine's."""
-    return tuple(_X86_NEEDS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
+    return tuple(_X86_REQUIRED_FLAGS) if (architecture or platform.machine()) in ("x86_64", "AMD64") else _AARCH64
 
 
 def features_of(mcpu: str) -> list[str]:
     """Return the vector extensions that every processor with this LLVM name has, in a fixed order."""
-    flags = _X86_NEEDS.get(mcpu, frozenset({"asimd"}))
+    flags = _X86_REQUIRED_FLAGS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
 
 

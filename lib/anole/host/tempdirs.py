@@ -14,13 +14,13 @@ from pathlib import Path
 from anole.host.lock import try_lock
 
 PREFIX = "anole-own-"
-"""Prefix of the names of these folders; a folder that no process holds locked is removed."""
+"""Prefix of the names of these folders; a folder that no process has locked is removed."""
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MAX_SOCKET_PATH_BYTES = 107
 _SOCKET_SUFFIX = "/pymp-12345678/listener-12345678"
-"""Path of the sockets that multiprocessing creates below the temporary folder; the system limits the path's length."""
+"""Sockets that multiprocessing creates below the temporary folder; the system limits the length of their paths."""
 
 _EXIT_PRIORITY = -200
 """Remove the folder at exit after multiprocessing has removed its own, which has priority -100."""
@@ -30,8 +30,8 @@ _EXIT_PRIORITY = -200
 def own_temporaries() -> Iterator[None]:
     """Put all temporary files of this process and its children into a private folder.
 
-    It is created in the default temporary folder and removed when the process exits. Folders that killed processes of
-    the same user left there are removed first. Nothing changes if no folder can be created.
+    The folder is created in the default temporary folder and removed when the process exits. Folders that killed
+    processes of the same user left there are removed first. Nothing changes if no folder can be created.
     """
     try:
         default = tempfile.gettempdir()
@@ -67,14 +67,14 @@ def _shorten_socket_paths() -> None:
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Remove the subfolders that `make_locked` created for processes of this user that have been killed since.
+    """Remove the subfolders that `make_locked` created for killed processes of this user.
 
     Raises:
         OSError: the folder cannot be read.
     """
     with os.scandir(folder) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
-    for path in found:
+        paths = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
+    for path in paths:
         with suppress(OSError):
             lock = _try_lock_own(path)
             if lock is not None:

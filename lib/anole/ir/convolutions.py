@@ -23,7 +23,7 @@ class Taps:
     """The window of a convolution's taps along rows or columns.
 
     Attributes:
-        first: offset of the first tap from the output's own pixel; negative offsets are before it.
+        first: offset of the first tap from the output's pixel; negative offsets are before it.
         taps: number of taps.
         dilation: distance of adjacent taps in pixels.
         after: padding after the last pixel.
@@ -39,14 +39,14 @@ class Taps:
         return (inner.first - self.first) // self.dilation
 
     def union(self, other: Taps) -> Taps | None:
-        """Return the smallest window with all taps of both, or None if they are not on a common grid."""
+        """Return the smallest window with all taps of both windows, or None if the taps are not on a common grid."""
         dilation = max(self._min_dilation, other._min_dilation)
         # A single tap fits any dilation.
-        is_on_grid = all(each.taps == 1 or each.dilation == dilation for each in (self, other))
+        is_on_grid = all(window.taps == 1 or window.dilation == dilation for window in (self, other))
         if not is_on_grid or (self.first - other.first) % dilation:
             return None
         first = min(self.first, other.first)
-        last = max(each.first + (each.taps - 1) * dilation for each in (self, other))
+        last = max(window.first + (window.taps - 1) * dilation for window in (self, other))
         return Taps(first, (last - first) // dilation + 1, dilation, max(self.after, other.after))
 
     @property

@@ -15,7 +15,7 @@ from anole.ir.symbols import typical_shape
 from anole.task import Workload, workload_from_json
 
 WORKLOAD = "anole.workload"
-"""The attribute with the workload as JSON, of an anchor's block and of the scheduled function around it."""
+"""The attribute that holds the workload as JSON, on an anchor's block and on the scheduled function around it."""
 
 
 class Pattern(IntEnum):
@@ -66,8 +66,8 @@ def marked(
 ) -> ir.Call:
     """Return a call of a copy of the kernel with a pattern and attributes; other callers keep the original."""
     func = builder.get()[call.args[0]].with_attrs({"op_pattern": int(pattern), **attributes})
-    (made,) = call.ty_args
-    types = list(made.fields) if isinstance(made, ir.TupleType) else made
+    (result_type,) = call.ty_args
+    types = list(result_type.fields) if isinstance(result_type, ir.TupleType) else result_type
     return relax.call_tir(builder.add_func(func, name or call.args[0].name_hint), call.args[1], types)
 
 

@@ -49,12 +49,12 @@ def operator_of(expr: ir.Expr | None) -> str:
     return str(expr.op.name) if isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) else ""
 
 
-def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changed: Any) -> ir.Call:
-    """Copy a call with new operands and some attributes changed."""
-    if not changed:
+def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changes: Any) -> ir.Call:
+    """Copy a call with new operands and changed attributes."""
+    if not changes:
         return relax.Call(call.op, operands, call.attrs)
     names = set(dir(call.attrs)) - set(dir(ir.Attrs))
-    attrs = {name: getattr(call.attrs, name) for name in names} | changed
+    attrs = {name: getattr(call.attrs, name) for name in names} | changes
     return relax.Call(call.op, operands, ir.make_node(f"relax.attrs.{type(call.attrs).__name__}", **attrs))
 
 
@@ -66,13 +66,13 @@ def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
 
 
 def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
-    """Return the expression bound to a variable that is new or read once, see `read_counts`; None for all others."""
+    """Return the expression bound to a variable that is new or read once, see `read_counts`; None otherwise."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None
 
 
 def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
-    """Return the call of an operator that an expression is bound to, or None for all others."""
+    """Return the call of this operator that an expression is bound to, or None."""
     call = bound(mutator, expr)
     return call if operator_of(call) == operator else None
 
@@ -80,7 +80,7 @@ def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
 def variables(expr: ir.Expr) -> list[relax.Var]:
     """Return the variables of an expression, with repetitions."""
     found: list[relax.Var] = []
-    relax.analysis.post_order_visit(expr, lambda each: found.append(each) if isinstance(each, relax.Var) else None)
+    relax.analysis.post_order_visit(expr, lambda node: found.append(node) if isinstance(node, relax.Var) else None)
     return found
 
 
@@ -98,8 +98,8 @@ def extents(expr: ir.Expr) -> list[int]:
 
 def bound_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
-    found = bound(mutator, expr)
-    return value_of(expr if found is None else found)
+    value = bound(mutator, expr)
+    return value_of(expr if value is None else value)
 
 
 def value_of(expr: ir.Expr) -> NDArray[Any] | None:
@@ -114,7 +114,7 @@ def value_of(expr: ir.Expr) -> NDArray[Any] | None:
 
 
 def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
-    """View a tensor as an array without a copy, unless NumPy does not support its dtype; copying takes minutes."""
+    """View a tensor as an array; copy it only if NumPy does not support its dtype, since copying takes minutes."""
     try:
         array = np.from_dlpack(tensor)
     except (BufferError, RuntimeError):

@@ -42,8 +42,8 @@ def with_values(node: Any, values: Mapping[Any, Any]) -> Any:
 
 def with_new_definition(node: Any) -> Any:
     """Copy a statement with fresh variables, since a function must define each variable only once."""
-    defined = [each.loop_var for each in collect(node, tirx.For)]
-    defined += [each.var for kind in (tirx.IterVar, tirx.Let, tirx.Bind) for each in collect(node, kind)]
+    defined = [part.loop_var for part in collect(node, tirx.For)]
+    defined += [part.var for kind in (tirx.IterVar, tirx.Let, tirx.Bind) for part in collect(node, kind)]
     return with_values(node, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
 
 
@@ -59,10 +59,10 @@ def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], 
 
 def nest_around(block: s_tir.SBlock) -> tirx.Stmt:
     """Build a serial loop around a block for each of its iteration variables."""
-    loops = [tirx.Var(f"i{at}", each.dom.extent.ty.dtype) for at, each in enumerate(block.iter_vars)]
+    loops = [tirx.Var(f"i{at}", axis.dom.extent.ty.dtype) for at, axis in enumerate(block.iter_vars)]
     nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
-    for loop, each in zip(reversed(loops), reversed(block.iter_vars), strict=True):
-        nest = tirx.For(loop, each.dom.min, each.dom.extent, tirx.ForKind.SERIAL, nest)
+    for loop, axis in zip(reversed(loops), reversed(block.iter_vars), strict=True):
+        nest = tirx.For(loop, axis.dom.min, axis.dom.extent, tirx.ForKind.SERIAL, nest)
     return nest
 
 

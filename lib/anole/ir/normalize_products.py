@@ -25,10 +25,10 @@ def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
 
 
 def _legalize(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    return builder.call_te(_multiplied, *call.args)
+    return builder.call_te(_multiply, *call.args)
 
 
-def _multiplied(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+def _multiply(left: te.Tensor, right: te.Tensor) -> te.Tensor:
     """Compute int32 products; TVM's own definition rejects extents that are equal but distinct expressions."""
     *batch, rows, inner = left.shape
     k = te.reduce_axis((0, inner), "k")

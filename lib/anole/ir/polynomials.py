@@ -16,7 +16,7 @@ from tvm import tirx
 Value = Any
 
 _ZERO_EXP, _INFINITE_EXP = -104.0, 89.0
-"""Arguments whose exponentials round to zero and to infinity."""
+"""Arguments below and above which exponentials round to zero and to infinity."""
 
 _TO_INTEGER = 1.5 * 2**23 + 2 * 127
 """Adding this rounds a float to an integer n; the low bits of the sum are n + 254."""
@@ -26,12 +26,12 @@ _TANH = (
     *(-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11, 5.12229709037114e-08),
     *(1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
 )
-_TANH_BELOW = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+_TANH_DENOMINATOR = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 _ERF = (
     *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05),
     *(-7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
 )
-_ERF_BELOW = (
+_ERF_DENOMINATOR = (
     *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03),
     -1.42647390514189e-02,
 )
@@ -62,12 +62,12 @@ def exp(x: Value) -> Value:
 
 def tanh(x: Value) -> Value:
     """Compute tanh as a ratio of polynomials (Eigen)."""
-    return bound(_clip(x, 9.0), lambda x: _odd_ratio(x, _TANH, _TANH_BELOW))
+    return bound(_clip(x, 9.0), lambda x: _odd_ratio(x, _TANH, _TANH_DENOMINATOR))
 
 
 def erf(x: Value) -> Value:
     """Compute erf as a ratio of polynomials (Eigen)."""
-    return bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_BELOW))
+    return bound(_clip(x, 4.0), lambda x: _odd_ratio(x, _ERF, _ERF_DENOMINATOR))
 
 
 def logarithm(x: Value) -> Value:
@@ -90,9 +90,9 @@ def logarithm(x: Value) -> Value:
     is_small = x < const(_MIN_NORMAL)
     normal = tirx.Select(is_small, x * const(2.0**_BITS), x)
     shift = tirx.Select(is_small, tirx.const(_BITS, "int32"), tirx.const(0, "int32"))
-    found = bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
+    result = bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
     outside = tirx.Select(x >= 0.0, const(-inf), const(nan))
-    return tirx.Select(x > 0.0, tirx.Select(x < const(inf), found, x), outside)
+    return tirx.Select(x > 0.0, tirx.Select(x < const(inf), result, x), outside)
 
 
 def sigmoid(x: Value) -> Value:
@@ -117,7 +117,7 @@ def gelu_tanh(x: Value) -> Value:
 
 
 def _times_power(value: Value, bits: Value) -> Value:
-    """Multiply by 2^n in two steps, since 2^128 and 2^-127 are not normal; the low bits of `bits` are n + 254.
+    """Multiply by 2^n in two steps, since 2^128 and 2^-127 are not normal floats; the low bits of `bits` are n + 254.
 
     The biased exponents of both factors add up to n + 254; higher bits are shifted out.
     """
@@ -129,8 +129,8 @@ def _times_power(value: Value, bits: Value) -> Value:
     return bound((bits >> 1) << _BITS, scaled)
 
 
-def _odd_ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
-    return bound(x * x, lambda square: x * _polynomial(square, above) / _polynomial(square, below))
+def _odd_ratio(x: Value, numerator: Sequence[float], denominator: Sequence[float]) -> Value:
+    return bound(x * x, lambda square: x * _polynomial(square, numerator) / _polynomial(square, denominator))
 
 
 def _polynomial(x: Value, coefficients: Sequence[float]) -> Value:

@@ -22,8 +22,8 @@ class SizeRange:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a range such as ``1..16``; raise ValueError for other texts."""
-        found = _TEXT.fullmatch(text)
-        low, high = map(int, found.groups()) if found is not None else (0, 0)
+        match = _TEXT.fullmatch(text)
+        low, high = map(int, match.groups()) if match is not None else (0, 0)
         if not 1 <= low < high:
             raise ValueError(f"found {text!r}; write a range as smallest and largest size, such as 1..16")
         return cls(low, high)
@@ -31,8 +31,8 @@ class SizeRange:
     @property
     def typical(self) -> int:
         """The size to tune tasks at: a power of two near the geometric mean, if the range contains one."""
-        middle = isqrt(self.min * self.max)
-        return max(self.min, 1 << (middle.bit_length() - 1), 2)
+        mean = isqrt(self.min * self.max)
+        return max(self.min, 1 << (mean.bit_length() - 1), 2)
 
     @property
     def small(self) -> int:
@@ -41,7 +41,7 @@ class SizeRange:
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1 at which a model is imported to find size-dependent values: typical, low and largest.
+        """Three sizes above 1 at which a model is imported to find size-dependent values: typical, lowest and largest.
 
         Their differences are coprime, which exposes values that change in steps.
         """
@@ -64,10 +64,10 @@ class SizeRange:
 
 
 def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
-    """Return the sizes to evaluate a build at: each range varied alone, then all ranges at their ends."""
+    """Return the sizes to evaluate a build at: one range varied at a time, then all ranges at their ends."""
     typical = {name: each.typical for name, each in ranges.items()}
-    found = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
+    varied = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
     ends = [{name: each.min for name, each in ranges.items()}, {name: each.max for name, each in ranges.items()}]
-    ends += [{name: each.small + more for name, each in ranges.items()} for more in (0, 1)]
-    candidates = [typical, *found, *ends]
+    ends += [{name: each.small + offset for name, each in ranges.items()} for offset in (0, 1)]
+    candidates = [typical, *varied, *ends]
     return [sizes for at, sizes in enumerate(candidates) if sizes not in candidates[:at]][1:]

@@ -1,4 +1,4 @@
-"""Symbolic shape extents: a symbol's name contains its range, whose typical size is the size hint."""
+"""Symbolic shape extents: a symbol's name contains its size range, whose typical size serves as the size hint."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ _CALLS = {tirx.Min: "min", tirx.Max: "max", tirx.FloorDiv: "floordiv", tirx.Floo
 
 
 def symbol_of(name: str, sizes: SizeRange) -> tirx.Var:
-    """Make a symbol with a range of sizes in its name, which is all that survives when TVM copies symbols."""
+    """Make a symbol with its size range in its name, since TVM preserves only the name when it copies symbols."""
     return tirx.Var(f"{name}:{sizes}", "int64")
 
 
 def symbol_names(ranges: Mapping[str, SizeRange]) -> dict[str, SizeRange]:
-    """Key ranges by the names of their symbols in TVM instead of plain names."""
+    """Map the names of the ranges' symbols in TVM, instead of plain names, to the ranges."""
     return {str(symbol_of(name, sizes).name): sizes for name, sizes in ranges.items()}
 
 
 def range_of(symbol: tirx.Var) -> SizeRange | None:
     """Return the range of a symbol made by `symbol_of`, or None for other variables."""
-    found = _RANGED.fullmatch(str(symbol.name))
-    return SizeRange.parse(found[2]) if found else None
+    match = _RANGED.fullmatch(str(symbol.name))
+    return SizeRange.parse(match[2]) if match else None
 
 
 def name_of(symbol: tirx.Var) -> str:
     """Return the name of a variable, without the range of a symbol."""
-    found = _RANGED.fullmatch(str(symbol.name))
-    return found[1] if found else str(symbol.name)
+    match = _RANGED.fullmatch(str(symbol.name))
+    return match[1] if match else str(symbol.name)
 
 
 def is_small(symbols: Sequence[tirx.Var]) -> Any:
     """Return the condition that all symbols are at most the `small` size of their ranges."""
-    return tirx.all(*(symbol <= found.small for symbol in symbols if (found := range_of(symbol)) is not None))
+    return tirx.all(*(symbol <= sizes.small for symbol in symbols if (sizes := range_of(symbol)) is not None))
 
 
 def size_hint(extent: Any, sizes: Mapping[str, int] | None = None) -> int | None:
     """Evaluate an extent at typical sizes, or at sizes given by name; return None if a variable has no size."""
     if isinstance(extent, (int, tirx.IntImm)):
         return int(extent)
-    found = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, partial(_valued, sizes))))
-    return int(found) if isinstance(found, tirx.IntImm) else None
+    value = sym.Analyzer().simplify(tvm_ffi.structural_map(extent, (tirx.Var, partial(_substitute_size, sizes))))
+    return int(value) if isinstance(value, tirx.IntImm) else None
 
 
 def largest(extent: Any) -> int | None:
     """Return the maximum of an extent over the ends of its symbols' ranges, or None if it has other variables."""
     ranges = {name_of(symbol): range_of(symbol) for symbol in _variables(extent)}
-    ends = [(each.min, each.max) for each in ranges.values() if each is not None]
+    ends = [(range_.min, range_.max) for range_ in ranges.values() if range_ is not None]
     if len(ends) < len(ranges):
         return None
-    found = [size_hint(extent, dict(zip(ranges, sizes, strict=True))) for sizes in product(*ends)]
-    return max(value for value in found if value is not None)
+    values = [size_hint(extent, dict(zip(ranges, sizes, strict=True))) for sizes in product(*ends)]
+    return max(value for value in values if value is not None)
 
 
 def is_static(extent: Any) -> bool:
@@ -99,10 +99,10 @@ def text_of(extent: Any, calls: bool = False) -> str:
     if kind not in {**_OPERATORS, **_CALLS}:
         return str(extent)
     sides = (extent.a, extent.b)
-    texts = [text_of(each, calls) for each in sides]
+    texts = [text_of(side, calls) for side in sides]
     if kind not in _OPERATORS or (calls and kind in _CALLS):
         return f"{_CALLS[kind]}({', '.join(texts)})"
-    parts = (f"({text})" if type(each) in _OPERATORS else text for text, each in zip(texts, sides, strict=True))
+    parts = (f"({text})" if type(side) in _OPERATORS else text for text, side in zip(texts, sides, strict=True))
     return f" {_OPERATORS[kind]} ".join(parts)
 
 
@@ -114,12 +114,12 @@ def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None
 
 def typical_shape(shape: Any, sizes: Mapping[str, int] | None = None) -> tuple[int, ...] | None:
     """Evaluate a shape at typical sizes, or at sizes given by name; return None if it is unknown."""
-    found = [size_hint(extent, sizes) for extent in shape] if shape is not None else [None]
-    return tuple(extent for extent in found if extent is not None) if None not in found else None
+    hints = [size_hint(extent, sizes) for extent in shape] if shape is not None else [None]
+    return tuple(extent for extent in hints if extent is not None) if None not in hints else None
 
 
 def symbols_of(func: tirx.PrimFunc) -> list[tirx.Var]:
-    """Return the symbols in the shapes of a function's parameters, each once."""
+    """Return the distinct symbols in the shapes of a function's parameters."""
     return _symbols([param.ty for param in func.params])
 
 
@@ -135,9 +135,9 @@ def symbols_in(ty: Any) -> list[tirx.Var]:
 
 
 def _variables(extent: Any) -> list[tirx.Var]:
-    found: list[tirx.Var] = []
-    tvm_ffi.structural_walk(extent, (tirx.Var, found.append))
-    return found
+    symbols: list[tirx.Var] = []
+    tvm_ffi.structural_walk(extent, (tirx.Var, symbols.append))
+    return symbols
 
 
 def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
@@ -149,9 +149,9 @@ def with_opaque_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx
 
     TVM cannot prove that ``(batch * 4 + 127) // 128 * 128`` is at least ``batch * 4``.
     """
-    found = act(with_opaque_extents_named(func))
-    computed = computed_extents(found)
-    return with_extents(found.without_attr(_COMPUTED), computed) if computed else found
+    transformed = act(with_opaque_extents_named(func))
+    computed = computed_extents(transformed)
+    return with_extents(transformed.without_attr(_COMPUTED), computed) if computed else transformed
 
 
 def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
 
 def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
     """Replace symbols by the extents whose text is their name, in a function or expression."""
-    return tvm_ffi.structural_map(node, (tirx.Var, lambda each: extents.get(str(each.name), each)))
+    return tvm_ffi.structural_map(node, (tirx.Var, lambda symbol: extents.get(str(symbol.name), symbol)))
 
 
 def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -171,20 +171,20 @@ def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
         return func
     symbols = _symbols_for(computed)
 
-    def plain(each: Any) -> Any:
-        return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, each)), each)
+    def plain(node: Any) -> Any:
+        return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, node)), node)
 
     kinds = tuple({type(extent) for extent in computed.values()})
-    found = tvm_ffi.structural_map(func, (kinds, plain), order="pre")
-    return found.with_attr(_COMPUTED, computed)
+    replaced = tvm_ffi.structural_map(func, (kinds, plain), order="pre")
+    return replaced.with_attr(_COMPUTED, computed)
 
 
 def with_opaque_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
     """Replace computed extents of tensor types by symbols, and return the extent of each symbol, too."""
     computed = _computed(types)
     symbols = _symbols_for(computed)
-    plain = [relax.TensorType([symbols.get(text_of(each), each) for each in ty.shape], ty.dtype) for ty in types]
-    return plain, {symbol: computed[text] for text, symbol in symbols.items()}
+    opaque = [relax.TensorType([symbols.get(text_of(extent), extent) for extent in ty.shape], ty.dtype) for ty in types]
+    return opaque, {symbol: computed[text] for text, symbol in symbols.items()}
 
 
 def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
@@ -199,14 +199,14 @@ def _computed(types: Sequence[Any]) -> dict[str, Any]:
 
 def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:
     """Return a distinct prime above the typical size for each symbol, which no vector or thread count divides."""
-    found: dict[str, int] = {}
+    primes: dict[str, int] = {}
     for symbol in symbols_of(func):
         size = range_of(symbol)
         if size is not None:
-            found[name_of(symbol)] = next(
-                n for n in count(size.typical + 1) if n not in found.values() and _is_prime(n)
+            primes[name_of(symbol)] = next(
+                n for n in count(size.typical + 1) if n not in primes.values() and _is_prime(n)
             )
-    return found
+    return primes
 
 
 def _is_prime(number: int) -> bool:
@@ -221,21 +221,21 @@ def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
 
     def value(variable: tirx.Var) -> Any:
         is_symbol = any(variable.same_as(symbol) for symbol in symbols)
-        return _valued(sizes, variable) if is_symbol else variable
+        return _substitute_size(sizes, variable) if is_symbol else variable
 
     # A symbol that occurs only inside expressions is a parameter, too.
     params = [param for param in func.params if not any(param.same_as(symbol) for symbol in symbols)]
     func = tirx.PrimFunc(params, func.body, attrs=func.attrs)
-    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple({**_OPERATORS, **_CALLS}), _folded)])
+    return tvm_ffi.structural_map(func, [(tirx.Var, value), (tuple({**_OPERATORS, **_CALLS}), _fold)])
 
 
-def _folded(operation: Any) -> Any:
+def _fold(operation: Any) -> Any:
     """Fold an operation on constants."""
     return simplified(operation) if all_static([operation.a, operation.b]) else operation
 
 
-def _valued(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:
+def _substitute_size(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:
     """Replace a symbol by its given or typical size; return other variables unchanged."""
-    own = range_of(symbol) if sizes is None else None
-    size = own.typical if own is not None else (sizes or {}).get(name_of(symbol))
+    range_ = range_of(symbol) if sizes is None else None
+    size = range_.typical if range_ is not None else (sizes or {}).get(name_of(symbol))
     return symbol if size is None else tirx.IntImm(symbol.ty.dtype, size)

@@ -21,7 +21,7 @@ class Built:
 
     Attributes:
         position: index among the configs of the call.
-        failure: the measurement to report if the build failed.
+        failure: the measurement to report if the build failed, otherwise None.
     """
 
     position: int
@@ -46,10 +46,10 @@ class _Building:
 
 
 class Builders:
-    """`n` workers that each build one candidate at a time; a context manager that ends them.
+    """A pool of `n` workers that each build one candidate at a time; a context manager that ends them.
 
     Args:
-        start: called in each worker; returns the function that builds a config into a file and returns the seconds.
+        start: called in each worker; returns a function that builds a config into a file and returns the build time.
         preload: modules to import once, before any worker is forked.
         limit_s: time limit of one build.
         folder: folder for the artifacts.
@@ -95,19 +95,19 @@ class Builders:
         self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
 
     def collect(self, readable: Container[Any]) -> list[Built]:
-        """Return the builds that have ended, given the readable connections, or have exceeded their limit."""
+        """Return the builds that have ended, according to the readable connections, or have exceeded their limit."""
         overdue_s = time.perf_counter() - self._limit_s
         ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
         return [self._finish(self._busy.pop(connection)) for connection in ended]
 
     def build_all(self, configs: Sequence[Config]) -> list[Built]:
         """Build configs in parallel and return the candidates in the order of their configs."""
-        waiting, built = list(enumerate(configs))[::-1], list[Built]()
+        waiting, candidates = list(enumerate(configs))[::-1], list[Built]()
         while waiting or self._busy:
             while waiting and self._idle:
                 self.begin(*waiting.pop())
-            built += self.collect(wait(self.connections, self.left_s))
-        return sorted(built, key=lambda candidate: candidate.position)
+            candidates += self.collect(wait(self.connections, self.left_s))
+        return sorted(candidates, key=lambda candidate: candidate.position)
 
     def abandon(self) -> None:
         """Kill the running builds."""

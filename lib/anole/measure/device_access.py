@@ -16,14 +16,14 @@ from anole.targets.rpc.address import Remote
 logger = logging.getLogger(__name__)
 
 _MAX_LATENCY_RATIO = 1.07
-"""A server is inconsistent if the same kernel takes more than this many times as long as on the fastest one."""
+"""A server is too slow if a kernel takes more than this many times as long as on the fastest server."""
 
 _MAX_COMPARISONS = 3
-"""Comparisons before a difference is reported: one that lasts for a batch or two may be background load."""
+"""Comparisons before a difference is reported; a difference during one or two batches may be background load."""
 
 
 class DeviceAccess:
-    """Access to the devices of candidates, local unless `remote` is set; a context manager that releases them."""
+    """Access to the devices that run candidates, local unless `remote` is set; a context manager that releases them."""
 
     is_disturbed = False
     """Whether building candidates disturbs timing."""
@@ -41,7 +41,7 @@ class DeviceAccess:
         return nullcontext()
 
     def timing(self) -> AbstractContextManager[None]:
-        """Return a context that holds the device exclusively and waits while another process holds it."""
+        """Return a context that waits for the device and then holds it exclusively."""
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ def device_access(target: Device, remote: Remote | None = None) -> DeviceAccess:
 
 
 class ProcessorAccess(DeviceAccess):
-    """The processor of this machine; timing excludes building, and only holds the lock while it runs."""
+    """The processor of this machine; timing and building exclude each other, and hold the lock only while they run."""
 
     is_disturbed = True
 
@@ -65,11 +65,11 @@ class ProcessorAccess(DeviceAccess):
         (self._unit,) = target.units()
 
     def building(self) -> AbstractContextManager[None]:
-        """Lock out timing, but not other builds."""
+        """Exclude timing, but not other builds."""
         return device_lock(self._unit.name, shared=True)
 
     def timing(self) -> AbstractContextManager[None]:
-        """Lock out all other timing and building."""
+        """Exclude all other timing and building."""
         return device_lock(self._unit.name)
 
     def environment(self) -> Mapping[str, str]:
@@ -80,7 +80,7 @@ class ProcessorAccess(DeviceAccess):
 class FirstIdleDevice(DeviceAccess):
     """The first idle one of several local devices, held until the context ends.
 
-    The first call of `timing` or `environment` claims the device; it raises TargetError if there is none.
+    The first call of `timing` or `environment` claims a device; it raises TargetError if the machine has none.
     """
 
     def __init__(self, target: Device) -> None:
@@ -93,14 +93,14 @@ class FirstIdleDevice(DeviceAccess):
 
     def timing(self) -> AbstractContextManager[None]:
         """Claim the device; no further lock is needed."""
-        self._claimed()
+        self._claim()
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
         """Return the variables that hide all other devices."""
-        return self._claimed().environment
+        return self._claim().environment
 
-    def _claimed(self) -> LocalDevice:
+    def _claim(self) -> LocalDevice:
         if self._unit is None:
             units = {unit.name: unit for unit in self._target.units()}
             self._unit = units[self._claims.enter_context(idle_device(list(units)))]
@@ -124,9 +124,9 @@ class RemoteDevices(DeviceAccess):
 
 
 class ServerConsistency:
-    """Compare the speed of servers by running the same kernel on all, and warn once about each slower one.
+    """A comparison of servers' speed with the same kernel, which warns once about each slower server.
 
-    A single comparison is enough if all are about equally fast.
+    A single comparison is enough if all servers are about equally fast.
     """
 
     def __init__(self) -> None:

@@ -21,15 +21,15 @@ from anole.task import BatchMatmul, Conv2d, Dense, Task, Workload
 logger = logging.getLogger(__name__)
 
 _MAX_HELD_FAILURES = 8
-"""Consecutive failures to hold back before checking the machine; doubled after each check without a success."""
+"""Consecutive failures to hold back before checking the machine; doubled after each check until a candidate works."""
 
 
 def measurer_of(
     task: Task, options: MeasureOptions, access: DeviceAccess | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
-    """Return the measurer of a task's candidates; one for a simulator uses only the task.
+    """Return the measurer of a task's candidates; a measurer for a simulator uses only the task.
 
-    `access` is local by default; `fastest` is the fastest trial measured before.
+    `access` is local by default; `fastest` is the fastest earlier trial.
     """
     target = get_target(task.target)
     if target.place is DeviceLocation.SIMULATOR:
@@ -42,10 +42,10 @@ class FaultFilteringMeasurer:
     """A measurer that never yields failures caused by the machine.
 
     Failures are held back until a later candidate works. If none does, a config that should work is measured: the
-    known one, the default config or, if neither has ever worked, a tiny task. If it works, the failures are
-    the candidates' own. A candidate that ran out of memory is first measured again, with nothing else running.
+    `known` config, which worked before, the default config or, if neither has ever worked, that of a tiny task. If it
+    works, the candidates are at fault. A candidate that ran out of memory is first measured again on its own.
 
-    A context manager that enters and leaves the measurer. A `known` config is one that worked before.
+    A context manager that enters and leaves the measurer.
     """
 
     def __init__(self, measurer: Measurer, task: Task, target: Device, known: Config | None = None) -> None:
@@ -64,7 +64,7 @@ class FaultFilteringMeasurer:
 
         Raises:
             TargetError: there is no such device.
-            MeasureError: the machine cannot measure, or cannot any more; failures held back are not yielded.
+            MeasureError: the machine cannot measure, or no longer can; failures held back are not yielded.
         """
         n, held, max_held = 0, list[Measurement](), _MAX_HELD_FAILURES
         while n < len(configs):
@@ -100,7 +100,7 @@ class FaultFilteringMeasurer:
         return measurement
 
     def _check_machine(self, failures: Sequence[Measurement]) -> None:
-        """Measure a config that should work; raise MeasureError if it fails, too, because the machine is at fault."""
+        """Measure a config that should work; if it fails, too, the machine is at fault: raise MeasureError."""
         failed: Measurement | None = None
         if self._known is not None:
             failed, checked = self._failure(self._known), "a config that worked before"
@@ -143,7 +143,7 @@ def _smallest_task(target: Device, dtype: str) -> Task:
         Conv2d(1, 8, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1), dtype=dtype),
         BatchMatmul(1, 16, 16, 16, dtype=dtype),
     )
-    workload = next(each for each in workloads if each.operator in target.operators)
+    workload = next(workload for workload in workloads if workload.operator in target.operators)
     return Task(workload, target.description, target.template_version(workload))
 
 

@@ -1,4 +1,4 @@
-"""Run candidates on a local device, one at a time or rivals in turns."""
+"""Run candidates on a local device, one after another, or rivals in turns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LocalRunner:
 
     @property
     def has_room(self) -> bool:
-        """Whether a candidate can begin: none is running."""
+        """Whether a candidate can begin, because none is running."""
         return self._candidate is None
 
     @property
@@ -77,11 +77,11 @@ class LocalRunner:
         """Return the candidate's position and measurement, if it has ended or has exceeded its limit.
 
         Raises:
-            MeasureError: the machine cannot measure, or cannot any more.
+            MeasureError: the machine cannot measure, or no longer can.
             TargetError: there is no such device.
         """
         candidate = self._candidate
-        if candidate is None or (self.left_s > 0 and not any(each in readable for each in self.connections)):
+        if candidate is None or (self.left_s > 0 and not any(source in readable for source in self.connections)):
             return []
         return [(candidate.position, self._finish(candidate))]
 
@@ -91,8 +91,8 @@ class LocalRunner:
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
         """Time rivals in turns; raise as `collect`, and CallError or DeviceLostError if they cannot run together."""
-        able = [candidate for candidate in candidates if candidate.failure is None]
-        self._submit(able, seconds, seconds + self._run_limit_s * max(1, len(able)))
+        built = [candidate for candidate in candidates if candidate.failure is None]
+        self._submit(built, seconds, seconds + self._run_limit_s * max(1, len(built)))
         return self._results.of_rivals(candidates, self._result(), self._spent_s)
 
     def abandon(self) -> None:
@@ -102,7 +102,7 @@ class LocalRunner:
         self._candidate = None
 
     def compare_devices(self, candidate: Built | None) -> None:
-        """Do nothing: there is one device."""
+        """Do nothing, because there is only one device."""
 
     def _run(self, candidate: Built) -> Measurement:
         self.begin(candidate)

@@ -1,4 +1,4 @@
-"""Measure candidates of one task: build them in parallel, run one per device, all in isolated processes."""
+"""Measure candidates of one task: build them in parallel and run one per device, all in isolated processes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Measurer:
     """A measurer of the candidates of one task on its target.
 
     Args:
-        access: where candidates run, entered and left by the caller; by default the measurer's own, on this machine.
+        access: to the candidates' devices, entered and left by the caller; by default the measurer's own, local one.
         target: builds and runs the candidates; by default the task's target.
-        best_s: minimum latency measured before.
+        best_s: minimum latency of earlier measurements.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Measurer:
 
         Raises:
             TargetError: there is no such device.
-            MeasureError: the machine cannot measure, or cannot any more.
+            MeasureError: the machine cannot measure, or no longer can.
         """
         if self._access.is_disturbed:
             yield from self._alternate(configs)
@@ -95,11 +95,11 @@ class Measurer:
             self._runner.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals in turns, so changes in the machine's state affect all of them equally.
+        """Measure rivals in turns, so changes of the machine's state affect all of them equally.
 
         Each runs for at most `seconds_each`; its latency is the median over all turns. Raises as `measure`.
         """
-        built = self._rebuilt(configs)
+        built = self._find_or_build(configs)
         n_built = sum(candidate.failure is None for candidate in built)
         with self._runner.held(1):
             try:
@@ -127,11 +127,11 @@ class Measurer:
                 for candidate in built:
                     yield self._runner.run_each([candidate])[0]
 
-    def _rebuilt(self, configs: Sequence[Config]) -> list[Built]:
+    def _find_or_build(self, configs: Sequence[Config]) -> list[Built]:
         """Return the candidates of configs, building only those whose artifacts were not kept."""
-        kept = [self._results.find(config) for config in configs]
-        others = iter(self._build_all([config for config, built in zip(configs, kept, strict=True) if built is None]))
-        return [built or next(others) for built in kept]
+        stored = [self._results.find(config) for config in configs]
+        new = iter(self._build_all([config for config, built in zip(configs, stored, strict=True) if built is None]))
+        return [built or next(new) for built in stored]
 
     def _build_all(self, configs: Sequence[Config]) -> list[Built]:
         with self._access.building():
@@ -141,23 +141,23 @@ class Measurer:
 class Overlap:
     """Overlapped building and running, for devices that builds do not disturb; iterates over measurements in order.
 
-    Candidates run as soon as they are built, so no device idles while one is ready. At most twice as many candidates
-    as there are builders are built ahead, or more if needed to keep every device busy.
+    Candidates run as soon as they are built, so no device idles while a candidate is ready. At most two candidates per
+    builder are built ahead, or more if every device would otherwise not stay busy.
     """
 
     def __init__(self, builders: Builders, runner: CandidateRunner, configs: Sequence[Config]) -> None:
         self._builders, self._runner, self._n = builders, runner, len(configs)
         self._waiting = deque(enumerate(configs))
         self._ready: dict[int, Built] = {}
-        self._known: dict[int, Measurement] = {}
+        self._measured: dict[int, Measurement] = {}
 
     def __iter__(self) -> Iterator[Measurement]:
         try:
             self._start_work()
             for position in range(self._n):
-                while position not in self._known:
+                while position not in self._measured:
                     self._advance()
-                yield self._known.pop(position)
+                yield self._measured.pop(position)
         finally:
             self._builders.abandon()
             self._runner.abandon()
@@ -170,8 +170,8 @@ class Overlap:
             if candidate.failure is None:
                 self._ready[candidate.position] = candidate
             else:
-                self._known[candidate.position] = candidate.failure
-        self._known.update(self._runner.collect(readable))
+                self._measured[candidate.position] = candidate.failure
+        self._measured.update(self._runner.collect(readable))
         self._start_work()
 
     def _start_work(self) -> None:

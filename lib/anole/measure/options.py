@@ -1,4 +1,4 @@
-"""Settings of measuring: how often candidates run, how many are built in parallel, time limits and retries."""
+"""Settings for measuring: how often candidates run, how many are built in parallel, time limits and retries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MeasureOptions:
     """Settings for measuring the candidates of a task.
 
     Attributes:
-        evaluator: decides how often a kernel is run.
+        evaluator: decides how often a kernel runs.
         n_builders: number of parallel builds; by default one per thread of the target if building disturbs timing,
             otherwise one per core.
         retries: how long to wait for remote devices.

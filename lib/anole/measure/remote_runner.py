@@ -46,8 +46,8 @@ class _Call:
 class RemoteRunner:
     """A runner of a workload's candidates on servers; a context manager that gives the servers back.
 
-    A candidate whose server is lost runs again on another server, or on the same one when it is back. A candidate that
-    loses its server several times is assumed to crash it.
+    A candidate whose server is lost runs again on another server, or on the same one when it is back. A candidate
+    whose server is lost several times is assumed to crash it.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class RemoteRunner:
 
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
-        """Hold all servers that exist now, at most one for each of `n` calls."""
+        """Hold all servers that exist now, but at most `n`, one per call."""
         self._logged.clear()
         self._access.absent.discard(str(self._access.remote))
         self._workers = [
-            RemoteWorker(places, self._start, self._target, self._options)
-            for places in places_of_workers(self._access.remote, n, self._access.absent)
+            RemoteWorker(addresses, self._start, self._target, self._options)
+            for addresses in places_of_workers(self._access.remote, n, self._access.absent)
         ]
         try:
             self._advance(())
@@ -113,21 +113,21 @@ class RemoteRunner:
         return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
-        """Run candidates one after another and return their measurements, all successes from one server if possible."""
+        """Run candidates one after another and return their measurements, if possible all successes from one server."""
         built = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
-        found: dict[int, Ended] = {}
+        ended: dict[int, Ended] = {}
         left, last = built, ""
         for _ in range(_MAX_PASSES):
             for at in left:
-                found[at] = self._run(_Call([candidates[at]]))
-                last = found[at].server if found[at].error is None else last
+                ended[at] = self._run(_Call([candidates[at]]))
+                last = ended[at].server if ended[at].error is None else last
             # A failure ends its session, and the tracker may then grant another server.
-            left = [at for at in built if found[at].error is None and found[at].server != last]
+            left = [at for at in built if ended[at].error is None and ended[at].server != last]
             if not left:
                 break
         else:
             logger.warning("the rivals ran on different servers; their latencies may not be comparable")
-        return [candidate.failure or self._measurement(candidate, found[at]) for at, candidate in enumerate(candidates)]
+        return [candidate.failure or self._measurement(candidate, ended[at]) for at, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
         """Time rivals in turns on one server; return and raise as `LocalRunner.compare` does."""
@@ -151,9 +151,9 @@ class RemoteRunner:
         while self._running:
             for _, ended in self._advance(self._wait()):
                 timed: list[Timed] = ended.value or []
-                for each in timed:
-                    if each.timing is not None:
-                        latencies_s[ended.server] = each.timing.latency_s
+                for result in timed:
+                    if result.timing is not None:
+                        latencies_s[ended.server] = result.timing.latency_s
             # A comparison whose server is lost is not repeated.
             self._waiting.clear()
         self._access.consistency.add(latencies_s)
@@ -192,7 +192,7 @@ class RemoteRunner:
         return done
 
     def _retry(self, worker: RemoteWorker, ended: Ended, others: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
-        """Repeat a call whose server was lost; return it as failed if that happened too often."""
+        """Repeat a call whose server was lost; return it as failed if its server was lost too often."""
         call = self._running.pop(worker)
         call.losses += 1
         if call.losses == _MAX_LOSSES:
@@ -212,7 +212,7 @@ class RemoteRunner:
         Raises:
             MeasureError: all workers have given up.
         """
-        if all(each.state is WorkerState.GONE for each in self._workers):
+        if all(other.state is WorkerState.GONE for other in self._workers):
             raise MeasureError(
                 f"{worker.failure}; gave up after {self._options.retries.total_s:g} s"
             ) from worker.failure
@@ -233,9 +233,9 @@ class RemoteRunner:
 
     def _submit(self, worker: RemoteWorker, call: _Call) -> bool:
         loadables = [candidate.loadable for candidate in call.candidates]
-        if is_taken := worker.submit(loadables, self._results.best_s, call.seconds):
+        if is_accepted := worker.submit(loadables, self._results.best_s, call.seconds):
             self._running[worker] = call
-        return is_taken
+        return is_accepted
 
     def _give_back(self) -> None:
         self._end(self._workers)
@@ -257,8 +257,8 @@ def places_of_workers(remote: Remote, n: int, absent: Container[str] = ()) -> li
     """
     n = max(1, n)
     if remote.key is None:
-        places = sorted(remote.places, key=lambda place: str(place) in absent)
-        return [places[first::n] for first in range(min(n, len(places)))]
+        addresses = sorted(remote.places, key=lambda address: str(address) in absent)
+        return [addresses[first::n] for first in range(min(n, len(addresses)))]
     try:
         n_servers, _ = count_servers(remote)
     except DeviceLostError:

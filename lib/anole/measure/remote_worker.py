@@ -1,4 +1,4 @@
-"""A state machine that runs calls on one remote server at a time, and replaces lost or ended sessions; never blocks."""
+"""A non-blocking state machine that runs calls on one remote server at a time and replaces ended sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _POLL_S = 5.0
 """How often a queued worker checks that the tracker still has a server."""
 
 _MAX_CALLS = 1 << 40
-"""No limit: a process serves calls until its session ends."""
+"""Effectively no limit: a process serves calls until its session ends."""
 
 
 class WorkerState(Enum):
@@ -64,8 +64,8 @@ class Ended:
 class RemoteWorker:
     """An isolated process with a session on a remote server; when a session ends, it opens the next one.
 
-    Only a worker that may queue waits in a tracker's queue; others take free servers. So when a session ends, at the
-    latest after `Limits.lease_s`, other clients in the queue go first.
+    Only a worker that may queue waits in a tracker's queue; others use free servers. So when a session ends, after
+    `Limits.lease_s` at the latest, other clients in the queue go first.
 
     Args:
         places: the tracker, or servers to try in turn.
@@ -74,8 +74,8 @@ class RemoteWorker:
 
     Attributes:
         server: server of the current or last session; the first place before any session.
-        failure: why the last attempt to open a session failed; None once one is open.
-        failed_at: where that attempt failed.
+        failure: why the last attempt to open a session failed; None once a session is open.
+        failed_at: the server or tracker of that attempt.
         wait_s: seconds to wait before the next attempt.
     """
 
@@ -107,8 +107,8 @@ class RemoteWorker:
         """Connections that become readable when the worker can make progress."""
         if self.state is WorkerState.ASKING and self._tracker is not None:
             return [self._tracker.connection]
-        has_news = self.state in (WorkerState.STARTING, WorkerState.OPENING, WorkerState.READY, WorkerState.RUNNING)
-        return [self._worker.connection] if has_news else []
+        can_read = self.state in (WorkerState.STARTING, WorkerState.OPENING, WorkerState.READY, WorkerState.RUNNING)
+        return [self._worker.connection] if can_read else []
 
     @property
     def left_s(self) -> float:
@@ -122,7 +122,7 @@ class RemoteWorker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it accepts a call: its session has enough time left."""
+        """Whether it accepts a call, because its session has time left."""
         return self.state is WorkerState.READY and self.left_s > 0
 
     def submit(self, *arguments: Any) -> bool:
@@ -130,7 +130,7 @@ class RemoteWorker:
         try:
             self._worker.submit(*arguments)
         except OSError:
-            # The process has ended meanwhile; `advance` would have noticed it next.
+            # The process has ended in the meantime; the next `advance` would have noticed it.
             self._restart()
             return False
         # The server enforces the call's own limit; this one only detects that the server does not answer.
@@ -147,7 +147,7 @@ class RemoteWorker:
             MeasureError: the machine or the server is at fault, and waiting would not help.
             TargetError: the server has no such device.
         """
-        if self.left_s > 0 and not any(each in readable for each in self.connections):
+        if self.left_s > 0 and not any(connection in readable for connection in self.connections):
             return None
         try:
             return self._step(may_queue)

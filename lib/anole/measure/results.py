@@ -1,4 +1,4 @@
-"""Results of runs: measurements, the best latency so far, and the artifacts of the fastest candidates."""
+"""The results of runs: measurements, the best latency so far, and the artifacts of the fastest candidates."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAX_CONFIRMED = 64
 class Results:
     """The measurements of one task's candidates, made from the return values of their runs.
 
-    The artifacts of the fastest candidates are kept, so confirming them needs no second build; all others are removed.
+    The artifacts of the fastest candidates are kept, so confirming these needs no second build; others are removed.
 
     Args:
         tolerance: maximum relative error of a correct result.
-        best_s: minimum latency measured before; the attribute is updated with every run.
+        best_s: minimum latency of earlier measurements; the attribute is updated with every run.
         most: maximum number of artifacts to keep.
     """
 
@@ -49,7 +49,7 @@ class Results:
         return measurement
 
     def of_rivals(self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float) -> list[Measurement]:
-        """Return the measurements of rivals that ran in turns; the outcome covers only those that were built."""
+        """Return the measurements of rivals that ran in turns; the outcome covers only rivals that were built."""
         timed, each_s = iter(outcome), run_s / max(1, len(outcome))
         return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]
 
@@ -63,7 +63,7 @@ class Results:
             return
         self._kept[name] = latency_s, candidate
         if len(self._kept) > self._most:
-            slowest = max(self._kept, key=lambda each: self._kept[each][0])
+            slowest = max(self._kept, key=lambda name: self._kept[name][0])
             self._kept.pop(slowest)[1].artifact.unlink(missing_ok=True)
 
     @property

@@ -19,10 +19,10 @@ from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
 _MIN_TURNS, _MAX_TURNS = 5, 100
-"""Number of turns of a comparison; within these bounds it ends when its time is up."""
+"""Number of turns of a comparison, which ends within these bounds when its time is up."""
 
 _CACHE_INSENSITIVE_S = 5e-3
-"""From this duration of a run, the 0.1 ms for refilling the caches is negligible."""
+"""Runs of at least this duration do not need warm caches: refilling the caches takes only 0.1 ms."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Timed:
 
     Attributes:
         relative_error: L2 distance of its result from the reference; NaN if part of the output was not written.
-        timing: None if the error is too large, because wrong candidates are not timed.
+        timing: None if the error is too large, because incorrect candidates are not timed.
         min_ratio: see `anole.search.ties.Compared`; also None without rivals.
     """
 
@@ -113,8 +113,8 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
             turns.append([_time_turn(kernel) for kernel in correct])
     by_kernel = list(zip(*turns, strict=True))
     ratios = min_ratios(by_kernel)
-    found = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
-    return [Timed(error, *next(found)) if error <= tolerance else Timed(error, None) for error in errors]
+    timed = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
+    return [Timed(error, *next(timed)) if error <= tolerance else Timed(error, None) for error in errors]
 
 
 def _time_turn(kernel: Timeable) -> float:

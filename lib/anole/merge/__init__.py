@@ -8,7 +8,7 @@ import sys
 def _import_sqlite_utils() -> None:
     """Import sqlite-utils without pandas and NumPy, whose import takes up to 2 s if they are installed.
 
-    It only looks up their types, and Anole stores no values of these types.
+    sqlite-utils only looks up their types, and Anole stores no values of these types.
     """
     blocked = [name for name in ("pandas", "numpy") if name not in sys.modules]
     sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]

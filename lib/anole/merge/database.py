@@ -32,7 +32,7 @@ __all__ = ["Merged", "merge_files"]
 class Seal:
     """Hashes of the database file, of its table definitions, and of all merged files with the views.
 
-    A database with a different hash was changed by another program or by a fault. The result has an empty `replaced`.
+    A database with a different hash was changed by another program or by a fault. `merged` has an empty `replaced`.
     """
 
     database_sha256: str
@@ -76,13 +76,13 @@ def merge_files(
 
     Afterwards the database matches the files: local shards and documents win over the former content of the database,
     even if they are shorter or older. If documents with the same name are merged together, as from several projects,
-    the newest wins; if projects are merged one after another, the last one wins. Records without a file here stay, and
-    so do the user's own tables, views and indexes. Merging again changes nothing.
+    the newest wins; if projects are merged one after another, the last one wins. Records without a local file stay,
+    and so do the user's own tables, views and indexes. Merging again changes nothing.
 
     The hash of the database is stored next to it. A database with this hash is copied, and only changed shards are
-    read: reading all of 1,000 would take a dozen times as long. Any other database, such as one of an older version, a
-    damaged one, or one that the user has changed, is rebuilt: all files are merged, and records without a file here are
-    copied as far as they can be read and fit. If anything is lost, the old file is kept under another name.
+    read; reading all shards would take 12 times as long if there are 1,000. Any other database, such as one that is
+    from an older version, damaged or changed by the user, is rebuilt: all files are merged, and records without a local
+    file are copied if they can be read and fit. If anything is lost, the old file is kept under another name.
 
     Raises:
         DocumentError: a document is missing or broken.
@@ -116,7 +116,7 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
     with file.replaced(empty=not trusted) as db, ExitStack() as stack:
         old = None
         try:
-            old = _former(file, stack)
+            old = _open_old(file, stack)
         except UnreadableError as error:
             missing.append(str(error).removeprefix(f"{file.path}: "))
         snapshot, copy = Snapshot(old), None if trusted or old is None else UserDataCopy(db, old)
@@ -141,7 +141,7 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
         return _merged(db, log)
 
 
-def _former(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
+def _open_old(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
     """Open the old file; raise StoreError if a merge must not replace it."""
     if file.sha256 is None:
         return None
@@ -160,7 +160,7 @@ def _fold_documents(db: Database, sources: _Sources, snapshot: Snapshot, log: Me
         with naming(folder):
             fold_build(db, folder, snapshot, log)
     evaluations = ((path, read_evaluation(path)) for path in sources.evaluations)
-    for path in _newest(((each.build, each.created_at, path) for path, each in evaluations), log):
+    for path in _newest(((found.build, found.created_at, path) for path, found in evaluations), log):
         with naming(path):
             fold_evaluation(db, path, snapshot, log)
 

@@ -18,9 +18,9 @@ class ImportCounts:
     """The numbers of imported runs and of new trials.
 
     Attributes:
-        continued: runs that had some of the records and now have all of them.
-        known: runs that already had all the records.
-        kept_beside: files of runs that differ from the local ones; only a merge without the local shard reads them.
+        continued: runs that had some of the records here and now have all of them.
+        known: runs that already had all the records here.
+        kept_beside: files of runs that differ from the local runs; only a merge without the local shard reads them.
     """
 
     new: int = 0
@@ -52,8 +52,8 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 def import_records(source: Path, shards_dir: Path) -> ImportCounts:
     """Import all runs of a database or of a folder of shards into the folder of local shards; no local trial is lost.
 
-    A local run with different records, because two machines tuned it, stays as it is; the imported state is stored in
-    a file next to it. Tuners are not disturbed, because they lock their shards.
+    If a local run has different records, because two machines tuned it, it stays as it is, and the imported state is
+    stored in a file next to it. Running tuners are not disturbed, because they lock their shards.
 
     Raises:
         StoreError: the source is missing or corrupt, or a local shard is corrupt, in use or cannot be written. Runs
@@ -91,9 +91,9 @@ def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Import
         if not content.continues(shard.content):
             return _store_copy(content, shards_dir, result)
         shard.replace(data if content.sealed else encode_shard(content, path))
-    which = "continued" if n_trials else "new"
-    counted = {which: getattr(result, which) + 1, "trials": result.trials + len(content.trials) - n_trials}
-    return replace(result, **counted)
+    count = "continued" if n_trials else "new"
+    updated = {count: getattr(result, count) + 1, "trials": result.trials + len(content.trials) - n_trials}
+    return replace(result, **updated)
 
 
 def _store_copy(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:

@@ -1,4 +1,4 @@
-"""Export records for other machines: write the selected runs as a folder of shards that can be imported there."""
+"""Export records for other machines: write the selected runs as a folder of shards to import there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class ExportOrigin:
-    """When, on which machine, and from which folder or database a folder was exported.
+    """The origin of an exported folder: the time, the machine, and the source folder or database.
 
     The machine that measured a run is stored in the run itself.
     """
@@ -50,8 +50,8 @@ class ExportOrigin:
 def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
     """Write the selected runs of a folder of shards or of a database, each in full, atomically and durably.
 
-    Shards are copied byte for byte. For a run without a shard of its own, the copy that a merge would prefer is
-    exported. The manifests list the models of each task if the source does not.
+    Shards are copied byte for byte. If a run has only copies, the copy that a merge would prefer is exported. The
+    manifests list the models of each task if the source does not.
 
     Raises:
         StoreError: the destination exists or cannot be written, the source cannot be read, or no run is selected.
@@ -80,7 +80,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
 
 
 def exported_from(source: Path) -> str:
-    """Return a remark on the origin of an exported folder; an empty text for other sources."""
+    """Return a remark on the origin of an exported folder, or an empty text for other sources."""
     try:
         origin = read_document(source / _ORIGIN, ExportOrigin, "export-records")
     except DocumentError:
@@ -100,24 +100,24 @@ def _write_shards(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) ->
 
 
 def _selected(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    found = _selected_in_folder(source, chooser) if source.is_dir() else contents(source)
+    candidates = _selected_in_folder(source, chooser) if source.is_dir() else contents(source)
     return (
         (content, data)
-        for content, data in found
+        for content, data in candidates
         if chooser.takes_run(content.run, content.task) and chooser.takes(content)
     )
 
 
 def _selected_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield one state of each run that its head selects: its own shard or, without one, its newest copy."""
-    own: set[str] = set()
+    """Yield one state of each run whose head is selected: its own shard or, if there is none, its newest copy."""
+    runs_with_shard: set[str] = set()
 
     def read(path: Path) -> RunState | None:
         head = read_head(path)
-        if head is None or head[0].key in own or not chooser.takes_run(*head):
+        if head is None or head[0].key in runs_with_shard or not chooser.takes_run(*head):
             return None
         if not is_copy(path):
-            own.add(head[0].key)
+            runs_with_shard.add(head[0].key)
         stored = read_stored(path)
         assert stored is not None, "its head was read"
         return RunState.of(path, *stored, sha256(stored[1]).hexdigest())

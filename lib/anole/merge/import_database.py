@@ -26,8 +26,8 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
     """Yield each run of a database: its content, and the bytes of a shard with that content.
 
     Raises:
-        StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table
-            and the row.
+        StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table and
+            the row.
     """
     with opened(path) as database:
         database.refuse_newer("update Anole")
@@ -40,12 +40,12 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 
 def read_models(path: Path) -> list[tuple[str, str, str]]:
-    """Return the model, target and task key of each task usage that a database lists."""
+    """Return the model, target and key of each task that a database lists for a model."""
     with opened(path) as database:
         if "model_task" not in database.kinds:
             return []
-        found = database.entities("model_task", n_columns=3)
-        return [(str(model), str(target), str(key)) for (model, target, key), _ in found]
+        entities = database.entities("model_task", n_columns=3)
+        return [(str(model), str(target), str(key)) for (model, target, key), _ in entities]
 
 
 class Runs:
@@ -84,45 +84,47 @@ class Runs:
 
     def _records(self, rows: Entity, where: str) -> list[object]:
         """Decode a run's head, space, warm start, iterations, trials and confirmations."""
-        run = _only("run", rows["run"], where)
+        run = _only_row("run", rows["run"], where)
         task_key = run.get("task_key")
         head = {"schema": SCHEMA, "task": self._task(task_key, where)}
         plain = _plain(run, json_fields(Run), f"{where}: table run")
-        records: list[object] = [_record(Head, {**plain, **head}, f"{where}: table run")]
-        records += [_of_row(SpaceFacts, row, f"{where}: table space") for row in self._tasks[(task_key,)]["space"]]
+        records: list[object] = [_decode(Head, {**plain, **head}, f"{where}: table run")]
+        records += [_decode_row(SpaceFacts, row, f"{where}: table space") for row in self._tasks[(task_key,)]["space"]]
         if rows["warm_start"]:
-            records.append(WarmStart(tuple(_source(row, f"{where}: table warm_start") for row in rows["warm_start"])))
+            records.append(
+                WarmStart(tuple(_to_source(row, f"{where}: table warm_start") for row in rows["warm_start"]))
+            )
         for table, cls in (("iteration", Iteration), ("trial", Trial), ("confirmation", Confirmation)):
             for number, row in enumerate(rows[table]):
                 row_where = f"{where}: table {table}, row {number}"
                 if table != "iteration" and row.get("number") != number:
                     raise StoreError(f"{row_where}: its number is {shown(row.get('number'))}")
-                records.append(_of_row(cls, row, row_where))
+                records.append(_decode_row(cls, row, row_where))
         return records
 
     def _task(self, key: object, where: str) -> Row:
         rows = self._tasks.get((key,), {}).get("task", ())
         if not rows:
             raise StoreError(f"{where}: its task {shown(key)} is not in the table task")
-        return _plain(_only("task", rows, where), frozenset({"workload", "target"}), f"{where}: table task")
+        return _plain(_only_row("task", rows, where), frozenset({"workload", "target"}), f"{where}: table task")
 
 
-def _only(table: str, rows: Sequence[Row], where: str) -> Row:
+def _only_row(table: str, rows: Sequence[Row], where: str) -> Row:
     if len(rows) != 1:
         raise StoreError(f"{where}: table {table}: {len(rows)} rows have the key {shown(rows[0]['key'])}")
     return rows[0]
 
 
-def _source(row: Row, where: str) -> Source:
+def _to_source(row: Row, where: str) -> Source:
     renamed = {name.removeprefix("source_"): value for name, value in row.items() if name != "run_key"}
-    return _record(Source, renamed, where)
+    return _decode(Source, renamed, where)
 
 
-def _of_row(cls: type[T], row: Row, where: str) -> T:
-    return _record(cls, _plain(row, json_fields(cls), where), where)
+def _decode_row(cls: type[T], row: Row, where: str) -> T:
+    return _decode(cls, _plain(row, json_fields(cls), where), where)
 
 
-def _record(cls: type[T], plain: Row, where: str) -> T:
+def _decode(cls: type[T], plain: Row, where: str) -> T:
     try:
         return decode(cls, plain)
     except DecodeError as error:

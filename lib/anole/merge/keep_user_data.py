@@ -1,4 +1,4 @@
-"""Copy records and user tables that only the old database contains to a new one, as far as they fit its tables."""
+"""Copy records and user tables that only the old database contains into the new one, if they fit its tables."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KINDS = ("table", "index", "view", "trigger")
 
 
 class UserDataCopy:
-    """A copy of the content that only the old file has; a record that is damaged or does not fit is left out entirely.
+    """A copier of the content that only the old file has; it leaves out records that are damaged or do not fit.
 
     Attributes:
-        missing: a sentence for each thing that was left out.
+        missing: a sentence on each omission.
     """
 
     def __init__(self, db: Database, old: UntrustedDatabase) -> None:
@@ -68,8 +68,8 @@ class UserDataCopy:
     def copy_user_tables(self) -> None:
         """Copy the user's tables, indexes, views and triggers, without checking constraints."""
         try:
-            self.missing += [f"your column {name} was left out; use a separate table" for name in self._own_columns()]
-            objects = self._own_objects()
+            self.missing += [f"your column {name} was left out; use a separate table" for name in self._user_columns()]
+            objects = self._user_objects()
         except UnreadableError as error:
             self._report_missing("your own tables could not be read", error)
             return
@@ -124,13 +124,13 @@ class UserDataCopy:
             if found:
                 insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
 
-    def _own_columns(self) -> list[str]:
+    def _user_columns(self) -> list[str]:
         """Return the columns that the user added to Anole's tables."""
-        ours = schema.columns()
-        added = ((table, set(self._old.column_names(table)) - {*ours[table]}) for table in ours)
+        expected = schema.columns()
+        added = ((table, set(self._old.column_names(table)) - {*expected[table]}) for table in expected)
         return [f"{table}.{name}" for table, names in added for name in sorted(names)]
 
-    def _own_objects(self) -> list[tuple[str, str, str]]:
+    def _user_objects(self) -> list[tuple[str, str, str]]:
         """Return the kind, name and definition of each object that the user created, in the order of `_KINDS`."""
         present = {name for (name,) in self._db.execute("select name from sqlite_master")}
         listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
@@ -140,7 +140,7 @@ class UserDataCopy:
             if name not in present and table not in schema.FORMER_TABLES and self._old.kinds.get(name) != "shadow"
             if not str(name).startswith("sqlite_")
         ]
-        return sorted(user_objects, key=lambda each: _KINDS.index(each[0]) if each[0] in _KINDS else len(_KINDS))
+        return sorted(user_objects, key=lambda item: _KINDS.index(item[0]) if item[0] in _KINDS else len(_KINDS))
 
     def _copy_object(self, kind: str, name: str, sql: str) -> None:
         if not _CREATES.match(sql):

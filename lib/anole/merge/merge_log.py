@@ -15,11 +15,11 @@ class Merged:
     """The result of a merge.
 
     Attributes:
-        changed_runs: number of runs that were new or whose shards had changed.
+        changed_runs: number of runs that are new or whose shards have changed.
         runs, trials: numbers of runs and trials in the database after the merge.
         unsealed_runs: number of runs whose shards have lines without checksums.
         ignored: a sentence for each file that was not merged because another state was preferred.
-        replaced: a sentence for each thing that the database no longer contains.
+        replaced: a sentence on everything that the database no longer contains.
     """
 
     changed_runs: int
@@ -36,9 +36,9 @@ class MergeLog:
     """The actions of a merge so far.
 
     Attributes:
-        runs: keys of the runs that were new or have changed.
+        runs: keys of the runs that are new or have changed.
         shards: keys of the runs that have a local shard.
-        outlived: names of builds that replaced later ones; evaluations in the database belong to the later build.
+        outlived: names of builds that replaced a later build, to which evaluations in the database belong.
         ignored, replaced: as in `Merged`.
     """
 
@@ -50,9 +50,9 @@ class MergeLog:
 
 
 class Recording(NamedTuple):
-    """The state of a shard, ordered by age; of several copies without a local shard, the greatest is merged.
+    """The state of a shard, ordered by age; if there are only copies, the one with the greatest state is merged.
 
-    A shard only grows, so more bytes mean more trials; a shard that was deleted and started again has a later start.
+    A shard only grows, so more bytes mean more records; a shard that was deleted and restarted has a later start.
     """
 
     started_at: str
@@ -65,19 +65,19 @@ class Snapshot:
 
     def __init__(self, database: UntrustedDatabase | None) -> None:
         self._database = database
-        wanted = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
-        self.recordings = {key: Recording(*state) for key, *state in self._typed("run", wanted, "")}
+        types = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
+        self.recordings = {key: Recording(*state) for key, *state in self._typed("run", types, "")}
 
     def n_lost(self, content: ShardContent) -> int:
-        """Return how many trials of a run in the database are missing in its shard.
+        """Return the number of trials of a run that the database has and its shard does not.
 
         A trial that was measured again is not lost, unless the shard was restarted.
         """
         key, configs = content.run.key, content.configs
         is_restarted = self.recordings[key].started_at != content.started_at
-        wanted = {"number": int, "config": str, "created_at": str}
+        types = {"number": int, "config": str, "created_at": str}
         n_lost = 0
-        for number, config, created_at in self._typed("trial", wanted, "where run_key = ?", key):
+        for number, config, created_at in self._typed("trial", types, "where run_key = ?", key):
             is_same = number < len(configs) and configs[number] == config
             at = content.trials[number].created_at if is_same else ""
             n_lost += at != created_at if is_restarted else at < created_at
@@ -85,12 +85,12 @@ class Snapshot:
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
         """Whether a table contained a later document with the same name."""
-        found = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
-        return any(made_at > created_at for (made_at,) in found)
+        rows = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
+        return any(stored_at > created_at for (stored_at,) in rows)
 
-    def _typed(self, table: str, wanted: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows whose values have the right types; in a damaged file, others are possible."""
+    def _typed(self, table: str, types: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows whose values have the given types; a damaged file may also hold other rows."""
         if self._database is not None:
-            for row in self._database.select(table, wanted, where, *parameters):
-                if all(map(isinstance, row, wanted.values())):
+            for row in self._database.select(table, types, where, *parameters):
+                if all(map(isinstance, row, types.values())):
                     yield row

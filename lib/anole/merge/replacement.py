@@ -26,7 +26,7 @@ _CACHE_KIB = 64 << 10
 
 
 class HeldDatabase:
-    """A database file, perhaps missing, that no other process can write.
+    """A database file, which may be missing, that no other process can write.
 
     Attributes:
         path: the file itself, with links resolved.
@@ -35,7 +35,7 @@ class HeldDatabase:
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path = path
-        # Closing another descriptor of the file would release SQLite's locks, so this one is used.
+        # Closing another descriptor of the file would release SQLite's locks.
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
     @contextmanager
@@ -53,9 +53,9 @@ class HeldDatabase:
             _remove_with_journal(temporary)
 
     def kept_aside(self) -> Path:
-        """Link the file to a second name, which keeps it when it is replaced, and return that name.
+        """Link the file to a second name, which preserves it when it is replaced, and return that name.
 
-        The first name exists at any time. The journal moves along; otherwise SQLite would apply it to the new file.
+        The first name exists at all times. The journal is moved, too; otherwise SQLite would apply it to the new file.
         """
         for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
             if older.samefile(self.path):
@@ -80,8 +80,8 @@ class HeldDatabase:
 def held(path: Path) -> Iterator[HeldDatabase]:
     """Prevent other processes from writing or creating a database within the block.
 
-    A second merge waits for this one. Another program's write waits and then fails, because the file that it has
-    opened is no longer the database. Readers continue with the old file.
+    Other merges wait. A write by another program waits and then fails, because its open file is no longer the database.
+    Readers continue with the old file.
 
     Raises:
         StoreError: the file is in use, or the folder or the copy cannot be written.

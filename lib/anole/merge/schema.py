@@ -1,4 +1,4 @@
-"""The tables and views of the database, as `schema.sql` and `views.sql` define them."""
+"""The tables and views of the database, as defined by `schema.sql` and `views.sql`."""
 
 from __future__ import annotations
 

@@ -20,13 +20,13 @@ _MIN_KEY_DIGITS = 6
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that a run must satisfy; for each kind, it must match one of the names unless there are none.
+    """Conditions that a run must satisfy: it must match a name of each kind for which there are names.
 
     Attributes:
         tasks: labels or keys; keys of tasks and runs may be abbreviated to their first digits.
         models: names of models that contain the run's task.
         targets: names in models.yaml, or kinds of targets.
-        since: time of the run's last measurement or earlier, in UTC, as ISO 8601 to the second without a time zone.
+        since: the run must have a measurement at or after this time, in UTC, as ISO 8601 to the second without a zone.
     """
 
     tasks: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ Usage = tuple[str, str, str]
 
 
 def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
-    """Return the usages of tasks that a database lists or, for a folder of shards, the manifests of the project."""
+    """Return the usages of tasks that a database lists or, for a folder of shards, the project's manifests list."""
     if source.is_file():
         return read_models(source)
     read = (read_manifest(path) for path in manifests)
@@ -50,7 +50,7 @@ def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
 
 
 class Chooser:
-    """Decide for each run whether it is selected, and report names that matched no run."""
+    """A filter of runs, which also reports names that match no run."""
 
     def __init__(self, selection: Selection, usages: Collection[Usage]) -> None:
         self._wanted = {
@@ -70,39 +70,39 @@ class Chooser:
     def takes_run(self, run: Run, task: Task) -> bool:
         """Whether a run is selected by its head, which does not contain times."""
         usages = self._usages.get(task.key, ())
-        own = {
+        names_of_run = {
             "task": {task.label, task.key},
             "model": {model for model, _ in usages},
             "target": {str(task.target.get("kind")), *(target for _, target in usages)},
             "preset": {run.preset},
             "run": {run.key},
         }
-        for name, values in own.items():
+        for name, values in names_of_run.items():
             self._seen[name] |= values
-        return all(not wanted or _matches(wanted, own[name]) for name, wanted in self._wanted.items())
+        return all(not wanted or _matches(wanted, names_of_run[name]) for name, wanted in self._wanted.items())
 
     def takes(self, content: ShardContent) -> bool:
         """Whether a run is selected by the times of its measurements."""
         since = self._since
-        measured: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
-        return since is None or any(each.created_at[: len(since)] >= since for each in measured)
+        records: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
+        return since is None or any(record.created_at[: len(since)] >= since for record in records)
 
     def refuse_unknown(self, source: Path) -> None:
         """Raise StoreError if a name matches no run of the source; the message suggests existing names."""
         for name, wanted in self._wanted.items():
             for value in wanted:
                 if not _matches((value,), self._seen[name]):
-                    names = sorted(each for each in self._seen[name] if not is_key(each))
+                    names = sorted(seen for seen in self._seen[name] if not is_key(seen))
                     hint = f": {suggestion(value, names)}" if names else ""
                     if name == "model" and not names:
                         hint = "; no manifest here lists the tasks of models; use a database that does (--from)"
                     raise StoreError(f"{source}: {name} {value!r} matches no run{hint}")
 
 
-def _matches(wanted: Collection[str], own: Collection[str]) -> bool:
+def _matches(wanted: Collection[str], names: Collection[str]) -> bool:
     """Whether one of the wanted names equals one of a run's names, or is a prefix of one of its keys."""
-    keys = [value for value in own if is_key(value)]
+    keys = [name for name in names if is_key(name)]
     return any(
-        value in own or (len(value) >= _MIN_KEY_DIGITS and any(key.startswith(value) for key in keys))
+        value in names or (len(value) >= _MIN_KEY_DIGITS and any(key.startswith(value) for key in keys))
         for value in wanted
     )

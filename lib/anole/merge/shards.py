@@ -1,4 +1,4 @@
-"""Merge the shards of a folder: for each run its local shard or, if there is none, the newest copy."""
+"""Merge the shards of a folder: the local shard of each run or, if there is none, its newest copy."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class RunState(NamedTuple):
 
 
 def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
-    """Yield the states of each run in a folder: its local shard, or else all copies; `read` returns None to skip files.
+    """Yield the states of each run in a folder: its local shard, or else all copies; `read` returns None for no state.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Files with other names are copies, such as
-    ``<run>.<digest>.jsonl`` of an import. Copies come after all local shards, and only count if there is none.
+    ``<run>.<digest>.jsonl`` from an import. They are read after all local shards, and used only if there is none.
     """
     copies: dict[str, list[RunState]] = {}
     for path in sorted(shard_paths(folder), key=is_copy):
@@ -58,12 +58,12 @@ def fold_shards(db: Database, shards_dir: Path, snapshot: Snapshot, log: MergeLo
     """Merge all shards of a folder, which may be missing.
 
     A local shard replaces the run in the database, even if it is shorter or older. Without a local shard, the greatest
-    `Recording` among the copies and the database wins. If the database can be trusted to be unchanged since the last
-    merge, shards with the hash that it recorded are not read again.
+    `Recording` among the copies and the database wins. If the database is known to be unchanged since the last merge
+    (`trusted`), shards with the hash that it recorded are not parsed again.
     """
     known = {state.shard_sha256: (key, state) for key, state in snapshot.recordings.items()} if trusted else {}
 
-    # All local shards are folded before the first copy is read.
+    # All local shards are merged before the first copy is read.
     def read(path: Path) -> RunState | None:
         has_local = is_copy(path) and named_run(path) in log.shards
         state = None if has_local else _read(path, known)
@@ -74,8 +74,8 @@ def fold_shards(db: Database, shards_dir: Path, snapshot: Snapshot, log: MergeLo
 
     for states in states_of(shards_dir, read):
         newest = newest_of(states)
-        held = snapshot.recordings.get(newest.key)
-        if is_copy(newest.path) and held is not None and held > newest.recording:
+        stored = snapshot.recordings.get(newest.key)
+        if is_copy(newest.path) and stored is not None and stored > newest.recording:
             log.ignored.append(f"{newest.path}: is not merged: the database has a newer state of its run")
             log.shards.add(newest.key)
         else:
@@ -86,7 +86,7 @@ def fold_shards(db: Database, shards_dir: Path, snapshot: Snapshot, log: MergeLo
 
 
 def _read(path: Path, known: Mapping[str, tuple[str, Recording]]) -> RunState | None:
-    """Read a shard, without parsing it if its hash is known; return None if it has no complete line yet."""
+    """Read a shard, but do not parse it if its hash is known; return None if it has no complete line yet."""
     data = complete_lines(read_bytes(path))
     sha256 = hashlib.sha256(data).hexdigest()
     if sha256 in known:

@@ -22,7 +22,7 @@ from anole.store.shard import Shard, is_copy, shard_paths
 logger = logging.getLogger(__name__)
 
 _MAX_LOGGED = 10
-"""Maximum number of ignored or replaced things to log; of the others, only the number is logged."""
+"""Maximum number of messages of one kind to log; only the number of further ones is logged."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _ROW_BYTES = 4 << 20
 """Maximum size of a row, text or statement."""
 
 _BASE_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
-"""Maximum number of SQLite's virtual machine steps, plus steps per byte of the file; a real one needs about 1."""
+"""Maximum number of steps of SQLite's virtual machine, and additional steps per byte; real files take about 1."""
 
 _STEPS_PER_CHECK = 100_000
 
@@ -45,10 +45,10 @@ _PRAGMAS = (
     "mmap_size = 0",
     "ignore_check_constraints = on",
 )
-"""CHECK constraints of the file are not evaluated: they may never end."""
+"""CHECK constraints of the file are not evaluated, because they may never end."""
 
 _ERRORS = (sqlite3.Error, ValueError, OverflowError, RecursionError)
-"""Python's module also raises errors that are not from SQLite, for example for a name that is not in UTF-8."""
+"""Python's sqlite3 also raises errors of its own, for example for a name that is not in UTF-8."""
 
 _FAULTS = (
     sqlite3.SQLITE_PERM,
@@ -125,8 +125,8 @@ class UntrustedDatabase:
     @property
     def missing_tables(self) -> list[str]:
         """The tables that its version of Anole creates but that do not exist."""
-        needed = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
-        return [table for table in needed if table not in self.kinds]
+        expected = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
+        return [table for table in expected if table not in self.kinds]
 
     def refuse_newer(self, cure: str) -> None:
         """Raise StoreError for a database that a newer Anole wrote; the message ends with the remedy `cure`."""
@@ -138,10 +138,10 @@ class UntrustedDatabase:
 
     def refuse_others(self) -> None:
         """Raise StoreError for a database of another program whose tables have the same names."""
-        ours = schema.columns()
-        named = [table for table in ours if table in self.kinds]
-        if named and not any(2 * len({*self.column_names(each)} & {*ours[each]}) > len(ours[each]) for each in named):
-            raise StoreError(f"{self.path}: is not a database of Anole: its table {named[0]} has other columns")
+        expected = schema.columns()
+        tables = [table for table in expected if table in self.kinds]
+        if tables and not any(2 * len({*self.column_names(t)} & {*expected[t]}) > len(expected[t]) for t in tables):
+            raise StoreError(f"{self.path}: is not a database of Anole: its table {tables[0]} has other columns")
 
     def columns(self, table: str) -> list[str]:
         """Return the columns of Anole that a table has; it must be a plain table without generated columns."""
@@ -164,7 +164,7 @@ class UntrustedDatabase:
         """Raise UnreadableError for a table with damaged pages, or with rows that differ from its index."""
         self._check_unless_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
-        # The check reports pages that the machine could not read like damaged ones.
+        # The check reports pages that the machine could not read as if they were damaged.
         if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
             fault = sqlite3.OperationalError("disk I/O error")
             fault.sqlite_errorcode = int(code[1])

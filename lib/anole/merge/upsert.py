@@ -80,7 +80,7 @@ def fold_manifest(db: Database, path: Path) -> None:
 def fold_build(db: Database, folder: Path, snapshot: Snapshot, log: MergeLog) -> None:
     """Write a build, replacing the rows of the build with the same name.
 
-    If that one was compiled later, its evaluation is removed, because it does not belong to this build.
+    If the former build was compiled later, its evaluation is removed, because it does not belong to this build.
     """
     build = read_build(folder)
     if not is_known(db, "model", "name", build.model):
@@ -135,7 +135,7 @@ def _build_task(db: Database, build: Build, path: Path, position: int, task: Bui
     if not is_known(db, "task", "key", task.key):
         raise StoreError(f"{path}: its task {task.label} ({task.key}) is not known; extract the model again")
     has_run = task.run_key is None or is_known(db, "run", "key", task.run_key)
-    # A lock file may be used without the records that its configs come from.
+    # A lock file may be used without the records from which its configs come.
     if not has_run and not task.locked:
         raise StoreError(f"{path}: its run {task.run_key} of {task.label} has no shard; compile it again")
     key = {"build": build.name, "task_key": task.key, "position": position}
@@ -180,7 +180,7 @@ def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
 
 
 def _paths(cls: type) -> dict[str, str]:
-    """Return the attribute path of each column of a record except its config."""
+    """Return the attribute path of each column of a record, except its config."""
     return {column: path for column, path in flat_fields(cls).items() if column != "config"}
 
 

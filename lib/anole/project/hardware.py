@@ -41,19 +41,19 @@ def is_detected_on_nodes(target: TargetSpec) -> bool:
 
 
 def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any]:
-    """Return a target's complete description in plain JSON values: the settings of models.yaml and detected ones.
+    """Return a target's complete description in plain JSON values: its settings in models.yaml and the detected ones.
 
     Raises:
         SpecError: this machine cannot describe the target, or no node has described it yet.
     """
     if is_detected_on_nodes(target):
-        found = _kept(target, project)
-        if found is None or found.description is None:
+        stored = _stored(target, project)
+        if stored is None or stored.description is None:
             path = layout.described_path(target.name)
             problem = f"no node has described it yet; run `snakemake {path}` with your cluster's profile"
             raise SpecError(f"targets.{target.name}", problem, target.file)
-        return dict(found.description)
-    return _detected(target)
+        return dict(stored.description)
+    return _detect(target)
 
 
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
@@ -66,13 +66,13 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.
     """
     if kept or is_detected_on_nodes(target):
-        found = _kept(target, project)
-        if found is not None:
-            return Hardware(found.description, found.absence)
+        stored = _stored(target, project)
+        if stored is not None:
+            return Hardware(stored.description, stored.absence)
         if is_detected_on_nodes(target):
             return Hardware(None, None)
     try:
-        description = _detected(target)
+        description = _detect(target)
     except SpecError as error:
         if target.required or target.settings:
             raise
@@ -82,7 +82,7 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
 
 
 def describe_this_machine(asked: Mapping[str, Any]) -> DescribedTarget:
-    """Describe this machine as a cluster's target, given its hardware from models.yaml, see `hardware_request`.
+    """Describe this machine as a cluster's target that `hardware_request` returned.
 
     Raises:
         TargetError: this machine cannot be the target, or differs from models.yaml.
@@ -99,8 +99,8 @@ def describe_this_machine(asked: Mapping[str, Any]) -> DescribedTarget:
 
 def keep(target: TargetSpec, hardware: Hardware, project: Path) -> None:
     """Store a target's hardware for the jobs of this workflow, which may run on other machines."""
-    found = DescribedTarget(hardware_request(target), hardware.description, hardware.absence, platform.node())
-    write_described(project / layout.described_path(target.name), found)
+    described = DescribedTarget(hardware_request(target), hardware.description, hardware.absence, platform.node())
+    write_described(project / layout.described_path(target.name), described)
 
 
 def has_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
@@ -110,17 +110,17 @@ def has_records(shards_dir: Path, description: Mapping[str, Any]) -> bool:
     return any(head[1].target == description for head in heads if head is not None)
 
 
-def _detected(target: TargetSpec) -> dict[str, Any]:
+def _detect(target: TargetSpec) -> dict[str, Any]:
     try:
         return get_kind(target.kind).describe(**target.settings)
     except TargetError as error:
         raise SpecError(f"targets.{target.name}", str(error), target.file) from error
 
 
-def _kept(target: TargetSpec, project: Path) -> DescribedTarget | None:
-    """Return a target's stored description; None if models.yaml has changed since."""
+def _stored(target: TargetSpec, project: Path) -> DescribedTarget | None:
+    """Return a target's stored description; None if there is none or models.yaml has changed since."""
     try:
-        found = read_described(project / layout.described_path(target.name))
+        described = read_described(project / layout.described_path(target.name))
     except DocumentError:
         return None
-    return found if found.asked == hardware_request(target) else None
+    return described if described.asked == hardware_request(target) else None

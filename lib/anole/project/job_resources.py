@@ -10,7 +10,7 @@ from anole.targets import get_kind, get_target
 from anole.targets.base import DeviceLocation
 
 _BUILDERS_ON_CLUSTER = 4
-"""Number of cores of a cluster's job that builds candidates for a device other than the CPU."""
+"""Number of cores for a cluster job that builds candidates for a device other than the CPU."""
 
 _SNAKEMAKE_NAMES = {"partition": "slurm_partition"}
 """Snakemake's names of resources that have the scheduler's names in `nodes`."""
@@ -22,8 +22,8 @@ class JobResources:
 
     Attributes:
         threads: number of cores; all of them if the job measures on the CPU, so nothing else runs meanwhile.
-        device: amount of the resource ``device``: each machine has one, which measuring on the CPU takes.
-        gpu: amount of the resource ``gpu``: the machine's GPUs.
+        device: amount of the resource ``device``; each machine has one unit, which a job takes to measure on the CPU.
+        gpu: amount of the resource ``gpu``: the number of GPUs.
         measure: the argument of ``anole tune --measure``; ``{}`` for this machine.
     """
 
@@ -36,7 +36,7 @@ class JobResources:
 def limits_of(pipeline: Pipeline) -> dict[str, int]:
     """Return the limits of the Snakemake resources that a project's jobs share.
 
-    Resources that no job of Anole needs are left to other rules of a workflow.
+    Resources that no job of Anole uses are left to the workflow's other rules.
     """
     places = {pipeline.place(name) for name in pipeline.descriptions}
     places |= {_undescribed_place(pipeline, name) for name in pipeline.undescribed}
@@ -48,14 +48,14 @@ def n_gpus(pipeline: Pipeline) -> int:
     """Return the number of this machine's GPUs that a project's jobs share, at least one."""
     names = [name for name in pipeline.descriptions if pipeline.place(name) == DeviceLocation.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
-    # A target on a cluster's nodes is not absent, but this machine may have no such GPU.
-    here = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
-    units = {unit.name for target in here for unit in target.units()}
+    # A target on a cluster's nodes counts as present, but this machine may have no such GPU.
+    present = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
+    units = {unit.name for target in present for unit in target.units()}
     return max(1, len(units))
 
 
 def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResources:
-    """Return the resources of a job that measures on a target, or that describes it if no node has done so yet.
+    """Return the resources of a job that measures on a target, or that describes it if no node has described it yet.
 
     All jobs share the `cores`, which is None if each job gets a node of a cluster.
     """
@@ -74,8 +74,8 @@ def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResou
 
 def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
     """Return the resources by which a cluster's scheduler chooses a node for a target, by Snakemake's names."""
-    given = pipeline.spec.targets[target].nodes
-    return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in given.items()}
+    resources = pipeline.spec.targets[target].nodes
+    return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in resources.items()}
 
 
 def _undescribed_place(pipeline: Pipeline, target: str) -> DeviceLocation:

@@ -19,7 +19,7 @@ from anole.project.quantized_models import model_for_target
 
 
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
-    """Lock builds, by default all compiled ones, to the configs that they were compiled with.
+    """Lock builds, by default all compiled ones, to the configs with which they were compiled.
 
     Other entries of the lock file do not change. Return the new entries by the build's name.
 
@@ -41,7 +41,7 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
 
 
 def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
-    """Remove the entries of builds from the lock file and return the rest; models.yaml need not have the builds.
+    """Remove the entries of builds, which models.yaml need not have, from the lock file and return the rest.
 
     Raises:
         SpecError: the lock file has a mistake, or an entry is missing.
@@ -49,9 +49,9 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
     lockfile = read_lockfile(lockfile_of(spec_path.parent))
     for name in names:
         Node(name, "builds", str(lockfile.path)).choice(lockfile.builds, "one of the locked builds")
-    left = replace(lockfile, builds={name: each for name, each in lockfile.builds.items() if name not in names})
-    write_lockfile(left)
-    return left
+    remaining = replace(lockfile, builds={name: entry for name, entry in lockfile.builds.items() if name not in names})
+    write_lockfile(remaining)
+    return remaining
 
 
 def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
@@ -62,17 +62,17 @@ def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
 
 
 def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None:
-    """Raise BuildError for a build that differs from models.yaml: its configs may be for other tasks."""
-    wanted = spec.builds[name]
-    description = look_for(spec.targets[wanted.target]).description
+    """Raise BuildError for a build that differs from models.yaml, because its configs may be for other tasks."""
+    declared = spec.builds[name]
+    description = look_for(spec.targets[declared.target]).description
     same = {
         "model": canonical_json(build.entry)
-        == canonical_json(model_for_target(spec, wanted.model, wanted.target).to_json()),
+        == canonical_json(model_for_target(spec, declared.model, declared.target).to_json()),
         "target": description is None or canonical_json(description) == canonical_json(build.target_description),
     }
-    others = " and ".join(what for what, is_same in same.items() if not is_same)
-    if others:
-        raise BuildError(f"{folder}: its {others} differs from {spec.file}; `snakemake` compiles it again")
+    differing = " and ".join(what for what, is_same in same.items() if not is_same)
+    if differing:
+        raise BuildError(f"{folder}: its {differing} differs from {spec.file}; `snakemake` compiles it again")
 
 
 def _locked(folder: Path, task: BuiltTask) -> LockedTask:

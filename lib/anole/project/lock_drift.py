@@ -35,25 +35,25 @@ class LockDrift:
 
 
 def find_lock_drift(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[LockDrift]:
-    """Return where the lock file is outdated; `extracted` builds have up-to-date manifests."""
+    """Return all differences; the manifests of `extracted` builds are up to date."""
     known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
     unknown = [name for name in pipeline.lockfile.builds if name not in known]
-    found = [LockDrift(name, name, f"{file} has no such build") for name in unknown]
+    drifts = [LockDrift(name, name, f"{file} has no such build") for name in unknown]
     for build in extracted:
         entry = pipeline.locked(build)
         if entry is not None:
-            found += _of_build(pipeline, build, entry)
-    return found
+            drifts += _drifts_of_build(pipeline, build, entry)
+    return drifts
 
 
-def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[LockDrift]:
+def _drifts_of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[LockDrift]:
     listed = pipeline.read_manifest(build.model, build.target).tasks
     tried = _tried(pipeline, build)
     for task in listed:
         locked = entry.tasks.get(task.key)
         if locked is None:
             yield LockDrift(build.name, task.label, "is not locked; the records choose its config")
-        elif tried is not None and (problem := _better(pipeline, build, task, locked, tried)) is not None:
+        elif tried is not None and (problem := _describe_better(pipeline, build, task, locked, tried)) is not None:
             yield LockDrift(build.name, task.label, problem)
     keys = {task.key for task in listed}
     for key, locked in entry.tasks.items():
@@ -61,12 +61,12 @@ def _of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Itera
             yield LockDrift(build.name, locked.label, "is locked, but the model has no such task")
 
 
-def _better(
+def _describe_better(
     pipeline: Pipeline, build: BuildSpec, task: ListedTask, locked: LockedTask, tried: frozenset[str]
 ) -> str | None:
-    """Describe how much faster the best recorded config of a task is than the locked one; None if it is not.
+    """Describe how much faster a task's best recorded config is than the locked one; None if it is not faster.
 
-    Configs that were `tried` within the network are ignored, because they lost there.
+    Configs that were `tried` within the network are ignored, because refining rejected them.
     """
     content = pipeline.recorded(build, task.key)
     if content is None:
@@ -76,11 +76,11 @@ def _better(
     best = next(iter(ranking), None)
     if best is None or _identity(best.config) in {_identity(locked.config), *tried}:
         return None
-    theirs, mine = _comparable_pair(best, locked, trials, confirmations)
-    if theirs.latency_s is None or not is_slower(mine, theirs):
+    of_best, of_locked = _comparable_pair(best, locked, trials, confirmations)
+    if of_best.latency_s is None or not is_slower(of_locked, of_best):
         return None
-    locked_result = "fails" if mine.latency_s is None else f"takes {1e3 * mine.latency_s:.3g} ms"
-    return f"{locked_result}, but a recorded config takes {1e3 * theirs.latency_s:.3g} ms"
+    locked_result = "fails" if of_locked.latency_s is None else f"takes {1e3 * of_locked.latency_s:.3g} ms"
+    return f"{locked_result}, but a recorded config takes {1e3 * of_best.latency_s:.3g} ms"
 
 
 def _comparable(
@@ -103,27 +103,27 @@ def _comparable_pair(
     They come from the same round of confirmations, or else from the same run. Otherwise the locked latency is used,
     with the noise of the best config's measurement.
     """
-    both: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
-    for records in both:
-        found = {_identity(each.config): each.measurement for each in reversed(records)}
-        theirs, mine = found.get(_identity(best.config)), found.get(_identity(locked.config))
-        if theirs is not None and mine is not None:
-            return theirs, mine
-    theirs = best.measurement
+    sources: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
+    for records in sources:
+        measured = {_identity(record.config): record.measurement for record in reversed(records)}
+        of_best, of_locked = measured.get(_identity(best.config)), measured.get(_identity(locked.config))
+        if of_best is not None and of_locked is not None:
+            return of_best, of_locked
+    of_best = best.measurement
     if locked.latency_s is None:
-        return theirs, theirs
-    return theirs, Measurement(theirs.status, None, locked.latency_s, cv=theirs.cv, repeats=theirs.repeats)
+        return of_best, of_best
+    return of_best, Measurement(of_best.status, None, locked.latency_s, cv=of_best.cv, repeats=of_best.repeats)
 
 
 def _tried(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
-    """Return the configs that were tried within a build's network; None if unknown, for a refined build."""
+    """Return the configs that were tried within a build's network; None if it is refined but they are unknown."""
     if not build.refine:
         return frozenset()
     try:
         refined = read_refined(pipeline.project / layout.refined_path(build.name))
     except DocumentError:
         return None
-    return frozenset(_identity(each.config) for receipt in refined.receipts for each in receipt.refined)
+    return frozenset(_identity(tried.config) for receipt in refined.receipts for tried in receipt.refined)
 
 
 def _identity(config: Config) -> str:

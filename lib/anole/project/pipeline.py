@@ -1,4 +1,4 @@
-"""The pipeline of a models.yaml: the manifests, runs and receipts that each build depends on."""
+"""The pipeline that a models.yaml defines: the manifests, runs and receipts that each build depends on."""
 
 from __future__ import annotations
 
@@ -65,30 +65,30 @@ class Pipeline:
         of detecting the hardware, see `look_for`.
 
         Raises:
-            SpecError: the first mistake found, including a lock file entry for another target, and an absent target,
-                unless it is not required or all trials that its builds need are recorded.
+            SpecError: for the first mistake, including a lock file entry for another target, and an absent target that
+                is required and whose builds have trials that are not recorded.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
         tuners = {build.name: read_tuner(build.tuning, build.path) for build in spec.tuned}
         used = sorted({build.target for build in spec.tuned})
         project = Path(path).parent
-        found = {name: look_for(spec.targets[name], project, kept) for name in used}
-        absences = {name: hardware.absence for name, hardware in found.items() if hardware.absence is not None}
+        targets = {name: look_for(spec.targets[name], project, kept) for name in used}
+        absences = {name: hardware.absence for name, hardware in targets.items() if hardware.absence is not None}
         skipped = {
             name: absences[build.target]
             for name, build in spec.builds.items()
             if build.target in absences and not spec.targets[build.target].required
         }
         spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
-        descriptions = {name: each.description for name, each in found.items() if each.description is not None}
+        descriptions = {name: found.description for name, found in targets.items() if found.description is not None}
         lockfile = read_lockfile(lockfile_of(project))
-        made = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
+        pipeline = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
             if build.target in descriptions:
                 lockfile.check_target(build.name, descriptions[build.target])
-            made._check_unmeasurable(build)
-        return made
+            pipeline._check_measurable(build)
+        return pipeline
 
     @property
     def undescribed(self) -> list[str]:
@@ -100,11 +100,11 @@ class Pipeline:
         """Store the targets' descriptions for the jobs of this workflow, which may run on other machines."""
         for name in {*self.descriptions, *self.absences}:
             if not is_detected_on_nodes(self.spec.targets[name]):
-                found = Hardware(self.descriptions.get(name), self.absences.get(name))
-                keep(self.spec.targets[name], found, self.project)
+                hardware = Hardware(self.descriptions.get(name), self.absences.get(name))
+                keep(self.spec.targets[name], hardware, self.project)
 
     def files(self, model: str, target: str | None = None) -> list[Path]:
-        """Return the files of a model on a target, whose changes require extracting the model again.
+        """Return the files of a model on a target; if one changes, the model is extracted again.
 
         Without a target, return the model's own files, before quantization.
         """
@@ -117,7 +117,7 @@ class Pipeline:
         return layout.manifest_path(build.model, build.target)
 
     def origin(self, model: str, target: str) -> Origin:
-        """Return the origin that an up-to-date manifest has."""
+        """Return the origin of an up-to-date manifest."""
         description = self.description(target)
         entry, files = model_for_target(self.spec, model, target).to_json(), self.digest(model)
         return Origin(entry, dict(description), extract_versions(description), files)
@@ -158,7 +158,7 @@ class Pipeline:
         return self.lockfile.builds.get(build.name)
 
     def candidates(self, build: BuildSpec) -> int:
-        """Return the number of candidates of each task to try within a build's network; 0 if it is not refined."""
+        """Return the number of candidates per task to try within a build's network; 0 if the build is not refined."""
         return 0 if self.locked(build) is not None else build.refine
 
     def read_manifest(self, model: str, target: str) -> Manifest:
@@ -168,18 +168,18 @@ class Pipeline:
             DocumentError: it is missing, broken or stale.
         """
         path = self.project / layout.manifest_path(model, target)
-        known = (path, path.stat().st_mtime_ns if path.exists() else 0)
-        if known not in self._manifests:
-            self._manifests[known] = read_manifest(path, self.origin(model, target))
-        return self._manifests[known]
+        key = (path, path.stat().st_mtime_ns if path.exists() else 0)
+        if key not in self._manifests:
+            self._manifests[key] = read_manifest(path, self.origin(model, target))
+        return self._manifests[key]
 
     def run(self, build: BuildSpec, task_key: str) -> Run:
         """Return the run that tunes a task for a build."""
-        known = (build.name, task_key)
-        if known not in self._runs:
+        key = (build.name, task_key)
+        if key not in self._runs:
             tuner = self.tuners[build.name]
-            self._runs[known] = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
-        return self._runs[known]
+            self._runs[key] = Run(task_key, tuner.preset, build.seed, TUNER_VERSION, tuner.to_json())
+        return self._runs[key]
 
     def recorded(self, build: BuildSpec, task_key: str) -> ShardContent | None:
         """Return the records of the run that tunes a task for a build; None if it has not begun.
@@ -191,7 +191,7 @@ class Pipeline:
         return read_shard(shard) if shard.exists() and shard.stat().st_size else None
 
     def receipts(self, build: BuildSpec) -> list[Path]:
-        """Return the receipts that a build needs: one for each task, or one for all tasks with a shared budget.
+        """Return the receipts that a build needs: one per task, or a single one if its tasks share a budget.
 
         Builds without trials and locked tasks need none.
 
@@ -199,12 +199,12 @@ class Pipeline:
             DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
             SpecError: some trials are missing, and the target is absent.
         """
-        self._check_unmeasurable(build)
-        of_tasks = {key: path for key, path in self.receipts_of_tasks(build).items() if self._is_tuned(build, key)}
-        for key, receipt in of_tasks.items():
+        self._check_measurable(build)
+        receipts = {key: path for key, path in self.receipts_of_tasks(build).items() if self._is_tuned(build, key)}
+        for key, receipt in receipts.items():
             if not (self.project / receipt).exists() and not (self.project / layout.task_path(key)).exists():
                 raise DocumentError(layout.task_path(key), "there is no such file", "extract")
-        return list(dict.fromkeys(of_tasks.values()))
+        return list(dict.fromkeys(receipts.values()))
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
         """Return the path of each task's receipt by the task's key; with a shared budget, all are the same.
@@ -244,7 +244,7 @@ class Pipeline:
         locked = self.locked(build)
         return build.budget.max_trials > 0 and (locked is None or task_key not in locked.tasks)
 
-    def _check_unmeasurable(self, build: BuildSpec) -> None:
+    def _check_measurable(self, build: BuildSpec) -> None:
         """Raise SpecError if a build has trials to measure on an absent target."""
         absence = self.absences.get(build.target)
         if absence is None or not build.budget.max_trials:
@@ -264,7 +264,7 @@ class Pipeline:
             )
 
     def shared_key(self, build: BuildSpec, weights: Mapping[str, int]) -> str:
-        """Return the content key of a shared budget: it covers the tasks' runs and weights, in order, and seconds."""
+        """Return the content key of a shared budget, made from the tasks' runs and weights, in order, and seconds."""
         seconds = [] if build.budget.seconds is None else [build.budget.seconds]
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
@@ -304,7 +304,7 @@ class BuildInputs:
     Attributes:
         receipts: the receipts that exist.
         ingredients: the receipts to compile with: the refined receipts if they exist, otherwise `receipts`.
-        refine: number of candidates of each task to try within the network.
+        refine: number of candidates per task to try within the network.
     """
 
     order: Order

@@ -21,7 +21,7 @@ class PlannedTask:
     """A task with one tuner and one budget.
 
     Attributes:
-        used_by: the number of its calls in each model, by the model's name.
+        used_by: the number of its calls per run of each model, by the model's name.
         layers: the names of its layers, by the model's name.
         measured: number of measured configs, at most the budget's trials.
         best_gflops: GFLOP/s of the best measured config; None if none worked.
@@ -69,7 +69,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """All known tasks, the next steps in order, the reasons of skipped builds, and outdated locks."""
+    """All known tasks, the next steps in order, the reasons for skipping builds, and outdated locks."""
 
     tasks: tuple[PlannedTask, ...]
     steps: tuple[PlannedStep, ...]
@@ -80,9 +80,9 @@ class Plan:
 def make_plan(pipeline: Pipeline) -> Plan:
     """Return the state of a project's tasks and the remaining jobs; raise StoreError for a corrupt shard.
 
-    The plan contains the tasks of a model only after the model is extracted.
+    The tasks of a model are known only after the model is extracted.
     """
-    extracts = dict(_extracts(pipeline))
+    extracts = dict(_extract_steps(pipeline))
     extracted = [build for build in pipeline.spec.tuned if pipeline.manifest(build) not in extracts]
     needed = {receipt for build in extracted for receipt in pipeline.receipts(build)}
     tasks = _tasks(pipeline, extracted, needed)
@@ -102,32 +102,32 @@ def make_plan(pipeline: Pipeline) -> Plan:
     return Plan(tuple(tasks), tuple(steps), pipeline.skipped, tuple(find_lock_drift(pipeline, extracted)))
 
 
-def _extracts(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
+def _extract_steps(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     for name in pipeline.undescribed:
         yield layout.described_path(name), PlannedStep("describe", name, "no node has described it yet")
-    requantized = dict(_quantizes(pipeline))
-    for model, reason in requantized.items():
-        yield layout.quantized_path(model), PlannedStep("quantize", model, reason)
+    requantized = dict(_quantize_reasons(pipeline))
+    for model, quantize_reason in requantized.items():
+        yield layout.quantized_path(model), PlannedStep("quantize", model, quantize_reason)
     for build in pipeline.spec.tuned:
         path = pipeline.manifest(build)
-        rereads = is_quantized(pipeline.spec, build.target) and build.model in requantized
-        found = _extract_reason(pipeline, build, path, rereads)
-        if found is not None:
-            yield path, PlannedStep("extract", f"{build.model} for {build.target}", found)
+        is_requantized = is_quantized(pipeline.spec, build.target) and build.model in requantized
+        reason = _extract_reason(pipeline, build, path, is_requantized)
+        if reason is not None:
+            yield path, PlannedStep("extract", f"{build.model} for {build.target}", reason)
 
 
-def _quantizes(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _quantize_reasons(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     """Yield the models that would be quantized, with the reasons."""
     models = [build.model for build in pipeline.spec.tuned if is_quantized(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
-        reason = _changed(pipeline, pipeline.files(model), layout.quantized_path(model))
-        if reason is None and any(_is_of_other_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
+        reason = _changed_reason(pipeline, pipeline.files(model), layout.quantized_path(model))
+        if reason is None and any(_has_other_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
             reason = "its files have changed"
         if reason is not None:
             yield model, reason
 
 
-def _is_of_other_files(pipeline: Pipeline, model: str, target: str) -> bool:
+def _has_other_files(pipeline: Pipeline, model: str, target: str) -> bool:
     """Whether a model was extracted for a target from files with other contents."""
     try:
         return read_manifest(pipeline.project / layout.manifest_path(model, target)).origin.files != pipeline.digest(
@@ -144,7 +144,7 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
         return f"{build.target} is described again"
     if is_requantized:
         return "it is quantized again"
-    if (changed := _changed(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
+    if (changed := _changed_reason(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
         return changed
     try:
         pipeline.read_manifest(build.model, build.target)
@@ -153,13 +153,13 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
     return None
 
 
-def _changed(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
-    """Return the reason to make an output of files again; None if it is up to date."""
-    made = pipeline.project / output
-    if not made.exists():
+def _changed_reason(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
+    """Return the reason to produce an output of files again; None if it is up to date."""
+    existing = pipeline.project / output
+    if not existing.exists():
         return "new"
     paths = [pipeline.project / file for file in files]
-    newer = [path.name for path in paths if path.stat().st_mtime_ns > made.stat().st_mtime_ns]
+    newer = [path.name for path in paths if path.stat().st_mtime_ns > existing.stat().st_mtime_ns]
     return f"{', '.join(newer)} changed" if newer else None
 
 
@@ -209,8 +209,8 @@ def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
         if budget == EXHAUSTIVE:
             yield PlannedStep("tune", first.label, "all programs")
             continue
-        left = max(budget.max_trials - sum(task.measured for task in (first, *others)), 0)
-        trials = f"{left} of {budget.trials} trials" if budget.seconds is None else f"{budget.seconds} s of trials"
+        remaining = max(budget.max_trials - sum(task.measured for task in (first, *others)), 0)
+        trials = f"{remaining} of {budget.trials} trials" if budget.seconds is None else f"{budget.seconds} s of trials"
         work = f"{trials} with {first.preset}"
         subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if budget.shared else first.label
         yield PlannedStep("tune", subject, work)

@@ -1,4 +1,4 @@
-"""Decide which models are quantized before they are extracted, by the kind of target."""
+"""Decide by the kind of target which models are quantized before they are extracted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from anole.targets import get_kind
 
 def is_quantized(spec: Spec, target: str) -> bool:
     """Whether a target uses the quantized file of a model instead of the model."""
-    found = spec.targets[target]
-    return get_kind(found.kind).quantizes_models(found.settings)
+    entry = spec.targets[target]
+    return get_kind(entry.kind).quantizes_models(entry.settings)
 
 
 def model_for_target(spec: Spec, model: str, target: str) -> ModelSpec:
     """Return a model for a target: itself, or its quantized file."""
-    own = spec.models[model]
+    entry = spec.models[model]
     if not is_quantized(spec, target):
-        return own
-    return ModelSpec(own.name, f"onnx:{layout.quantized_path(model)}", own.inputs)
+        return entry
+    return ModelSpec(entry.name, f"onnx:{layout.quantized_path(model)}", entry.inputs)
 
 
 def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None = None) -> ModelSpec | None:

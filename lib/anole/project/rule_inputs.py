@@ -26,7 +26,7 @@ from anole.search.settings import TunerSettings
 
 
 class Wildcards(Protocol):
-    """The wildcards of a job; it has only those in the file names of its rule.
+    """The wildcards of a job, which has only those in the file names of its rule.
 
     Attributes:
         task, run: content keys.
@@ -58,11 +58,11 @@ def exit_with_error(error: object) -> NoReturn:
 
 
 class RuleInputs:
-    """The methods that rules use; those that take wildcards are input functions, parameters or resources.
+    """The methods that rules use; those that take wildcards return inputs, parameters or resources.
 
     Args:
-        load: reads the project, again after a node has described a target.
-        wait_for_target: returns if the job that describes a target is done, otherwise makes Snakemake retry later.
+        load: reads the project; it is called again after a node has described a target.
+        wait_for_target: returns if the job that describes a target is done; otherwise it makes Snakemake retry later.
         wait_for_model: the same for the job that extracts a model for a target.
         overrides: the values of ``--config``, which override models.yaml.
     """
@@ -99,7 +99,7 @@ class RuleInputs:
         return self._builds_of_runs[run_key]
 
     def model_files(self, job: Wildcards) -> list[Path]:
-        """Return the model's files, whose changes require extracting it again."""
+        """Return the model's files; if one changes, the model is extracted again."""
         return self.pipeline.files(job.model, job.target)
 
     def own_files(self, job: Wildcards) -> list[Path]:
@@ -193,7 +193,7 @@ class RuleInputs:
         return str(layout.refined_path(job.build)) if self.candidates(job) else receipts
 
     def candidates(self, job: Wildcards) -> int:
-        """Return the number of candidates of each task to try within a build's network; 0 if it is locked."""
+        """Return the number of candidates per task to try within a build's network; 0 if the build is locked."""
         return self.pipeline.candidates(self.build_of(job))
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
@@ -231,10 +231,10 @@ class RuleInputs:
         return lambda job: node_resources(self.pipeline, self.target_of(job)).get(name)
 
     def _slurm_extra(self, job: Wildcards) -> str | None:
-        """Jobs that measure on the CPU get a node exclusively."""
-        given = str(node_resources(self.pipeline, self.target_of(job)).get("slurm_extra", ""))
+        """Return Slurm's options for a job; jobs that measure on the CPU get a node to themselves."""
+        options = str(node_resources(self.pipeline, self.target_of(job)).get("slurm_extra", ""))
         is_exclusive = self._on_cluster and self.needs(job).device
-        return f"{given} --exclusive".strip() if is_exclusive else given or None
+        return f"{options} --exclusive".strip() if is_exclusive else options or None
 
     @property
     def _on_cluster(self) -> bool:
@@ -270,7 +270,7 @@ class RuleInputs:
     def _argument(self, plain: Mapping[str, Any]) -> str:
         """Write an argument that is too long for a command line to a file, and return ``@path``.
 
-        The order of an object's keys matters: another order gives another file.
+        The order of an object's keys matters: a different order gives a different file.
         """
         text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         path = layout.argument_path(content_key(text))

@@ -1,1 +1,1 @@
-"""Post-training quantization: any model as an ONNX file with 8-bit products, and its loss."""
+"""Post-training quantization of any model to an ONNX file with 8-bit convolutions and matrix products."""

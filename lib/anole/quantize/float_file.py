@@ -1,4 +1,4 @@
-"""Load a model as one ONNX file with fixed shapes, and fold its norms into the preceding products."""
+"""Load a model as one ONNX file with fixed shapes, and fold normalization layers into the operators before them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anole.extract.onnx.importer import read_onnx
 from anole.extract.onnx.protos import upgraded_to
 
 _MIN_OPSET = 13
-"""The first opset in which `DequantizeLinear` supports a scale for each filter."""
+"""The first opset in which `DequantizeLinear` supports per-channel scales."""
 
 _BIASED_OPERATORS = ("Conv", "ConvTranspose", "Gemm")
 
@@ -28,17 +28,17 @@ def read_file(model: ModelSpec) -> tuple[onnx.ModelProto, tuple[TensorInfo, ...]
     Raises:
         ExtractError: the model cannot be loaded or exported.
     """
-    proto = read_onnx(model) if model.scheme == "onnx" else _exported(model)
+    proto = read_onnx(model) if model.scheme == "onnx" else _export(model)
     inputs = input_infos(model, proto)
     fix_inputs(proto, inputs)
     return proto, inputs
 
 
 def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
-    """Write a file in which each operator has a name, and norms are folded into the preceding products.
+    """Write a file in which each operator has a name, and normalization is folded into the preceding operators.
 
     Raises:
-        ExtractError: ONNX Runtime cannot read it.
+        ExtractError: the file cannot be upgraded to the required opset, or ONNX Runtime cannot read it.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -56,26 +56,26 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     onnx.save(folded, path)
 
 
-def _prepare_biases(file: onnx.ModelProto) -> None:
-    """Give each product its own bias with one value for each feature, as ONNX Runtime's quantizer expects.
+def _prepare_biases(proto: onnx.ModelProto) -> None:
+    """Give each convolution and matrix product its own one-dimensional bias, as ONNX Runtime's quantizer expects.
 
-    The quantizer would name copies of a shared bias by appended numbers, which may clash with names of other values.
+    The quantizer would name the copies of a shared bias by appending numbers, which may clash with other names.
     """
-    initializers, used = {tensor.name: tensor for tensor in file.graph.initializer}, set()
-    for node in file.graph.node:
+    initializers, seen = {tensor.name: tensor for tensor in proto.graph.initializer}, set()
+    for node in proto.graph.node:
         bias = initializers.get(node.input[2]) if node.op_type in _BIASED_OPERATORS and len(node.input) > 2 else None
         if bias is None:
             continue
-        if bias.name in used:
-            shared, bias = bias, file.graph.initializer.add()
+        if bias.name in seen:
+            shared, bias = bias, proto.graph.initializer.add()
             bias.CopyFrom(shared)
             bias.name = node.input[2] = f"{node.name}_{shared.name}"
-        used.add(bias.name)
+        seen.add(bias.name)
         if node.op_type == "Gemm" and len(bias.dims) == 2 and bias.dims[0] == 1:
             del bias.dims[0]
 
 
-def _exported(model: ModelSpec) -> onnx.ModelProto:
+def _export(model: ModelSpec) -> onnx.ModelProto:
     from anole.extract.binding import bind
     from anole.extract.torch import example_inputs, make_network, output_names, run_network
 
@@ -90,9 +90,9 @@ def _exported(model: ModelSpec) -> onnx.ModelProto:
         except Exception as error:
             reason = cause(error, line=0)
             raise ExtractError(f"model {model.name}: torch cannot export it to ONNX: {reason}") from error
-        file = onnx.load(path)
+        proto = onnx.load(path)
     # Builds have their inputs in the order of models.yaml, not of the network.
-    ordered = sorted(file.graph.input, key=lambda value: binding.inputs.index(value.name))
-    del file.graph.input[:]
-    file.graph.input.extend(ordered)
-    return file
+    ordered_inputs = sorted(proto.graph.input, key=lambda value: binding.inputs.index(value.name))
+    del proto.graph.input[:]
+    proto.graph.input.extend(ordered_inputs)
+    return proto

@@ -1,4 +1,4 @@
-"""The loss from quantization: the signal-to-noise ratio (SQNR) of a network's results, and of each product."""
+"""The loss from quantization: the signal-to-noise ratio (SQNR) of a network's results and of its 8-bit layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_DB = 200.0
 
 @dataclass(frozen=True)
 class LayerLoss:
-    """The loss of an 8-bit product.
+    """The loss of an 8-bit convolution or matrix product.
 
     Attributes:
         name: the operator's name in the float32 file.
@@ -39,7 +39,7 @@ class LayerLoss:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a network: the minimum ratio of its results, and its products in order of execution."""
+    """The loss of a network: the minimum ratio of its results, and its 8-bit layers in execution order."""
 
     sqnr_db: float
     layers: tuple[LayerLoss, ...]
@@ -48,21 +48,21 @@ class Loss:
 def measure_loss(exact: onnx.ModelProto, quantized: onnx.ModelProto, samples: Sequence[Sample]) -> Loss:
     """Compare a quantized file with its float32 original, sample by sample."""
     nodes = {name: node for node in quantized.graph.node for name in node.output}
-    known = {name for node in exact.graph.node for name in node.output} | set(samples[0])
+    exact_names = {name for node in exact.graph.node for name in node.output} | set(samples[0])
     outputs = [value.name for value in exact.graph.output]
     pairs = {name: name for name in outputs}
-    products: list[tuple[onnx.NodeProto, str | None, str]] = []
+    layer_nodes: list[tuple[onnx.NodeProto, str | None, str]] = []
     for node in quantized.graph.node:
         is_quantized = node.op_type in PRODUCTS and _is_weight(nodes, node.input[1])
-        source = _source(nodes, node.input[0]) if is_quantized else None
+        source = _original(nodes, node.input[0]) if is_quantized else None
         result = node.output[0].removesuffix("_QuantizeLinear_Input")
-        if source in known and result in known:
-            pairs |= {source: node.input[0], result: _dequantized(quantized, node.output[0])}
-            products.append((node, source, result))
+        if source in exact_names and result in exact_names:
+            pairs |= {source: node.input[0], result: _dequantized_copy(quantized, node.output[0])}
+            layer_nodes.append((node, source, result))
     ratios = _ratios(exact, quantized, pairs, samples)
     layers = tuple(
         LayerLoss(node.name, node.op_type, ratios[result], ratios[source] - ratios[result])
-        for node, source, result in products
+        for node, source, result in layer_nodes
         if source is not None
     )
     return Loss(min(ratios[name] for name in outputs), layers)
@@ -73,8 +73,8 @@ def _is_weight(nodes: dict[str, onnx.NodeProto], name: str) -> bool:
     return name in nodes and nodes[name].op_type == "DequantizeLinear" and nodes[name].input[0] not in nodes
 
 
-def _source(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """Return the value that was quantized and dequantized to a given one; None if there is none."""
+def _original(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
+    """Return the original of a value that was quantized and dequantized; None if the value was not."""
     for operator in ("DequantizeLinear", "QuantizeLinear"):
         if name not in nodes or nodes[name].op_type != operator:
             return None
@@ -82,10 +82,10 @@ def _source(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
     return name.removesuffix("_QuantizeLinear_Input")
 
 
-def _dequantized(model: onnx.ModelProto, name: str) -> str:
-    """Return a value after its quantization and dequantization, or the value itself if it has none."""
+def _dequantized_copy(model: onnx.ModelProto, name: str) -> str:
+    """Return the quantized and dequantized copy of a value, or the value itself if there is no copy."""
     for operator in ("QuantizeLinear", "DequantizeLinear"):
-        reader = next((each for each in model.graph.node if each.op_type == operator and each.input[0] == name), None)
+        reader = next((node for node in model.graph.node if node.op_type == operator and node.input[0] == name), None)
         if reader is None:
             return name
         name = reader.output[0]
@@ -95,18 +95,18 @@ def _dequantized(model: onnx.ModelProto, name: str) -> str:
 def _ratios(
     exact: onnx.ModelProto, quantized: onnx.ModelProto, pairs: dict[str, str], samples: Sequence[Sample]
 ) -> dict[str, float]:
-    """Return the ratio in decibel of each value of the exact file to the error of its counterpart."""
+    """Return the ratio, in decibels, of each value of the exact file to the error of its counterpart."""
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
-    wanted, found = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
+    expected, actual = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
     for sample in samples:
-        for index, (value, other) in enumerate(zip(wanted.compute(sample), found.compute(sample), strict=True)):
+        for index, (value, other) in enumerate(zip(expected.compute(sample), actual.compute(sample), strict=True)):
             signal[index] += np.square(value, dtype=np.float64).sum()
             noise[index] += np.square(value - other, dtype=np.float64).sum()
-    return {name: _db(*each) for name, *each in zip(pairs, signal, noise, strict=True)}
+    return {name: _db(*powers) for name, *powers in zip(pairs, signal, noise, strict=True)}
 
 
 class _Values:
-    """A session that computes values within a file by name; some may be inputs."""
+    """A session that computes intermediate values of a file by name; some of the names may be inputs."""
 
     def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
         self._names, inputs = names, {value.name for value in model.graph.input}
@@ -124,9 +124,9 @@ def _db(signal: float, noise: float) -> float:
 
 
 def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> bytes:
-    """Add values within a file to its outputs."""
+    """Add intermediate values of a file to its outputs."""
     extended = onnx.ModelProto()
     extended.CopyFrom(model)
-    known = {value.name for value in extended.graph.output}
-    extended.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    output_names = {value.name for value in extended.graph.output}
+    extended.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in output_names)
     return bytes(extended.SerializeToString())

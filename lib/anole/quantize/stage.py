@@ -27,13 +27,13 @@ from anole.text_format import counted
 _log = logging.getLogger(__name__)
 
 _MAX_FLOAT_SHARE = 0.1
-"""The maximum share of layers left in float32."""
+"""Max share of layers left in float32."""
 
 _MIN_GAIN_DB = 0.2
-"""The minimum gain from each layer in float32."""
+"""Min gain from each layer in float32."""
 
 _MAX_KEPT_SAMPLES = 8
-"""The maximum number of samples for methods that keep all values of all samples in memory."""
+"""Max number of samples for methods that keep all values of all samples in memory."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class FloatLayer:
     """A layer that stays in float32.
 
     Attributes:
-        before_db: the network's ratio before this layer was left in float32; None if the user requested it.
+        before_db: the network's ratio before this layer was left in float32; None if the user requested the layer.
     """
 
     name: str
@@ -69,22 +69,22 @@ def quantize_model(
     floats: Sequence[str] = (),
     target_db: float = TARGET_SQNR_DB,
 ) -> Quantized | None:
-    """Write a model as a quantized ONNX file in QDQ form; copy an already quantized one and return None.
+    """Write a model as a quantized ONNX file in QDQ form; copy an already quantized model and return None.
 
-    Weights have a scale for each filter, and activations have one scale and zero point. Without a method, the one with
-    the smallest loss is chosen. While the ratio is below `target_db`, the layer with the largest loss is left in
-    float32, up to a tenth of the layers and as long as that helps.
+    Weights have per-channel scales, and activations have one scale and zero point per tensor. If no method is given,
+    the one with the smallest loss is chosen. While the ratio is below `target_db`, the layer with the largest loss is
+    left in float32, up to a tenth of the layers and as long as that helps.
 
     Args:
         model: the model, which is calibrated on its own samples, or on random ones.
         output: the file to write.
         method: one of `METHODS`, or None.
         floats: names of layers that must stay in float32.
-        target_db: the sufficient signal-to-noise ratio, in decibel.
+        target_db: the sufficient signal-to-noise ratio, in decibels.
 
     Raises:
         ExtractError: the model cannot be loaded, exported or quantized, or it has no layer with such a name.
-        BuildError: its samples do not fit.
+        BuildError: the model's samples do not fit its inputs.
     """
     proto, inputs = read_file(model)
     if precision_of(node.op_type for node in proto.graph.node) != "float32":
@@ -92,7 +92,7 @@ def quantize_model(
         write_atomically(output, proto.SerializeToString())
         return None
     names = [info.name for info in inputs]
-    samples = [dict(zip(names, each, strict=True)) for each in read_samples(model, inputs)]
+    samples = [dict(zip(names, sample, strict=True)) for sample in read_samples(model, inputs)]
     with tempfile.TemporaryDirectory() as scratch:
         exact = Path(scratch, "float.onnx")
         write_folded(model, proto, exact)
@@ -114,31 +114,31 @@ def _search(
     exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, cap: int
 ) -> tuple[Quantized, bytes]:
     """Return the best quantized model with at most `cap` layers in float32, and its file's content."""
-    kept = [FloatLayer(name) for name in floats]
+    float_layers = [FloatLayer(name) for name in floats]
     results: dict[str, tuple[Loss, bytes]] = {}
-    for each in methods:
+    for method_ in methods:
         try:
-            results[each] = _try(exact, samples, each, floats)
+            results[method_] = _try(exact, samples, method_, floats)
         except ValueError as error:
             # Histograms fail on a mask with huge values, even though it is not quantized.
-            if each == methods[-1] and not results:
+            if method_ == methods[-1] and not results:
                 raise
-            _log.info("method %s is skipped: %s", each, cause(error))
-    method = max(results, key=lambda each: results[each][0].sqnr_db)
+            _log.info("method %s is skipped: %s", method_, cause(error))
+    method = max(results, key=lambda method_: results[method_][0].sqnr_db)
     loss, content = results[method]
-    best = Quantized(method, tuple(kept), loss), content
-    while loss.sqnr_db < target_db and len(kept) < cap and loss.layers:
+    best = Quantized(method, tuple(float_layers), loss), content
+    while loss.sqnr_db < target_db and len(float_layers) < cap and loss.layers:
         worst = max(loss.layers, key=lambda layer: layer.lost_db)
-        kept.append(FloatLayer(worst.name, loss.sqnr_db))
-        loss, content = _try(exact, samples, method, [each.name for each in kept])
-        gain_db, n_added = loss.sqnr_db - best[0].loss.sqnr_db, len(kept) - len(best[0].floats)
+        float_layers.append(FloatLayer(worst.name, loss.sqnr_db))
+        loss, content = _try(exact, samples, method, [layer.name for layer in float_layers])
+        gain_db, n_added = loss.sqnr_db - best[0].loss.sqnr_db, len(float_layers) - len(best[0].floats)
         if gain_db > _MIN_GAIN_DB * n_added:
-            best = Quantized(method, tuple(kept), loss), content
+            best = Quantized(method, tuple(float_layers), loss), content
     return best
 
 
 def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
-    """Quantize all layers but some with ONNX Runtime, and measure the loss."""
+    """Quantize all layers except `floats` with ONNX Runtime, and measure the loss."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         CalibrationMethod,
@@ -155,28 +155,28 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             """Return the next sample."""
             return next(self._remaining, None)
 
-    file, written = onnx.load(exact), exact.with_name("quantized.onnx")
+    proto, path = onnx.load(exact), exact.with_name("quantized.onnx")
     with contextlib.redirect_stdout(io.StringIO()), _quiet():
         quantize_static(
-            *(str(exact), str(written), Reader()),
+            *(str(exact), str(path), Reader()),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             op_types_to_quantize=OPERATORS,
-            nodes_to_exclude=[*floats, *float_sums(file)],
+            nodes_to_exclude=[*floats, *float_sums(proto)],
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
             extra_options={"MatMulConstBOnly": True, "OpTypesToExcludeOutputQuantization": list(PRODUCTS)},
         )
-    return measure_loss(file, onnx.load(written), samples), written.read_bytes()
+    return measure_loss(proto, onnx.load(path), samples), path.read_bytes()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Silence warnings of ONNX Runtime's quantizer, which recommend steps that are already done."""
-    before = logging.root.manager.disable
+    previous = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(previous)

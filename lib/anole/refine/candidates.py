@@ -14,7 +14,7 @@ from anole.errors import BuildError
 from anole.record import Config
 
 Positions = Mapping[str, int]
-"""The index of the candidate that a network is compiled with, by the task's key."""
+"""The index of each task's candidate that a network is compiled with, by the task's key."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Candidate:
 
 
 Candidates = Mapping[str, Sequence[Candidate]]
-"""The candidates of each task, by the task's key; the first is the fastest alone."""
+"""The candidates of each task, by the task's key; the first one is the fastest when timed alone."""
 
 
 def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
-    """Return the first n candidates of every tuned task.
+    """Return the best n candidates of every tuned task.
 
     Raises:
         BuildError: a receipt names only the fastest config.
@@ -54,17 +54,17 @@ def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
 
 
 def positions_of_round(candidates: Candidates, number: int) -> dict[str, int]:
-    """Return each task's candidate in a round: the round's number, or 0 (the fastest alone) if the task has fewer."""
+    """Return the index of each task's candidate in a round: its number, or 0 if the task has fewer candidates."""
     return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
 
 
 def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, Receipt]:
     """Replace the configs in receipts by the candidates at these positions."""
-    replaced = dict(receipts)
+    updated = dict(receipts)
     for key, position in positions.items():
         candidate = candidates[key][position]
-        replaced[key] = replace(replaced[key], config=candidate.config, latency_s=candidate.latency_alone_s)
-    return replaced
+        updated[key] = replace(updated[key], config=candidate.config, latency_s=candidate.latency_alone_s)
+    return updated
 
 
 def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, float]:
@@ -91,13 +91,13 @@ def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]
     for key, of_task in candidates.items():
         seconds = [[timing[key] for timing in timings if key in timing] for timings in rounds[: len(of_task)]]
         timed_candidates[key] = [
-            replace(candidate, latency_s=median(taken_s) if taken_s else None)
-            for candidate, taken_s in zip(of_task, seconds, strict=True)
+            replace(candidate, latency_s=median(timings_s) if timings_s else None)
+            for candidate, timings_s in zip(of_task, seconds, strict=True)
         ]
     return timed_candidates
 
 
 def choose(candidates: Sequence[Candidate]) -> int:
-    """Return the index of the candidate that is fastest within the network; the first if equal or not timed."""
-    latencies_s = [math.inf if each.latency_s is None else each.latency_s for each in candidates]
+    """Return the index of the candidate that is fastest within the network; the first in a tie or if none was timed."""
+    latencies_s = [math.inf if candidate.latency_s is None else candidate.latency_s for candidate in candidates]
     return latencies_s.index(min(latencies_s))

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Compiler:
-    """A compiler of a network with combinations of its tasks' candidates, each combination once, into a scratch folder.
+    """A compiler that builds a network with combinations of its tasks' candidates in a scratch folder, each once.
 
     Nothing is timed on the device while it compiles.
     """

@@ -1,4 +1,4 @@
-"""The refine stage: time the best candidates of a build's tasks within its network, where cache contents differ."""
+"""The refine stage: time the best candidates of a build's tasks within its network, where caches behave differently."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effort:
-    """The measuring effort.
+    """The amount of measuring.
 
     Attributes:
-        turns: the number of times that each round is timed; the rounds take turns.
-        seconds: minimum duration of one round's turn.
+        turns: number of times that each round is timed, alternating between the rounds.
+        seconds: min duration of one round's turn.
         pace: the pace of the final comparison.
     """
 
@@ -52,7 +52,7 @@ class Refinement:
     candidates: Candidates
     positions: Positions
     pair: TimedPair | None = None
-    """The chosen candidates vs. the fastest alone; None if they are the same or could not run."""
+    """The chosen candidates vs. those that are fastest alone; None if these are the same or could not run."""
 
 
 def refine_network(
@@ -67,8 +67,8 @@ def refine_network(
     """Time the best candidates of a build's tasks within its network, and write receipts of the fastest.
 
     Each round changes the candidates of all tasks at once: a kernel's effect on its neighbors is small compared with
-    its own time. The combination of the fastest candidates is kept unless it is slower than the candidates that are
-    fastest alone. Without the CPU, the receipts are copied unchanged.
+    its own time. The combination of the candidates that are fastest within the network is kept unless it is slower than
+    the candidates that are fastest alone. If the CPU is absent, the receipts are copied unchanged.
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
@@ -99,20 +99,20 @@ def refine_network(
 
 
 def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
-    alone = positions_of_round(candidates, 0)
+    fastest_alone = positions_of_round(candidates, 0)
     if not candidates:
-        return Refinement(candidates, alone)
-    within = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
-    chosen = {key: choose(of_task) for key, of_task in within.items()}
-    if chosen == alone:
-        return Refinement(within, alone)
+        return Refinement(candidates, fastest_alone)
+    timed_candidates = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
+    chosen = {key: choose(of_task) for key, of_task in timed_candidates.items()}
+    if chosen == fastest_alone:
+        return Refinement(timed_candidates, fastest_alone)
     try:
-        (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(alone)
+        (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(fastest_alone)
         pair = stopwatch.compare(refined, unrefined, effort.pace)
     except BuildError as error:
         _log.warning("the combination of the fastest candidates fails: %s", error)
-        return Refinement(within, alone)
-    return Refinement(within, chosen if pair.ratio <= 1 else alone, pair)
+        return Refinement(timed_candidates, fastest_alone)
+    return Refinement(timed_candidates, chosen if pair.ratio <= 1 else fastest_alone, pair)
 
 
 def _receipts(build: str, outcome: Refinement, receipts: Receipts) -> Refined:
@@ -126,13 +126,13 @@ def _receipts(build: str, outcome: Refinement, receipts: Receipts) -> Refined:
         ratio=None if pair is None else pair.ratio,
         kept=any(outcome.positions.values()),
         receipts=tuple(
-            replace(receipt, refined=_tried(outcome, key))
+            replace(receipt, refined=_tried_configs(outcome, key))
             for key, receipt in with_candidates(receipts, outcome.candidates, outcome.positions).items()
         ),
     )
 
 
-def _tried(outcome: Refinement, key: str) -> tuple[TriedConfig, ...]:
+def _tried_configs(outcome: Refinement, key: str) -> tuple[TriedConfig, ...]:
     return tuple(
         TriedConfig(candidate.config, candidate.latency_s, candidate.latency_alone_s, number == outcome.positions[key])
         for number, candidate in enumerate(outcome.candidates.get(key, ()))

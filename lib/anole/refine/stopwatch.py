@@ -1,4 +1,4 @@
-"""Time builds of a network in separate processes."""
+"""A timer of a network's builds and their kernels, in separate processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from anole.measure.device_access import DeviceAccess
 from anole.targets.base import Device
 
 _MIN_RUNS = 5
-"""The minimum number of runs per turn: enough for a large network, whose runs are long compared with disturbances."""
+"""Min number of runs per turn: enough for a large network, whose runs are long compared with disturbances."""
 
 _TIMEOUT_S = 600.0
 """The timeout of a call: enough to load a network that runs for one second, and to run it some dozens of times."""
@@ -61,13 +61,13 @@ class Stopwatch:
         Raises:
             BuildError: the build cannot be loaded, crashes or hangs.
         """
-        found: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
-        return found
+        times_s: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
+        return times_s
 
     def compare(self, folder: Path, rival: Path, pace: Pace) -> TimedPair:
         """Time two builds of a network in turns; raises BuildError if one cannot be loaded, crashes or hangs."""
-        found: TimedPair = self._call(folder, _compare, folder, rival, self._threads, pace)
-        return found
+        pair: TimedPair = self._call(folder, _compare, folder, rival, self._threads, pace)
+        return pair
 
     def _call(self, folder: Path, *call: Any) -> Any:
         with self._site.timing():
@@ -90,8 +90,8 @@ def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float
 
 def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> TimedPair:
     inputs = draw_inputs(read_build(folder))
-    engines = {str(each): build_engine(each, inputs, "cpu", threads) for each in (folder, rival)}
+    engines = {str(build): build_engine(build, inputs, "cpu", threads) for build in (folder, rival)}
     times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
-    own, rivals = times[str(folder)], times[str(rival)]
-    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (own, rivals))
-    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(own, rivals))))
+    times_s, rival_times_s = times[str(folder)], times[str(rival)]
+    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (times_s, rival_times_s))
+    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(times_s, rival_times_s))))

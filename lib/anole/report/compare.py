@@ -36,10 +36,10 @@ class Rules:
     """The limits of a comparison of builds.
 
     Attributes:
-        threshold: the relative difference of latencies that counts.
-        tolerance: the maximum relative distance of the outputs.
-        seconds: for each pair of builds, the time after which no round begins.
-        rounds: the maximum number of rounds for each pair of builds.
+        threshold: the smallest relative difference of latencies that matters.
+        tolerance: the maximum relative distance between the outputs.
+        seconds: the time after which no round begins, per pair of builds.
+        rounds: the maximum number of rounds per pair of builds.
     """
 
     threshold: float
@@ -72,7 +72,7 @@ class ComparedBuilds:
         ratio: the latency of B over the latency of A; it has no rounds if it is computed, not measured.
         latencies_s: the undisturbed latencies of A and B, median over the rounds.
         precisions: the types that A and B multiply.
-        error: the distance of their outputs, relative to their norm.
+        error: the distance between their outputs, relative to the norm.
         undisturbed: the share of undisturbed runs.
         seconds: the duration of the comparison.
         alpha: the maximum probability of a wrong verdict.
@@ -102,11 +102,11 @@ def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
     """
     if (first / FILE).exists() and (second / FILE).exists():
         return {f"{first} and {second}": (first, second)}
-    found = [{path.parent.name for path in folder.glob(f"*/{FILE}")} for folder in (first, second)]
-    for folder, names in zip((first, second), found, strict=True):
+    names_in_folders = [{path.parent.name for path in folder.glob(f"*/{FILE}")} for folder in (first, second)]
+    for folder, names in zip((first, second), names_in_folders, strict=True):
         if not names and not (folder / FILE).exists():
             raise BuildError(f"{folder}: found neither a build nor folders of builds")
-    common = sorted(found[0] & found[1])
+    common = sorted(names_in_folders[0] & names_in_folders[1])
     if not common:
         raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or such folders")
     return {name: (first / name, second / name) for name in common}
@@ -140,8 +140,8 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
         error = _check_difference(pair, timer.differ(random_samples(pair.builds[0])), rules)
         with access.timing():
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
-    a_s, b_s = np.median([each.latencies_s for each in timer.rounds], axis=0).tolist()
-    undisturbed = mean(each.undisturbed for each in timer.rounds)
+    a_s, b_s = np.median([timed.latencies_s for timed in timer.rounds], axis=0).tolist()
+    undisturbed = mean(timed.undisturbed for timed in timer.rounds)
     seconds = time.monotonic() - began_s
     return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, undisturbed, seconds, alpha)
 
@@ -156,19 +156,19 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
         outputs.append([list(runner.run(folder, build, sample)) for sample in inputs])
         latencies_s.append(float(build.accelerator["latency_s"]))
     error = _check_difference(pair, compare_outputs(outputs[1], outputs[0]).relative_error, rules)
-    exact = latencies_s[1] / latencies_s[0]
-    ratio = Ratio(exact, exact, exact, 0, rules.threshold)
+    exact_ratio = latencies_s[1] / latencies_s[0]
+    ratio = Ratio(exact_ratio, exact_ratio, exact_ratio, 0, rules.threshold)
     a_s, b_s = latencies_s
     return ComparedBuilds(name, ratio, (a_s, b_s), pair.precisions, error, 1.0, time.monotonic() - began_s, 0.0)
 
 
 def _check_comparable(pair: Pair) -> None:
     """Raise BuildError if the inputs, outputs or kinds of device differ, or if a device is absent."""
-    one, other = pair.builds
-    for what, mine, theirs in (("inputs", one.inputs, other.inputs), ("outputs", one.outputs, other.outputs)):
+    a, b = pair.builds
+    for what, infos_a, infos_b in (("inputs", a.inputs, b.inputs), ("outputs", a.outputs, b.outputs)):
         # The names may differ: importing the same network in another way may rename them.
-        if _described(mine) != _described(theirs):
-            raise BuildError(f"{pair}: have different {what}: {_described(mine)} and {_described(theirs)}")
+        if _describe(infos_a) != _describe(infos_b):
+            raise BuildError(f"{pair}: have different {what}: {_describe(infos_a)} and {_describe(infos_b)}")
     kinds = [build.target_description["kind"] for build in pair.builds]
     if kinds[0] != kinds[1]:
         raise BuildError(f"{pair}: one is for {kinds[0]}, the other for {kinds[1]}")
@@ -177,7 +177,7 @@ def _check_comparable(pair: Pair) -> None:
             raise BuildError(f"{folder}: {absence}")
 
 
-def _described(infos: Sequence[TensorInfo]) -> str:
+def _describe(infos: Sequence[TensorInfo]) -> str:
     return ", ".join(f"{info.dtype} {list(info.shape)}" for info in infos)
 
 
@@ -213,7 +213,7 @@ _STYLES = {Verdict.SLOWER: "bold red", Verdict.FASTER: "bold green", Verdict.EQU
 
 def describe_ratio(ratio: Ratio) -> str:
     """Describe the ratio of B's latency to A's latency."""
-    counts = f"{100 * ratio.threshold:g} %"
+    threshold = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < inf:
         return f"open: {counted(ratio.rounds, 'round')} are too few; increase --seconds"
@@ -223,6 +223,6 @@ def describe_ratio(ratio: Ratio) -> str:
         case Verdict.FASTER:
             return f"B is {100 - 100 * ratio.value:.1f} % faster {interval}".rstrip()
         case Verdict.EQUAL:
-            return f"no difference larger than {counts} {interval}".rstrip()
+            return f"no difference larger than {threshold} {interval}".rstrip()
         case Verdict.OPEN:
-            return f"open: B differs by {interval}, which may be more or less than {counts}; increase --seconds"
+            return f"open: B differs by {interval}, which may be more or less than {threshold}; increase --seconds"

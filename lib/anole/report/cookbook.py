@@ -17,11 +17,11 @@ Chart = Mapping[str, Any]
 
 _CELL = re.compile(r"`([^`]+)`")
 _PARAMETER = re.compile(r"'[^']*'|--[^\n]*|(?<![:\w]):([a-z_]+)")
-"""A parameter's name; texts and comments match first and have no group, which excludes their content."""
+"""A parameter's name; string literals and comments match first, without a group, so their content is skipped."""
 _LABEL = re.compile(r"^(Units|n|Measured|Table|Without rows|In short): ", re.MULTILINE)
 """The labels of comment lines that the report uses."""
 _TABLES = "trial run task confirmation build evaluation load_latency space model_task model".split()
-"""The tables that views take columns from, the most common ones first."""
+"""The tables whose columns views use, the most common tables first."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Recipe:
 
     Attributes:
         remark: the comment lines without a label.
-        parameters: names of its parameters; null means all.
+        parameters: names of its parameters; a parameter that is null selects all rows.
         chart: a chart without its data.
         units: the units of the values, and which direction is better.
         counts: how to count rows, such as ``count build`` or ``sum runs as run``.
@@ -74,36 +74,36 @@ def read_recipes(folder: Path) -> dict[str, Recipe]:
 
 def read_descriptions(text: str) -> dict[str, TableDescription]:
     """Return the descriptions of tables and views in a cookbook's README."""
-    found = {}
+    descriptions = {}
     for part, is_view in (("Tables", False), ("Views", True)):
         (body,) = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         for name, section in re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", body, re.MULTILINE | re.DOTALL):
-            found[name] = _description(section, is_view)
-    return found
+            descriptions[name] = _description(section, is_view)
+    return descriptions
 
 
 def column_text(descriptions: Mapping[str, TableDescription], name: str, column: str) -> str | None:
-    """Return the description of a column, for a view possibly from another view or table; None without one."""
-    views = [each for each, description in descriptions.items() if description.is_view]
-    places = (name, *views, *_TABLES) if descriptions[name].is_view else (name,)
-    texts = (descriptions[place].columns.get(column) for place in places if place in descriptions)
+    """Return the description of a column, which a view may take from another view or table; None if there is none."""
+    views = [view for view, description in descriptions.items() if description.is_view]
+    sources = (name, *views, *_TABLES) if descriptions[name].is_view else (name,)
+    texts = (descriptions[source].columns.get(column) for source in sources if source in descriptions)
     return next((text for text in texts if text), None)
 
 
 def _description(section: str, is_view: bool) -> TableDescription:
     plain = re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL)
     text = re.split(r"^(?:\||Columns:)", plain, maxsplit=1, flags=re.MULTILINE)[0]
-    columns = dict(_of_view(plain) if is_view else _of_table(plain))
+    columns = dict(_view_columns(plain) if is_view else _table_columns(plain))
     return TableDescription(" ".join(text.split()), columns, is_view)
 
 
-def _of_table(section: str) -> Iterator[tuple[str, str]]:
+def _table_columns(section: str) -> Iterator[tuple[str, str]]:
     for names, meaning in re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE):
         for name in _CELL.findall(names):
             yield name, meaning
 
 
-def _of_view(section: str) -> Iterator[tuple[str, str]]:
+def _view_columns(section: str) -> Iterator[tuple[str, str]]:
     _, _, listed = section.partition("Columns:")
     for name, meaning in re.findall(r"`([^`]+)`\s*(?:\(((?:[^()]|\([^()]*\))*)\))?", listed):
         yield name, " ".join(meaning.split())
@@ -140,5 +140,5 @@ def read_chart(path: Path) -> Chart:
 
 
 def with_empty_as_null(recipe: Recipe) -> str:
-    """Return a recipe's SQL for programs that pass an empty text for an unset parameter."""
-    return _PARAMETER.sub(lambda found: f"nullif(:{found[1]}, '')" if found[1] else found[0], recipe.sql)
+    """Return a recipe's SQL for programs that pass an empty string for an unset parameter."""
+    return _PARAMETER.sub(lambda match: f"nullif(:{match[1]}, '')" if match[1] else match[0], recipe.sql)

@@ -22,7 +22,7 @@ _TIMEOUT_S = 60.0
 
 
 def render_machine() -> Iterator[RenderableType]:
-    """Yield groups of facts for a terminal, while the peaks are measured."""
+    """Yield groups of facts for a terminal, each as soon as its peaks are measured."""
     host = host_facts()
     machine = {
         "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
@@ -45,20 +45,20 @@ def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
 
 
 def tools() -> dict[str, str]:
-    """Return the paths of the tools that every build needs, or advice if one is missing."""
+    """Return the paths of the tools that every build requires, or advice where one is missing."""
     from anole.targets.shared.kernel import find_compiler, find_linker
 
-    def found(find: Callable[[], str]) -> str:
+    def path_or_advice(find: Callable[[], str]) -> str:
         try:
             return find()
         except MachineError as error:
             return f"MISSING: {error}"
 
-    return {"C compiler": found(find_compiler), "linker": found(find_linker)}
+    return {"C compiler": path_or_advice(find_compiler), "linker": path_or_advice(find_linker)}
 
 
 def _peaks(description: Mapping[str, Any]) -> str:
-    """Measure the peaks in a separate process, with the same environment as a process that runs candidates."""
+    """Measure the peaks in a separate process with the same environment as the processes that run candidates."""
     target = get_device(description)
     with device_access(target) as access, access.timing():
         environment = {**target.environment(), **access.environment()}

@@ -16,7 +16,7 @@ _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 
 
 def render_plan(plan: Plan) -> RenderableType:
-    """Render the plan for a terminal: the tasks, their number, and the next jobs."""
+    """Render the plan for a terminal: the tasks, their counts by state, and the next jobs."""
     parts: list[RenderableType] = []
     if plan.tasks:
         presets = {task.preset for task in plan.tasks}
@@ -25,8 +25,8 @@ def render_plan(plan: Plan) -> RenderableType:
     parts += [Text(f"skipped: {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
     if plan.behind:
         drifts = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
-        how = "To update a lock, run `anole lock --remove BUILD`, `snakemake` and `anole lock BUILD`."
-        parts += [Text("The lock file is outdated:", style="bold"), facts_of(drifts), Text(how, style="dim")]
+        advice = "To update a lock, run `anole lock --remove BUILD`, `snakemake` and `anole lock BUILD`."
+        parts += [Text("The lock file is outdated:", style="bold"), facts_of(drifts), Text(advice, style="dim")]
     if not plan.steps:
         return Group(*parts, Text("Nothing to do."))
     return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_of(_steps(plan)))
@@ -45,7 +45,7 @@ def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:
 
 
 def _totals(plan: Plan) -> str:
-    """Return the number of tasks, in total and by state."""
+    """Return the number of tasks in total and by state."""
     states = Counter(_state(task) for task in plan.tasks)
     return f"{counted(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
 
@@ -57,9 +57,9 @@ def _state(task: PlannedTask) -> str:
 
 
 def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield one line for all steps of a stage with the same reason, in order of first occurrence."""
+    """Yield one line per stage and reason, in order of first occurrence."""
     subjects: dict[tuple[str, str], list[str]] = {}
     for step in plan.steps:
         subjects.setdefault((step.stage, step.reason), []).append(step.subject)
-    for (stage, reason), found in subjects.items():
-        yield stage, named_few(found, 1 if stage == "tune" else 3), reason
+    for (stage, reason), names in subjects.items():
+        yield stage, named_few(names, 1 if stage == "tune" else 3), reason

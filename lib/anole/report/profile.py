@@ -39,9 +39,9 @@ class Profile:
 
 
 def profile_build(folder: Path, seconds: float) -> Profile:
-    """Time every kernel of a build while the network runs on random inputs, for at least some seconds.
+    """Time every kernel of a build while the network runs on random inputs for at least `seconds`.
 
-    Call it in a separate process: TVM sets its number of threads when it starts.
+    Call this in a separate process, because TVM sets its number of threads when it starts.
 
     Raises:
         DocumentError: the folder is not a build, or its files do not match its description.
@@ -49,7 +49,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
     """
     build = read_build(folder)
     check_build_files(folder, build)
-    target = _observable(folder, build)
+    target = _profilable(folder, build)
     if build.kernels is None:
         raise BuildError(f"{folder}: build.json has no kernels; compile the build again")
     os.environ.update(target.environment())
@@ -87,7 +87,7 @@ def render_profile(profile: Profile) -> RenderableType:
     )
 
 
-def _observable(folder: Path, build: Build) -> ProfilableDevice:
+def _profilable(folder: Path, build: Build) -> ProfilableDevice:
     """Return the target of a build; raise BuildError if its kernels cannot be timed one by one here."""
     target = get_target(build.target_description)
     if target.place is DeviceLocation.SIMULATOR:
@@ -96,7 +96,7 @@ def _observable(folder: Path, build: Build) -> ProfilableDevice:
         raise BuildError(f"{folder}: is for {kind}, which is simulated{advice}")
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
-    observable = get_profilable(build.target_description)
-    if observable is None:
+    device = get_profilable(build.target_description)
+    if device is None:
         raise BuildError(f"{folder}: is for {target.runs_on}; only builds for the CPU can be profiled")
-    return observable
+    return device

@@ -1,4 +1,4 @@
-"""The terminal output of the workflow: finished jobs, the progress, and finally the latencies."""
+"""The terminal output of the workflow: finished jobs, progress and, at the end, latencies."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NOTHING_TO_DO = "Nothing to be done"
 _KEY_DIGITS = 64
 
 _MAX_SHOWN = 3
-"""The maximum number of running jobs below the progress: on a cluster there may be hundreds."""
+"""The maximum number of running jobs shown below the progress bar; on a cluster, hundreds may run."""
 
 _UNLIMITED_SIZE = 10_000
-"""More columns and lines than any table has."""
+"""More columns and lines than any table has; it disables wrapping."""
 
 _LATENCIES = """
 select build, precision, reference, reference_precision, latency_s, reference_latency_s, speedup, relative_error
@@ -44,7 +44,7 @@ _NAMES = {"onnxruntime": "ONNX Runtime"}
 
 @dataclass(frozen=True)
 class Job:
-    """A running job, or a job submitted to a cluster, since `started_s` of `time.monotonic`."""
+    """A job that was started, or submitted to a cluster, at `started_s` on the clock `time.monotonic`."""
 
     rule: str
     wildcards: Sequence[str]
@@ -86,7 +86,7 @@ class ProgressView:
     ) -> None:
         """Show a started job, which has no outputs if its rule only requests files.
 
-        The remaining time is estimated from the first job that does not add others when it finishes.
+        The remaining time is extrapolated from the start of the first job that adds no other jobs.
         """
         job = Job(rule, wildcards, outputs, [Path(log) for log in logs], time.monotonic())
         self._running[job_id] = job
@@ -112,7 +112,7 @@ class ProgressView:
             self.tell(warning, logging.WARNING)
 
     def fail(self, job_id: int, message: str) -> None:
-        """Show why a job failed: its log, or else Snakemake's message."""
+        """Show why a job failed: its log or, if that has no error message, Snakemake's message."""
         job = self._running.pop(job_id, None)
         texts = [path.read_text(errors="replace").strip() for path in job.logs if path.is_file()] if job else []
         if job and explanations(job.logs):
@@ -123,8 +123,8 @@ class ProgressView:
         """Update the number of finished jobs and of known jobs."""
         self._done, self._total, now_s = done, total, time.monotonic()
         if self._pace is not None and done > self._pace[1]:
-            began_s, before = self._pace
-            self._left_s = now_s, (now_s - began_s) / (done - before) * (total - done)
+            began_s, done_before = self._pace
+            self._left_s = now_s, (now_s - began_s) / (done - done_before) * (total - done)
 
     def tell(self, message: str, level: int) -> None:
         """Show a message in full."""
@@ -177,26 +177,26 @@ def render_results(database: Path) -> RenderableType:
     references = dict.fromkeys(row["reference"] for row in rows)
     if not builds:
         return Group()
-    of_builds = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
+    rows_by_build = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
     titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
-    table = table_of(("build",), titles, (_row(rows_of_build, references) for rows_of_build in of_builds))
-    meaning = Text("ms of one run, and its precision; in brackets, the speedup of the build", "dim")
-    first = layout.build_path(next(iter(builds)))
-    steps = {"anole report": "write an HTML report", f"anole run {first} --random": "run the network on random inputs"}
-    return Group("", table, meaning, "", Text("Next:", "bold"), facts_of(steps.items()))
+    table = table_of(("build",), titles, (_row(by_reference, references) for by_reference in rows_by_build))
+    legend = Text("ms per run and its precision; in brackets, the speedup of the build", "dim")
+    build = layout.build_path(next(iter(builds)))
+    steps = {"anole report": "write an HTML report", f"anole run {build} --random": "run the network on random inputs"}
+    return Group("", table, legend, "", Text("Next:", "bold"), facts_of(steps.items()))
 
 
 def _row(by_reference: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
-    """Return the cells of a build, from its row for each reference."""
+    """Return the cells of a build, given its row for each reference."""
     any_row = next(iter(by_reference.values()))
     cells = [NONE if row is None else _reference_cell(row) for row in map(by_reference.get, references)]
     error = max(row["relative_error"] for row in by_reference.values())
-    shown = f"{error:.1e}" if error else "0"
-    own = str(layout.build_path(any_row["build"])), any_row["precision"] or NONE, milliseconds(any_row["latency_s"])
-    return *own, *cells, shown
+    error_cell = f"{error:.1e}" if error else "0"
+    build = str(layout.build_path(any_row["build"])), any_row["precision"] or NONE, milliseconds(any_row["latency_s"])
+    return *build, *cells, error_cell
 
 
 def _reference_cell(row: Mapping[str, Any]) -> str:
     """Return a reference's latency, its precision if it differs from the build's, and the build's speedup."""
-    other = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
-    return f"{milliseconds(row['reference_latency_s'])}{other} ({times(row['speedup'])})"
+    precision = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
+    return f"{milliseconds(row['reference_latency_s'])}{precision} ({times(row['speedup'])})"

@@ -16,7 +16,7 @@ def render_quantized(model: str, quantized: Quantized) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    rows = [(layer.name, layer.operator, f"{layer.sqnr_db:.1f}", f"{layer.lost_db:.1f}") for layer in quantized.loss.layers]
+    rows = [(each.name, each.operator, f"{each.sqnr_db:.1f}", f"{each.lost_db:.1f}") for each in quantized.loss.layers]
     lines = [Text(f"{model}: {quantized.loss.sqnr_db:.1f} dB with {quantized.method}", style="bold")]
     for layer in quantized.floats:
         gain = "" if layer.before_db is None else f" ({layer.before_db:.1f} dB before)"

@@ -1,4 +1,4 @@
-"""Budget allocation across tasks: the next trials go to the task with the greatest expected saving."""
+"""Allocation of a budget of trials to tasks: the next trials go to the task with the greatest expected saving."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Claimant(Protocol):
-    """A task that trials may be spent on."""
+    """A task that competes for trials."""
 
     @property
     def n_trials(self) -> int:
@@ -39,7 +39,7 @@ def spend(claimants: Sequence[Claimant], n_trials: int, step: int, seconds: floa
     `step` trials per task, steps are shorter. The last step may exceed `seconds`.
     """
     step = max(1, min(step, n_trials // max(1, len(claimants))))
-    while (left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:
+    while (n_left := n_trials - sum(claimant.n_trials for claimant in claimants)) > 0:
         if sum(claimant.elapsed_s for claimant in claimants) >= seconds:
             return
         unfinished = [claimant for claimant in claimants if not claimant.done]
@@ -47,4 +47,4 @@ def spend(claimants: Sequence[Claimant], n_trials: int, step: int, seconds: floa
             return
         untried = [claimant for claimant in unfinished if not claimant.n_trials]
         claimant = max(untried or unfinished, key=lambda claimant: claimant.expected_saving_s)
-        claimant.advance(claimant.n_trials + min(step, left))
+        claimant.advance(claimant.n_trials + min(step, n_left))

@@ -15,7 +15,7 @@ from anole.search.ties import Compared, Prefer
 from anole.search.watch import NO_WATCH, Watch
 
 Worth = Callable[[Config, float], float]
-"""The factor by which a config's speed counts, given its latency, see `anole.space.Space.worth`."""
+"""A function from a config and its latency to the factor on its speed; see `anole.space.Space.worth`."""
 
 _Ranked = TypeVar("_Ranked", bound=Trial | Confirmation)
 
@@ -42,7 +42,7 @@ def settle(
         settings: set the number of configs to confirm; 0 disables confirmation.
         confirmed: earlier confirmations of the run, oldest first; the last round made after the same number of trials
             is reused.
-        confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
+        confirm_with: measures the fastest configs again, more accurately; None leaves them unconfirmed.
         worth: see `Worth`.
         watch: receives new confirmations.
         default: the config that is built without tuning. It competes, because a search may have missed it and
@@ -64,11 +64,11 @@ def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Con
 
     Confirmations must be sorted oldest first, and by rank within a round.
     """
-    found: list[Confirmation] = []
+    latest: list[Confirmation] = []
     for confirmation in confirmed:
         if confirmation.after_trials == after_trials:
-            found = [confirmation] if confirmation.rank == 0 else [*found, confirmation]
-    return found
+            latest = [confirmation] if confirmation.rank == 0 else [*latest, confirmation]
+    return latest
 
 
 def fastest(trials: Iterable[Trial], worth: Worth) -> list[Trial]:
@@ -90,10 +90,10 @@ def fastest_of_each(trials: Iterable[Trial], knobs: Sequence[str]) -> list[Trial
 
 def rivals(trials: Sequence[Trial], n: int, default: Config | None, worth: Worth) -> list[Config]:
     """Return the configs to confirm: the fastest n, plus the default, which may never have been tried."""
-    found = [trial.config for trial in fastest(trials, worth)[:n]]
-    if found and default is not None and _identity(default) not in map(_identity, found):
-        found.append(default)
-    return found
+    configs = [trial.config for trial in fastest(trials, worth)[:n]]
+    if configs and default is not None and _identity(default) not in map(_identity, configs):
+        configs.append(default)
+    return configs
 
 
 def confirm(
@@ -103,24 +103,24 @@ def confirm(
 
     See `settle`.
     """
-    measured = zip(configs, measure(configs) if configs else (), strict=True)
-    ranking = sorted(measured, key=lambda pair: _cost_s(pair[1]))
-    tied = [at for at, (_, measurement) in enumerate(ranking) if _is_tied(measurement)]
-    if tied:
-        ranking.insert(0, ranking.pop(tied[prefer([ranking[at][0] for at in tied])]))
+    pairs = zip(configs, measure(configs) if configs else (), strict=True)
+    ranking = sorted(pairs, key=lambda pair: _cost_s(pair[1]))
+    tied_ranks = [rank_ for rank_, (_, measurement) in enumerate(ranking) if _is_tied(measurement)]
+    if tied_ranks:
+        ranking.insert(0, ranking.pop(tied_ranks[prefer([ranking[rank_][0] for rank_ in tied_ranks])]))
     now = utc_now()
     return [
-        Confirmation(config, _plain(measurement), after_trials, rank, now)
+        Confirmation(config, _without_comparison(measurement), after_trials, rank, now)
         for rank, (config, measurement) in enumerate(ranking)
     ]
 
 
 def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
     """Return all successful configs, best first: the confirmed ones, then the trials that were not measured again."""
-    confirmed = {_identity(confirmation.config) for confirmation in confirmations}
-    standing = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
-    others = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed]
-    return [*sorted(standing, key=lambda confirmation: confirmation.rank), *others]
+    confirmed_ids = {_identity(confirmation.config) for confirmation in confirmations}
+    successful = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
+    unconfirmed = [trial for trial in fastest(trials, worth) if _identity(trial.config) not in confirmed_ids]
+    return [*sorted(successful, key=lambda confirmation: confirmation.rank), *unconfirmed]
 
 
 def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
@@ -136,10 +136,10 @@ def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: in
 
 def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -> list[_Ranked]:
     """Return the first entry of each kind."""
-    found: dict[str, _Ranked] = {}
-    for each in ranking:
-        found.setdefault(kind(each), each)
-    return list(found.values())
+    first_by_kind: dict[str, _Ranked] = {}
+    for entry in ranking:
+        first_by_kind.setdefault(kind(entry), entry)
+    return list(first_by_kind.values())
 
 
 def _is_tied(measurement: Measurement) -> bool:
@@ -147,9 +147,9 @@ def _is_tied(measurement: Measurement) -> bool:
     return isinstance(measurement, Compared) and measurement.min_ratio is not None and measurement.min_ratio <= 1.0
 
 
-def _plain(measurement: Measurement) -> Measurement:
+def _without_comparison(measurement: Measurement) -> Measurement:
     """Strip a measurement of the fields that are not recorded."""
-    return Measurement(**{each.name: getattr(measurement, each.name) for each in fields(Measurement)})
+    return Measurement(**{field.name: getattr(measurement, field.name) for field in fields(Measurement)})
 
 
 def _cost_s(measurement: Measurement) -> float:

@@ -38,7 +38,7 @@ from anole.search.surrogate.merit_trees import MeritTrees
 from anole.search.surrogate.none import NoSurrogate
 
 _N_PLANNED = 64
-"""Number of candidates that RELEASE, Chameleon and DCOC sample from: their b_GBT, as in the authors' code."""
+"""Number of candidates from which RELEASE, Chameleon and DCOC sample: their b_GBT, as in the authors' code."""
 
 _AS_PUBLISHED = AdaptiveSampler(clustered="widest", n_random=3)
 """Adaptive sampling as in the authors' code, which clusters the two knobs with the most values."""
@@ -83,7 +83,7 @@ BUILT_IN: dict[str, Mapping[str, type[Any]]] = {
 }
 """For every role, the settings classes of its built-in parts by name."""
 
-_OWN = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
+_TUNER_FIELDS = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
 
 
 def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
@@ -92,14 +92,14 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     Args:
         plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
             its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain``,
-            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value, or the default if the part
-            is not the preset's.
+            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value; in a part that is not the
+            preset's, they have their defaults.
         path: the YAML path of `plain` in models.yaml.
 
     Raises:
         SpecError: a name is unknown or a value is not allowed.
     """
-    allowed = ["preset", *BUILT_IN, *_OWN]
+    allowed = ["preset", *BUILT_IN, *_TUNER_FIELDS]
     for name in plain:
         if name not in allowed:
             raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
@@ -107,7 +107,7 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     if not isinstance(preset, str) or preset not in PRESETS:
         raise SpecError(f"{path}.preset", unknown("preset", preset, PRESETS))
     settings = PRESETS[preset]
-    overrides = read_fields(TunerSettings, {name: plain[name] for name in _OWN if name in plain}, path)
+    overrides = read_fields(TunerSettings, {name: plain[name] for name in _TUNER_FIELDS if name in plain}, path)
     for role in BUILT_IN:
         if role in plain:
             overrides[role] = _read_part(role, plain[role], getattr(settings, role), f"{path}.{role}")
@@ -116,31 +116,31 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
 def _read_part(role: str, plain: Any, preset: Any, path: str) -> Any:
     """Return the settings of one part, starting from the preset's settings."""
-    own, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
-    part = _find_part(role, own.pop("name", preset.name), name_path)
+    overrides, name_path = (dict(plain), f"{path}.name") if isinstance(plain, Mapping) else ({"name": plain}, path)
+    part = _find_part(role, overrides.pop("name", preset.name), name_path)
     start = preset if part.name == preset.name else part()
-    return replace(start, **read_fields(part, own, path))
+    return replace(start, **read_fields(part, overrides, path))
 
 
 def _find_part(role: str, name: object, path: str) -> type[Any]:
     """Return the settings class of a part; `path` is the YAML path of its name in models.yaml."""
     if isinstance(name, str) and name in BUILT_IN[role]:
         return BUILT_IN[role][name]
-    outside = entry_points(group=f"anole.{role}s")
-    if not isinstance(name, str) or name not in outside.names:
-        raise SpecError(path, unknown(role, name, [*BUILT_IN[role], *sorted(outside.names)]))
-    return _load(role, outside[name], path)
+    external = entry_points(group=f"anole.{role}s")
+    if not isinstance(name, str) or name not in external.names:
+        raise SpecError(path, unknown(role, name, [*BUILT_IN[role], *sorted(external.names)]))
+    return _load(role, external[name], path)
 
 
-def _load(role: str, found: EntryPoint, path: str) -> type[Any]:
+def _load(role: str, entry_point: EntryPoint, path: str) -> type[Any]:
     """Load the settings class of an entry point and check that it is a part with the entry point's name."""
-    where = f"{role} {found.name!r}, which is {found.value}"
+    where = f"{role} {entry_point.name!r}, which is {entry_point.value}"
     try:
-        part = found.load()
+        part = entry_point.load()
     except Exception as error:
         raise SpecError(path, f"{where}, cannot be imported: {cause(error)}") from error
     if not isinstance(part, type) or not is_dataclass(part):
         raise SpecError(path, f"{where}, is not a dataclass of settings")
-    if (name := getattr(part, "name", None)) != found.name:
+    if (name := getattr(part, "name", None)) != entry_point.name:
         raise SpecError(path, f"{where}, has the `name` {name!r}; it must equal the entry point's name")
     return part

@@ -15,15 +15,15 @@ _N_FASTEST = 8
 
 
 def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float | None:
-    """Return Spearman's rank correlation of two values per config, shape (n,) each; equal values share their mean rank.
+    """Return Spearman's rank correlation of two arrays of shape (n,), one value per config; ties get their mean rank.
 
-    None for fewer than four configs, or if all scores or all speeds are equal.
+    The result is None for fewer than four configs, or if all scores or all speeds are equal.
     """
     if len(predicted) < _MIN_CONFIGS:
         return None
-    one, other = (_ranks(values) - (len(values) - 1) / 2 for values in (predicted, measured))
-    norm = np.sqrt((one @ one) * (other @ other))
-    return float(one @ other / norm) if norm else None
+    predicted_ranks, measured_ranks = (_ranks(values) - (len(values) - 1) / 2 for values in (predicted, measured))
+    norm = np.sqrt((predicted_ranks @ predicted_ranks) * (measured_ranks @ measured_ranks))
+    return float(predicted_ranks @ measured_ranks / norm) if norm else None
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

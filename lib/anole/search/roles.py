@@ -19,7 +19,7 @@ class Examples:
 
     Attributes:
         features: the space's features, shape (n, n_features).
-        scores: speed relative to the best of the same task, shape (n,); 0 for a failure.
+        scores: speeds relative to the best of the same task, shape (n,); 0 for a failure.
     """
 
     features: NDArray[np.float32]
@@ -56,7 +56,7 @@ class History:
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Speed relative to the best, shape (n,), 0 for a failure; surrogates are fitted to it."""
+        """Speeds relative to the best, shape (n,), 0 for a failure; surrogates are fitted to them."""
         return self.gflops / max(self.best_gflops, 1e-12)
 
     def examples(self) -> Examples:
@@ -105,7 +105,7 @@ class Surrogate(Protocol):
         """Whether the surrogate has been fitted to any examples."""
 
     def fit(self, history: History) -> None:
-        """Refit to the history's examples; without a success among them the surrogate stays unfitted."""
+        """Refit to the history's examples; the surrogate becomes unfitted if none of them succeeded."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return the scores, shape (n,), of index vectors of shape (n, n_knobs); the best measured config scores ~1."""
@@ -122,7 +122,7 @@ class Explorer(Protocol):
 
 
 class Sampler(Protocol):
-    """A choice of a few representative candidates to measure."""
+    """A rule that chooses a few representative candidates to measure."""
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Return at most n distinct, valid, never measured index vectors, shape (at most n, n_knobs)."""

@@ -57,10 +57,10 @@ class TunerSettings:
         batch: trials per iteration of the loop.
         n_confirm: number of the fastest configs that are measured again at the end.
         min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
-            null spends the entire budget.
+            None spends the entire budget.
         warm_start: whether to learn first from the trials of similar tasks on the same target; see
             `learns_from_others`.
-        max_iterations: the search stops after this many iterations (the papers' iteration_opt); null never does.
+        max_iterations: the search stops after this many iterations (the papers' iteration_opt); None sets no limit.
     """
 
     preset: str
@@ -84,9 +84,9 @@ class TunerSettings:
 
     @cached_property
     def _plain(self) -> dict[str, Any]:
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        parts = {role: own.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
-        return own | {role: {"name": part.name, **_describe(part)} for role, part in parts.items()}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts = {role: values.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
+        return values | {role: {"name": part.name, **_describe(part)} for role, part in parts.items()}
 
 
 def _describe(part: Any) -> dict[str, Any]:
@@ -107,6 +107,6 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
         raise SpecError(f"{path}.{error.place}", error.problem) from None
 
 
-def unknown(what: str, found: object, allowed: Iterable[str]) -> str:
+def unknown(what: str, name: object, allowed: Iterable[str]) -> str:
     """Return the message for an unknown name: the allowed names, and the one that was probably meant."""
-    return f"unknown {what} {found!r}; {suggestion(str(found), list(allowed))}"
+    return f"unknown {what} {name!r}; {suggestion(str(name), list(allowed))}"

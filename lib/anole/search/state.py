@@ -20,7 +20,7 @@ from anole.search.surrogate.none import NoSurrogate
 from anole.space.space import Space, Vectors
 
 _GUIDED_SHARE = 0.5
-"""Share of the first batch chosen with the prior from similar tasks; the explorer proposes the rest without it."""
+"""Share of the first batch that is chosen with the prior from similar tasks; the rest is chosen without it."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Subject:
     """The task to search.
 
     Attributes:
-        flop: floating-point operations of one run of the task's kernel.
+        flop: floating-point operations per run of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
         prior: examples from similar tasks, which the surrogate is fitted to before the first measurement.
         default: the config that is built without tuning; some explorers start with it.
@@ -136,19 +136,19 @@ class Search:
 
         If there are neither, the space is exhausted.
         """
-        known = [trial for trial in self._recorded if trial.iteration == self.iteration]
-        vectors = self.subject.space.vectors_of(trial.config for trial in known)
+        recorded = [trial for trial in self._recorded if trial.iteration == self.iteration]
+        vectors = self.subject.space.vectors_of(trial.config for trial in recorded)
         if not self._recorded or self.iteration >= self._recorded[-1].iteration:
-            fresh = self._without(chosen, vectors)
-            vectors = np.concatenate([vectors, fresh[: self.settings.batch - len(known)]])
+            new_vectors = self._without(chosen, vectors)
+            vectors = np.concatenate([vectors, new_vectors[: self.settings.batch - len(recorded)]])
             self.exhausted = not len(vectors)
         if self.exhausted:
             logger.info("the space is exhausted after %d trials", len(self.trials))
             return
-        self.batch = Batch(vectors, known)
+        self.batch = Batch(vectors, recorded)
         self.log = {"search_s": time.perf_counter() - self._iteration_began_s, **self._agreement, **log}
-        if known:
-            self.trials += known
+        if recorded:
+            self.trials += recorded
             self.start_clock()
 
     def pending(self, n_trials: int) -> list[Config]:
@@ -187,9 +187,9 @@ class Search:
         """Return the rank correlation of a batch's speeds with the scores of the surrogate that chose the batch."""
         if not self._surrogate.fitted:
             return {}
-        measured = np.array([trial.gflops or 0.0 for trial in batch.trials])
-        found = rank_correlation(self._surrogate.score(batch.vectors), measured)
-        return {} if found is None else {"rank_correlation": found}
+        speeds = np.array([trial.gflops or 0.0 for trial in batch.trials])
+        correlation = rank_correlation(self._surrogate.score(batch.vectors), speeds)
+        return {} if correlation is None else {"rank_correlation": correlation}
 
     def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
         """Return the index vectors whose programs differ from all programs of `others`."""

@@ -28,8 +28,8 @@ class Compared(Measurement):
     """The measurement of a config that was timed in turns with rivals.
 
     Attributes:
-        min_ratio: lower confidence bound of its latency relative to the fastest rival; at most 1 if it may be as fast.
-            None for a failure.
+        min_ratio: lower confidence bound of the latency relative to the fastest rival's; at most 1 if the config may be
+            as fast. None for a failure.
     """
 
     min_ratio: float | None = None
@@ -39,19 +39,19 @@ def min_ratios(latencies_s: Sequence[Sequence[float]]) -> list[float]:
     """Return the lower confidence bound of each kernel's latency relative to the fastest kernel.
 
     All kernels have the same turns and are compared turn by turn, by medians: the slowdown of an entire turn cancels
-    out, and outliers count little. The apparent fastest is also due to chance, so the error rate is divided among all
-    ordered pairs.
+    out, and outliers have little weight. Since chance also decides which kernel appears fastest, the error rate is
+    divided among all ordered pairs.
     """
     if not latencies_s:
         return []
     fastest = min(latencies_s, key=statistics.median)
-    pairs = len(latencies_s) * (len(latencies_s) - 1)
-    z = statistics.NormalDist().inv_cdf(1 - _ERROR_RATE / max(1, pairs))
-    return [_min_ratio(each, fastest, z) for each in latencies_s]
+    n_pairs = len(latencies_s) * (len(latencies_s) - 1)
+    z = statistics.NormalDist().inv_cdf(1 - _ERROR_RATE / max(1, n_pairs))
+    return [_min_ratio(kernel_s, fastest, z) for kernel_s in latencies_s]
 
 
 def is_slower(one: Measurement, other: Measurement) -> bool:
-    """Whether a config is significantly slower than another, by their records; a failure is slower.
+    """Whether a config is significantly slower than another, by their records; a failure counts as slower.
 
     Records do not contain single turns, so noise common to both does not cancel out: this is more conservative than a
     comparison turn by turn. Exact measurements have no noise.
@@ -64,10 +64,10 @@ def is_slower(one: Measurement, other: Measurement) -> bool:
 
 
 def _min_ratio(latencies_s: Sequence[float], fastest_s: Sequence[float], z: float) -> float:
-    logs = [math.log(one / other) for one, other in zip(latencies_s, fastest_s, strict=True)]
-    middle = statistics.median(logs)
-    std = _STD_OF_DEVIATION * statistics.median(abs(each - middle) for each in logs)
-    return math.exp(middle - z * _STD_OF_MEDIAN * std / math.sqrt(len(logs)))
+    logs = [math.log(own / best) for own, best in zip(latencies_s, fastest_s, strict=True)]
+    median = statistics.median(logs)
+    std = _STD_OF_DEVIATION * statistics.median(abs(value - median) for value in logs)
+    return math.exp(median - z * _STD_OF_MEDIAN * std / math.sqrt(len(logs)))
 
 
 def prefer_merit(space: Space, default: Config | None) -> Prefer:

@@ -26,11 +26,11 @@ class Encoding:
     """The knobs of a task, and the conversions between their configs, index vectors, indices and columns.
 
     If a knob `ALGORITHM` chooses between programs, indices enumerate all configs of the first algorithm, then of the
-    second, and so on. A knob that has no effect for an algorithm may have any value in an index vector: it counts as
-    its first value, and is left out of the config.
+    second, and so on. A knob that has no effect for an algorithm may have any value in an index vector: the value is
+    treated as the knob's first, and the config omits the knob.
 
     Attributes:
-        knobs: the tunable choices; in an index the first one is least significant, as in AutoTVM.
+        knobs: the tunable choices; in an index, the first knob is the least significant digit, as in AutoTVM.
     """
 
     knobs: Sequence[Knob]
@@ -104,8 +104,8 @@ class Encoding:
         values = (knob.values[index] for knob, index in zip(self.knobs, vector, strict=True))
         return {
             knob.name: list(value) if isinstance(value, tuple) else value
-            for knob, value, kept in zip(self.knobs, values, matters, strict=True)
-            if kept
+            for knob, value, has_effect in zip(self.knobs, values, matters, strict=True)
+            if has_effect
         }
 
     def vector(self, config: Config) -> Vectors:

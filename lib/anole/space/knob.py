@@ -49,7 +49,7 @@ class Knob:
         return np.array(self.values)
 
     @cached_property
-    def _index_of(self) -> dict[Any, int]:
+    def _value_indices(self) -> dict[Any, int]:
         return {value: index for index, value in enumerate(self.values)}
 
     def matters_for(self, algorithm: object) -> bool:
@@ -57,12 +57,12 @@ class Knob:
         return self.algorithms is None or algorithm in self.algorithms
 
     def index(self, value: Any) -> int:
-        """Return the index of a value; a list counts as a tuple.
+        """Return the index of a value; a list is treated as a tuple.
 
         Raises:
             ConfigError: the knob has no such value.
         """
-        index = self._index_of.get(tuple(value) if isinstance(value, list) else value)
+        index = self._value_indices.get(tuple(value) if isinstance(value, list) else value)
         if index is None:
             raise ConfigError(f"knob {self.name} has no value {value}; its {len(self)} values include {self.values[0]}")
         return index
@@ -73,9 +73,9 @@ class Knob:
         Raises:
             ConfigError: the knob has no such value.
         """
-        kept = sorted({self.index(value) for value in allowed})
-        values = tuple(self.values[index] for index in kept)
-        return replace(self, values=values, features=self.features[kept])
+        indices = sorted({self.index(value) for value in allowed})
+        values = tuple(self.values[index] for index in indices)
+        return replace(self, values=values, features=self.features[indices])
 
 
 def split_knob(
@@ -114,7 +114,7 @@ def _split_knob(name: str, splits: Sequence[tuple[int, ...]], agent: str) -> Kno
 
 
 def option_knob(name: str, values: Sequence[Any], *, agent: str = "", balanced: bool = False) -> Knob:
-    """Return a knob with a few plain values: a number is its own feature, strings are encoded one-hot."""
+    """Return a knob with a few plain values: a number is its own feature, and strings are one-hot encoded."""
     numeric = all(isinstance(value, (int, float)) for value in values)
     features = np.array(values, dtype=np.float32)[:, None] if numeric else np.eye(len(values), dtype=np.float32)
     names = (name,) if numeric else tuple(f"{name}={value}" for value in values)
@@ -128,5 +128,5 @@ def _factorizations(extent: int, n_parts: int) -> list[tuple[int, ...]]:
 
 
 def divisors(extent: int) -> tuple[int, ...]:
-    """Return all divisors of a number in ascending order."""
+    """Return all divisors of an integer in ascending order."""
     return tuple(divisor for divisor in range(1, extent + 1) if extent % divisor == 0)

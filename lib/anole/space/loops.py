@@ -98,7 +98,7 @@ class LoopNest:
 
         AutoTVM multiplies the lengths of all loops that move a buffer's index, which counts the overlap of
         neighboring windows of a convolution several times; here an element counts once. AutoTVM's columns that do not
-        depend on the schedule (numbers of additions, multiplications, divisions) and redundant ones are left out.
+        depend on the schedule (numbers of additions, multiplications, divisions) and redundant columns are omitted.
         """
         extents, levels = self._extents, self._levels
         inside = levels[None] >= levels[:, None]
@@ -122,17 +122,17 @@ class LoopNest:
     def loads(self, capacity: int) -> dict[str, NDArray[np.int64]]:
         """Return the total number of elements that a cache loads, by buffer name, shape (n,) or (1,).
 
-        If all elements that one step of a loop accesses fit into the cache, they are still there in the next step.
-        From the outermost such loop inwards, every element is loaded once each time that loop begins. The capacity must
-        suffice for one element of each buffer.
+        If all elements that one iteration of a loop accesses fit into the cache, they are still cached in the next one.
+        The outermost such loop therefore loads every element that it accesses once each time it begins. The capacity
+        must suffice for one element of each buffer.
         """
         extents, levels = self._extents, self._levels
         inside, within = levels[None] >= levels[:, None], levels[None] > levels[:, None]
-        begun = extents.prod(axis=0) // _products(extents, inside)
-        kept = sum(self._counts(within)) <= capacity
-        outermost = np.where(kept, levels, levels.max(axis=0) + 1).argmin(axis=0)
+        begin_counts = extents.prod(axis=0) // _products(extents, inside)
+        fits = sum(self._counts(within)) <= capacity
+        outermost = np.where(fits, levels, levels.max(axis=0) + 1).argmin(axis=0)
         return {
-            buffer.name: np.choose(outermost, begun * count)
+            buffer.name: np.choose(outermost, begin_counts * count)
             for buffer, count in zip(self.buffers, self._counts(inside), strict=True)
         }
 
@@ -152,14 +152,14 @@ class LoopNest:
         `inside` is the mask of the loops (second axis) that count as inside another (first axis).
         """
         extents, steps = self._extents, _products(self._extents, inside)
-        ranges = {axis: _products(extents[own], inside[:, own]) for axis, own in self._parts.items()}
+        ranges = {axis: _products(extents[parts], inside[:, parts]) for axis, parts in self._parts.items()}
         return [np.minimum(_distinct(buffer, ranges), steps) for buffer in self.buffers]
 
     @cached_property
     def _parts(self) -> dict[str, list[int]]:
         """The indices of each axis's parts in `loops`, outermost first."""
         axes = {loop.axis: None for loop in self.loops}
-        return {axis: [at for at, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
+        return {axis: [index for index, loop in enumerate(self.loops) if loop.axis == axis] for axis in axes}
 
     def _strides(self, buffer: Buffer, extents: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the stride of each loop in elements of a buffer, shape (n_loops, n)."""

@@ -27,7 +27,7 @@ _N_CONSIDERED = 1 << 12
 """Number of configs that are sampled to find those with the highest merit."""
 
 _SAMPLE_BATCH, _BALANCED_SAMPLE_BATCH = 1 << 10, 1 << 14
-"""Number of indices sampled at once: few may be valid, and even fewer may have a balanced knob's rarest value."""
+"""Number of indices sampled at once: few may be valid, and fewer still may have the rarest value of a balanced knob."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Constraint:
         """Return the mask of the configs that satisfy it or that it does not apply to, shape (n,)."""
         if self.algorithm is None:
             return self.holds(columns)
-        own = columns[ALGORITHM] == self.algorithm
-        held = ~own
-        held[own] = self.holds(rows_of(columns, own))
-        return np.asarray(held)
+        applies = columns[ALGORITHM] == self.algorithm
+        mask = ~applies
+        mask[applies] = self.holds(rows_of(columns, applies))
+        return np.asarray(mask)
 
 
 class Description(Protocol):
@@ -131,8 +131,8 @@ class Space(Encoding):
         """
         replacing = {knob.name: knob for knob in wider}
         knobs = [replacing.get(knob.name, knob) for knob in self.knobs]
-        described = describe or self.describe
-        return replace(self, knobs=knobs, constraints=(), describe=described, merit=None, core=None, programs=None)
+        description = describe or self.describe
+        return replace(self, knobs=knobs, constraints=(), describe=description, merit=None, core=None, programs=None)
 
     def identities(self, vectors: Vectors) -> NDArray[np.int64]:
         """Return an integer for each valid index vector, equal for equal programs, shape (n,)."""
@@ -153,25 +153,25 @@ class Space(Encoding):
         return self._check(vectors)
 
     def rejection(self, config: Config) -> str | None:
-        """Return why a config is invalid, or None if it is valid."""
+        """Return the reason a config is invalid, or None if it is valid."""
         return self._first_violation(config, self.constraints)
 
     def refusal(self, config: Config) -> str | None:
-        """Return why a config cannot run, or None if it may, valid or not."""
+        """Return the reason a config cannot run, or None if it may run, valid or not."""
         return self._first_violation(config, [constraint for constraint in self.constraints if constraint.hard])
 
     def _first_violation(self, config: Config, constraints: Sequence[Constraint]) -> str | None:
         columns = self.columns(self.vectors_of([config]))
-        return next((each.reason for each in constraints if not each.holds_for(columns)[0]), None)
+        return next((constraint.reason for constraint in constraints if not constraint.holds_for(columns)[0]), None)
 
     def rejections(self, vectors: Vectors) -> dict[str, int]:
-        """Return, by reason, how many of n index vectors each constraint is the first to reject."""
-        columns, left = self.columns(vectors), np.ones(len(vectors), dtype=bool)
+        """Return, by reason, the number of index vectors that each constraint is the first to reject."""
+        columns, accepted = self.columns(vectors), np.ones(len(vectors), dtype=bool)
         counts: dict[str, int] = {}
         for constraint in self.constraints:
-            violated = left & ~constraint.holds_for(columns)
+            violated = accepted & ~constraint.holds_for(columns)
             counts[constraint.reason] = counts.get(constraint.reason, 0) + int(violated.sum())
-            left &= ~violated
+            accepted &= ~violated
         return {reason: count for reason, count in counts.items() if count}
 
     def discounts(self, vectors: Vectors) -> NDArray[np.float64]:
@@ -179,7 +179,7 @@ class Space(Encoding):
         return np.ones(len(vectors)) if self.discount is None else self.discount(self.columns(vectors))
 
     def worths(self, vectors: Vectors, latencies_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the factor on the speed of each config, given its latency, shape (n,): never below 0.
+        """Return the factor on the speed of each config, given its latency, shape (n,); clamped at 0.
 
         This is discount - toll * latency. A failure's latency is NaN.
         """
@@ -218,12 +218,12 @@ class Space(Encoding):
 
     @property
     def valid_indices(self) -> NDArray[np.int64] | None:
-        """All valid indices in order; None if the space is too large, unless `enumerate` was called."""
+        """All valid indices in order; None if the space is too large and `enumerate` was not called."""
         return self.all_valid_indices if self.size <= _MAX_ENUMERABLE or self._all_valid is not None else None
 
     @cached_property
     def all_valid_indices(self) -> NDArray[np.int64]:
-        """All valid indices in order, whatever the size of the space; from then on, `valid` looks them up."""
+        """All valid indices in order, regardless of the space's size; from then on, `valid` looks them up."""
         parts = (
             np.arange(at, min(at + _ENUMERATION_BATCH, self.size)) for at in range(0, self.size, _ENUMERATION_BATCH)
         )
@@ -231,7 +231,7 @@ class Space(Encoding):
         return np.flatnonzero(self._all_valid)
 
     def enumerate(self) -> None:
-        """Find all valid indices; from then on `valid_indices` has them, whatever the size of the space."""
+        """Find all valid indices; from then on `valid_indices` has them, regardless of the space's size."""
         _ = self.all_valid_indices
 
     @property
@@ -250,18 +250,18 @@ class Space(Encoding):
             return self.all_valid_indices
         valid = self.all_valid_indices
         parts = np.array_split(valid, -(-len(valid) // _ENUMERATION_BATCH) or 1)
-        found = np.concatenate([self.identities(self.vectors(part)) for part in parts])
+        identities = np.concatenate([self.identities(self.vectors(part)) for part in parts])
         self._all_identities = np.zeros(self.size, dtype=np.int64)
-        self._all_identities[valid] = found
-        return found
+        self._all_identities[valid] = identities
+        return identities
 
     @cached_property
     def _distinct(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first valid index of each program, in order, and its identity."""
         if self.programs is None:
             return self.all_valid_indices, self.all_valid_indices
-        first = np.sort(np.unique(self.all_identities, return_index=True)[1])
-        return self.all_valid_indices[first], self.all_identities[first]
+        first_rows = np.sort(np.unique(self.all_identities, return_index=True)[1])
+        return self.all_valid_indices[first_rows], self.all_identities[first_rows]
 
     def first_equivalents(self, vectors: Vectors) -> Vectors:
         """Replace each index vector by the first one with the same program, if the space can be enumerated."""
@@ -269,17 +269,17 @@ class Space(Encoding):
             return vectors
         indices, identities = self._distinct
         order = np.argsort(identities)
-        found = np.searchsorted(identities, self.identities(vectors), sorter=order)
-        return self.vectors(indices[order[found]])
+        rows = np.searchsorted(identities, self.identities(vectors), sorter=order)
+        return self.vectors(indices[order[rows]])
 
     def _check(self, vectors: Vectors) -> NDArray[np.bool_]:
-        held = np.ones(len(vectors), dtype=bool)
+        mask = np.ones(len(vectors), dtype=bool)
         for algorithm, rows in self._group_by_algorithm(vectors):
             columns = self.columns(vectors[rows])
             for constraint in self.constraints:
                 if constraint.algorithm in (None, algorithm):
-                    held[rows] &= constraint.holds(columns)
-        return held
+                    mask[rows] &= constraint.holds(columns)
+        return mask
 
     def _group_by_algorithm(self, vectors: Vectors) -> list[tuple[str, Any]]:
         """Return the algorithms that occur in the index vectors, each with the selector of its rows."""
@@ -291,9 +291,9 @@ class Space(Encoding):
         ]
 
     def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
-        """Sample n valid index vectors of distinct programs, evenly over the values of balanced knobs, else uniformly.
+        """Sample n valid index vectors of distinct programs: uniformly, but evenly over the values of balanced knobs.
 
-        There are fewer if the space has fewer programs whose identities are not in `exclude`.
+        Fewer are returned if the space has fewer programs whose identities are not in `exclude`.
         """
         excluded = np.asarray(exclude, dtype=np.int64)
         if self.valid_indices is not None:
@@ -304,10 +304,10 @@ class Space(Encoding):
         sampled = np.empty(0, dtype=np.int64)
         for _ in range(1000):
             indices = self.draw(max(_BALANCED_SAMPLE_BATCH if self._balanced_at else _SAMPLE_BATCH, 4 * n), rng)
-            joined = np.concatenate([sampled, indices[self.valid(self.vectors(indices))]])
-            identities = self.identities(self.vectors(joined))
-            first = np.sort(np.unique(identities, return_index=True)[1])
-            sampled = joined[first[~np.isin(identities[first], excluded)]]
+            candidates = np.concatenate([sampled, indices[self.valid(self.vectors(indices))]])
+            identities = self.identities(self.vectors(candidates))
+            first_rows = np.sort(np.unique(identities, return_index=True)[1])
+            sampled = candidates[first_rows[~np.isin(identities[first_rows], excluded)]]
             if len(sampled) >= n:
                 break
         return self.vectors(self._interleave(sampled)[:n])
@@ -315,8 +315,8 @@ class Space(Encoding):
     def promising(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
         """Sample many configs and return at most n with the highest merit, best first, alternating between the kinds.
 
-        Of configs with the same kind and merit only one is returned: nothing is known about their differences. If the
-        space has no merit, none is returned.
+        Of several configs with the same kind and merit only one is returned, since nothing distinguishes them. If the
+        space has no merit, no config is returned.
         """
         if self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
@@ -324,16 +324,16 @@ class Space(Encoding):
         merits = self.merit(self.columns(vectors))
         order = np.argsort(-merits, kind="stable")
         kinds_and_merits = np.column_stack([self.canonical(vectors)[order][:, self._balanced_at], merits[order]])
-        first = np.sort(np.unique(kinds_and_merits, axis=0, return_index=True)[1])
-        return self.vectors(self._interleave(self.indices(vectors[order[first]]))[:n])
+        first_rows = np.sort(np.unique(kinds_and_merits, axis=0, return_index=True)[1])
+        return self.vectors(self._interleave(self.indices(vectors[order[first_rows]]))[:n])
 
     def top_by_merit(
         self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()
     ) -> Vectors:
         """Return at most n index vectors of distinct programs with the highest merit, best first.
 
-        If the space is too large to enumerate, they are the best of a random sample. If it has no merit, none is
-        returned.
+        If the space is too large to enumerate, they are the best of a random sample. If it has no merit, no index
+        vector is returned.
         """
         if self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)

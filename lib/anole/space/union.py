@@ -25,10 +25,10 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     knobs: dict[str, Knob] = {}
     for algorithm, space in spaces.items():
         for knob in space.knobs:
-            known = knobs.get(knob.name, replace(knob, algorithms=()))
-            if known.values != knob.values:
+            merged = knobs.get(knob.name, replace(knob, algorithms=()))
+            if merged.values != knob.values:
                 raise ConfigError(f"knob {knob.name} of {algorithm} has different values in another algorithm")
-            knobs[knob.name] = replace(known, algorithms=(*(known.algorithms or ()), algorithm))
+            knobs[knob.name] = replace(merged, algorithms=(*(merged.algorithms or ()), algorithm))
     constraints = [
         replace(constraint, algorithm=algorithm)
         for algorithm, space in spaces.items()
@@ -36,13 +36,13 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
     ]
     describes = {algorithm: space.describe for algorithm, space in spaces.items() if space.describe is not None}
     names = {algorithm: spaces[algorithm].described_names for algorithm in describes}
-    at = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(names.values())))}
-    positions = {algorithm: np.array([at[name] for name in own]) for algorithm, own in names.items()}
+    columns = {name: position for position, name in enumerate(dict.fromkeys(chain.from_iterable(names.values())))}
+    positions = {algorithm: np.array([columns[name] for name in features]) for algorithm, features in names.items()}
     has_merit = all(space.merit is not None for space in spaces.values())
     return Space(
         [option_knob(ALGORITHM, list(spaces), agent=agent, balanced=True), *knobs.values()],
         constraints,
-        partial(_Descriptions, describes, list(at), positions) if describes else None,
+        partial(_Descriptions, describes, list(columns), positions) if describes else None,
         discount=_by_algorithm({algorithm: space.discount for algorithm, space in spaces.items()}, default=1.0),
         merit=_by_algorithm({algorithm: space.merit for algorithm, space in spaces.items()}) if has_merit else None,
         toll=_by_algorithm({algorithm: space.toll for algorithm, space in spaces.items()}),
@@ -52,16 +52,16 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
 
 def _by_algorithm(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
     """Evaluate each config with its algorithm's function, or with the default; None if no algorithm has a function."""
-    known = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
+    defined = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
 
     def figure_of(columns: Columns) -> NDArray[np.float64]:
-        found = np.full(len(columns[ALGORITHM]), default)
-        for algorithm, figure in known.items():
+        values = np.full(len(columns[ALGORITHM]), default)
+        for algorithm, figure in defined.items():
             rows = columns[ALGORITHM] == algorithm
-            found[rows] = figure(rows_of(columns, rows))
-        return found
+            values[rows] = figure(rows_of(columns, rows))
+        return values
 
-    return figure_of if known else None
+    return figure_of if defined else None
 
 
 @dataclass(frozen=True)

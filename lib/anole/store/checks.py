@@ -19,7 +19,7 @@ _MAX_SPEED_ERROR = 1e-9
 
 
 def problem_of(record: object, flop: int) -> str | None:
-    """Return the first problem of a record of a task with `flop` operations, or None."""
+    """Return the first problem of a record, whose task has `flop` operations, or None."""
     match record:
         case Trial():
             if record.iteration < 0:

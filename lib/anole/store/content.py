@@ -1,4 +1,4 @@
-"""The content of a shard: strict parsing and encoding of lines; a corrupt line is a StoreError with its number."""
+"""The content of a shard: strict parsing and encoding of lines; a corrupt line raises a StoreError with its number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SearchLog = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a shard: its run, whose fields must match the key, and its task as plain JSON values."""
+    """The first line of a shard: its run, whose key must match its fields, and its task as plain JSON values."""
 
     schema: int
     started_at: Time
@@ -101,7 +101,7 @@ class ShardContent:
     def digest(self) -> str:
         """SHA-256 of the recorded content in hexadecimal, independent of how it is stored.
 
-        It does not cover the facts of the space, which belong to the task, nor measurements that were replaced later.
+        It covers neither the facts of the space, which belong to the task, nor measurements that were replaced later.
         """
         digest = sha256()
         for record in self.records():
@@ -122,7 +122,7 @@ class ShardContent:
         yield from self.confirmations
 
     def continues(self, other: ShardContent) -> bool:
-        """Whether this is the same or a later state of the same run: it contains the trials of the other one."""
+        """Whether this is the same or a later state of the same run, with all records of the other state."""
         n_trials, n_confirmations = len(other.trials), len(other.confirmations)
         return (
             self.run.key == other.run.key
@@ -186,7 +186,7 @@ def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
 
 
 def read_shard(path: Path) -> ShardContent:
-    """Read a shard, which must contain a run; a last line that a crash has truncated is ignored."""
+    """Read a shard, which must contain a run; a last line truncated by a crash is ignored."""
     stored = read_stored(path)
     if stored is None:
         raise StoreError(f"{path}: holds no run, because the tuner stopped before it wrote the first line")
@@ -194,7 +194,7 @@ def read_shard(path: Path) -> ShardContent:
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
-    """Return the run and the task of a shard, without reading the rest; None if it has no complete line yet."""
+    """Return the run and the task of a shard without reading the rest; None if it has no complete line yet."""
     try:
         with path.open("rb") as file:
             first = file.readline(_MAX_LINE_BYTES)
@@ -227,9 +227,9 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
         record = line.read(Trial, Remeasurement, Confirmation, Iteration, SpaceFacts, WarmStart)
         match record:
             case Trial():
-                first = recorded.configs.setdefault(line.canonical(record.config), line.number)
-                if first != line.number:
-                    line.fail(f"the config of line {first} is measured again")
+                first_line = recorded.configs.setdefault(line.canonical(record.config), line.number)
+                if first_line != line.number:
+                    line.fail(f"the config of line {first_line} is measured again")
                 if record.number != len(trials):
                     line.fail(f"found trial {record.number}; expected trial {len(trials)}")
             case Remeasurement(number):
@@ -246,7 +246,7 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
 def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
     """Return a record as a line with checksum and newline; the chain then includes the line.
 
-    A record with a value that could not be read back raises a StoreError and does not change the chain.
+    Raises StoreError, without changing the chain, for a record that could not be read back.
     """
     try:
         plain = {"kind": _KINDS[type(record)], **encode(record)}
@@ -284,11 +284,11 @@ class _Line:
         kind = plain.get("kind") if isinstance(plain, dict) else None
         cls = LINES.get(kind) if isinstance(kind, str) else None
         if cls not in classes:
-            kinds = [name for name, each in LINES.items() if each in classes]
+            kinds = [name for name, record_class in LINES.items() if record_class in classes]
             self.fail(f"{shown(plain)} is not a record of kind {', '.join(kinds)}")
         if cls is Head and isinstance(plain.get("schema"), int) and plain["schema"] > SCHEMA:
-            found = plain["schema"]
-            raise StoreError(f"{self.path}: was written by a newer Anole (schema {found}; this one reads {SCHEMA})")
+            schema = plain["schema"]
+            raise StoreError(f"{self.path}: was written by a newer Anole (schema {schema}; this one reads {SCHEMA})")
         try:
             return cast(T, decode(cls, plain))
         except DecodeError as error:
@@ -331,16 +331,16 @@ def _verify(lines: Sequence[_Line], head: Head) -> tuple[Chain, bool]:
 
     In a shard of schema 1, the first lines may have none.
     """
-    chain, required, is_all = Chain.of(head.key), head.schema > 1, True
+    chain, is_required, is_sealed = Chain.of(head.key), head.schema > 1, True
     for line in lines:
-        has_one = checksum_of(line.text) is not None
-        problem = "has no checksum" if required and not has_one else None
+        has_checksum = checksum_of(line.text) is not None
+        problem = "has no checksum" if is_required and not has_checksum else None
         if not chain.follow(line.text):
             problem = "has a wrong checksum: it was changed, moved, or copied from another run"
         if problem is not None:
             line.fail(f"{shown(line.plain())} {problem}")
-        required, is_all = required or has_one, is_all and has_one
-    return chain, is_all
+        is_required, is_sealed = is_required or has_checksum, is_sealed and has_checksum
+    return chain, is_sealed
 
 
 def _run_and_task(line: _Line, head: Head) -> tuple[Run, Task]:

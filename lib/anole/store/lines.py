@@ -1,4 +1,4 @@
-"""The lines of a shard as bytes; each ends with a checksum of the run's key and all lines up to and including it."""
+"""The lines of a shard as bytes; each ends with a checksum of the run's key, all earlier lines and the line itself."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Chain:
 
     def follow(self, text: bytes) -> bool:
         """Add a line that was read; return whether its checksum is correct. A line without a checksum passes."""
-        found = checksum_of(text)
-        self.value = crc32(text if found is None else text[:-_CHECKSUM_BYTES], self.value)
-        return found is None or found == b"%08x" % self.value
+        checksum = checksum_of(text)
+        self.value = crc32(text if checksum is None else text[:-_CHECKSUM_BYTES], self.value)
+        return checksum is None or checksum == b"%08x" % self.value
 
 
 def checksum_of(text: bytes) -> bytes | None:
@@ -51,11 +51,11 @@ def without_checksum(text: bytes) -> bytes:
 
 
 def complete_lines(data: bytes) -> bytes:
-    """Return a shard's bytes without a last line that a crash has truncated; the result ends with a newline.
+    """Return a shard's bytes without a last line truncated by a crash; the result ends with a newline.
 
     Only one line is written at a time, so only the last one can be truncated: its end is missing, or parts that were
-    never written read as zeros. A complete last line followed by anything but its newline was damaged otherwise; it
-    stays, to be detected.
+    never written read as zeros. A complete last line followed by anything but its newline was damaged in another way;
+    it stays, so the damage is detected.
     """
     end = data.rfind(b"\n") + 1
     tail = data[end:].rstrip(b"\0")

@@ -1,4 +1,4 @@
-"""The shard: a run's append-only file of JSON lines; a trial is on disk before it counts as measured."""
+"""A run's shard, an append-only file of JSON lines; a trial is on disk before it counts as measured."""
 
 from __future__ import annotations
 
@@ -58,29 +58,29 @@ def shard_path(directory: Path, run: Run) -> Path:
 
 
 def copy_path(directory: Path, content: ShardContent) -> Path:
-    """Return the path for another state of a run, next to the run's shard."""
+    """Return the path for another state of a run, which is stored next to the run's shard."""
     return directory / content.run.task_key / f"{content.run.key}.{content.digest[:_DIGEST_DIGITS]}.jsonl"
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a file's name differs from the name of a run's own shard, so it contains another state of a run."""
-    named = _NAME.fullmatch(path.name)
-    return named is None or named[2] is not None
+    """Whether a file is not a run's own shard, according to its name, but another state of a run."""
+    match = _NAME.fullmatch(path.name)
+    return match is None or match[2] is not None
 
 
 def named_run(path: Path) -> str | None:
-    """Return the run's key in the name of a shard or copy; None for a name that a user has chosen."""
-    named = _NAME.fullmatch(path.name)
-    return None if named is None else named[1]
+    """Return the run's key in the name of a shard or copy; None for a name chosen by a user."""
+    match = _NAME.fullmatch(path.name)
+    return None if match is None else match[1]
 
 
 def shard_paths(directory: Path) -> Iterator[Path]:
     """Yield the sorted paths of all shards in a folder, including copies."""
     for folder in _names(directory):
-        own = directory / folder
-        for name in _names(own):
+        task_folder = directory / folder
+        for name in _names(task_folder):
             if name.endswith(".jsonl") and not name.startswith("."):
-                yield own / name
+                yield task_folder / name
 
 
 def _names(folder: Path) -> list[str]:
@@ -97,7 +97,7 @@ class Shard:
     """A run's file, open for appending; a context manager, created by `open`.
 
     Appended data is on disk when the call returns. The file is locked while this process, or a child that it forked,
-    has it open; the lock ends with these processes, even if they are killed.
+    has the file open; the lock ends with these processes, even if they are killed.
 
     Every method that appends raises StoreError if the file cannot be written or the record is invalid.
     """
@@ -108,7 +108,7 @@ class Shard:
 
     @classmethod
     def open(cls, directory: Path, run: Run, task: Task, *, wait: bool = False) -> Self:
-        """Open the run's shard, or create it; a last line that a crash has truncated is removed.
+        """Open the run's shard, or create it; a last line truncated by a crash is removed.
 
         A resumed run keeps its stored host and versions. If another process has the file open, wait for it if `wait`,
         and raise an error otherwise.
@@ -119,7 +119,7 @@ class Shard:
         if run.task_key != task.key:
             raise StoreError(f"a run of the task {run.task_key} cannot store trials of the task {task.key}")
         path = shard_path(directory, run)
-        descriptor = _locked(path, wait)
+        descriptor = _open_locked(path, wait)
         with _closed_on_error(descriptor, path):
             recorded, end = _resume_or_begin(descriptor, path, run, task)
             if recorded.run.key != run.key:
@@ -133,7 +133,7 @@ class Shard:
 
     @property
     def run(self) -> Run:
-        """The run, with the host and versions that it began with."""
+        """The run, with the host and versions at its start."""
         return self._recorded.run
 
     @property
@@ -196,9 +196,9 @@ class Shard:
         self._append(facts)
 
     def replace(self, data: bytes) -> None:
-        """Replace the file by a later state of the run, atomically and durably, and close it.
+        """Replace the file with a later state of the run, atomically and durably, and close it.
 
-        A process that waits for the lock then notices the new file and opens it instead.
+        A process that waits for the lock then opens the new file.
 
         Raises:
             StoreError: the file cannot be written; the old one is unchanged.
@@ -247,14 +247,14 @@ class Shard:
     def _check_change(self) -> None:
         """Raise StoreError if another program has changed the file, which the lock cannot prevent."""
         assert self._descriptor is not None
-        found = os.fstat(self._descriptor)
-        if not found.st_nlink or found.st_size != self._end:
+        status = os.fstat(self._descriptor)
+        if not status.st_nlink or status.st_size != self._end:
             self.close()
-            change = "changed" if found.st_nlink else "removed or replaced"
+            change = "changed" if status.st_nlink else "removed or replaced"
             raise StoreError(f"{self.path}: another program has {change} it during tuning; run again to continue")
 
 
-def _locked(path: Path, wait: bool) -> int:
+def _open_locked(path: Path, wait: bool) -> int:
     """Open a shard for writing, or create it, and lock it."""
     while True:
         try:
@@ -264,9 +264,9 @@ def _locked(path: Path, wait: bool) -> int:
             raise _unwritable(path, error) from error
         with _closed_on_error(descriptor, path):
             _lock(descriptor, path, wait)
-            if _is_named(descriptor, path):
+            if _is_current(descriptor, path):
                 return descriptor
-        # While this process waited, another one has replaced the file.
+        # Another process replaced the file while this one waited.
         close(descriptor)
 
 
@@ -299,7 +299,7 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
         ) from error
 
 
-def _is_named(descriptor: int, path: Path) -> bool:
+def _is_current(descriptor: int, path: Path) -> bool:
     """Whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -320,16 +320,16 @@ def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple
         sync(path.parent)
         sync(path.parent.parent)
     elif complete != data:
-        kept = min(len(data), len(complete))
-        os.ftruncate(descriptor, kept)
-        _write_durably(descriptor, complete[kept:], kept)
+        n_kept = min(len(data), len(complete))
+        os.ftruncate(descriptor, n_kept)
+        _write_durably(descriptor, complete[n_kept:], n_kept)
     return recorded, len(complete)
 
 
 def _read_all(descriptor: int) -> bytes:
     data = b""
-    while found := os.pread(descriptor, 1 << 24, len(data)):
-        data += found
+    while block := os.pread(descriptor, 1 << 24, len(data)):
+        data += block
     return data
 
 

@@ -12,7 +12,7 @@ from anole.targets.base import Device, DeviceLocation, ProfilableDevice, Simulat
 from anole.targets.kind import Kind
 
 HOST = "cpu"
-"""The kind of this machine's processor; every other kind needs it, too."""
+"""The kind of this machine's processor; every other kind requires it, too."""
 
 GROUP = "anole.targets"
 """The group of entry points through which installed packages add kinds, each under the kind's name."""
@@ -27,23 +27,23 @@ def get_kind(name: str) -> Kind:
     """Return a kind of target; raise TargetError if it is unknown, or its package cannot be imported."""
     if name == HOST:
         return cast("Kind", named_object("anole.targets.cpu.settings:KIND"))
-    found = next(iter(entry_points(group=GROUP, name=name)), None)
-    if found is None:
+    entry_point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if entry_point is None:
         raise TargetError(f"unknown target kind {name!r}; use one of {', '.join(all_kinds())}")
     try:
-        kind: Kind = found.load()
+        kind: Kind = entry_point.load()
     except Exception as error:
-        raise TargetError(f"target kind {name!r} ({found.value}) cannot be imported: {cause(error)}") from error
+        raise TargetError(f"target kind {name!r} ({entry_point.value}) cannot be imported: {cause(error)}") from error
     return kind
 
 
 def usable_kinds() -> dict[str, Kind]:
     """Return all kinds by name, except kinds whose package cannot be imported."""
-    found = {}
+    kinds = {}
     for name in all_kinds():
         with suppress(TargetError):
-            found[name] = get_kind(name)
-    return found
+            kinds[name] = get_kind(name)
+    return kinds
 
 
 def kind_of(description: Mapping[str, Any]) -> Kind:

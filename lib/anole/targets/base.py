@@ -33,7 +33,7 @@ MAX_RELATIVE_ERROR = 1e-4
 class Template(Protocol):
     """Code that turns a workload and a config into a program, in steps that the compiler of a network calls one by one.
 
-    The compiler packs constant weights once, and fuses epilogues (bias, residual add, relu) after `compute` before it
+    The compiler packs constant weights once, and fuses epilogues (bias, residual add, ReLU) after `compute` before it
     calls `schedule`. If the second operand is an activation, nothing can be packed ahead of time: the packed weight is
     that operand, unchanged.
     """
@@ -48,7 +48,7 @@ class Template(Protocol):
         """Return the anchor operator's definition over data and packed weight; its block carries `ANCHOR`."""
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Schedule a function that has the anchor's definition, and maybe an epilogue, as the config says."""
+        """Schedule a function that has the anchor's definition, and maybe an epilogue, according to the config."""
 
 
 class Timeable(Protocol):
@@ -114,7 +114,7 @@ class CppRuntime:
 
 
 class Target(Protocol):
-    """The hardware: one class for each kind, see `anole.targets.kind`.
+    """The hardware: one class per kind; see `anole.targets.kind`.
 
     Attributes:
         networks: the code that compiles and runs whole networks for the target.
@@ -144,7 +144,7 @@ class Target(Protocol):
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return a float32 workload in the precision in which the target computes it.
 
-        A dense layer keeps the weight scheme of its model file, else gets the one that the target prefers, if any.
+        A dense layer keeps the weight scheme of its model file, or else gets the target's preferred scheme, if any.
         """
 
     def space(self, workload: Workload) -> Space:

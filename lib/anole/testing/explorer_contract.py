@@ -35,7 +35,7 @@ class ExplorerContract:
 
     @pytest.fixture(params=SURROGATES)
     def surrogate(self, request: pytest.FixtureRequest) -> Part[Surrogate]:
-        """The settings of each built-in surrogate in turn."""
+        """The settings of each built-in surrogate."""
         return SURROGATES[request.param]()
 
     def test_candidates_are_valid_distinct_and_new(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
@@ -90,18 +90,18 @@ class ExplorerContract:
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
         """Every config is proposed once; then there are no candidates."""
-        small = handful()
-        assert small.space.valid_indices is not None
-        started, learner = explorer.start(small.space), surrogate.start(small.space)
-        history = History(small.space, small.flop)
+        formula = handful()
+        assert formula.space.valid_indices is not None
+        started, learner = explorer.start(formula.space), surrogate.start(formula.space)
+        history = History(formula.space, formula.flop)
         for iteration in range(20):
             candidates = started.propose(learner, history, np.random.default_rng(iteration))
             chosen = candidates.vectors[:2]
-            history.add(chosen, small.measurements(chosen))
-            if len(history) == len(small.space.valid_indices):
+            history.add(chosen, formula.measurements(chosen))
+            if len(history) == len(formula.space.valid_indices):
                 break
             learner.fit(history)
-        np.testing.assert_array_equal(np.sort(history.visited), small.space.valid_indices)
+        np.testing.assert_array_equal(np.sort(history.visited), formula.space.valid_indices)
         learner.fit(history)
         assert len(started.propose(learner, history, np.random.default_rng(0)).vectors) == 0
 

@@ -21,7 +21,7 @@ class Formula:
     Attributes:
         cost_s: maps columns to latencies in seconds, shape (n,); NaN is a config that fails.
         flop: floating-point operations of one run.
-        asked: all measured configs, in order.
+        asked: all configs passed to `measure`, in order.
     """
 
     space: Space
@@ -117,19 +117,19 @@ def islands(n: int, extent: int = 64) -> Formula:
     The fastest 64 configs are distributed about equally over the islands. The fastest config takes 1 ms.
     """
     rows = int(np.ceil(np.sqrt(n)))
-    exact = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
-    center = np.floor(exact)
+    exact_centers = (np.stack(np.unravel_index(np.arange(n), (rows, rows)), axis=1) + 0.5) * extent / rows
+    centers = np.floor(exact_centers)
 
     def cost_s(columns: Columns) -> NDArray[np.float64]:
         points = np.stack([columns["a"], columns["b"]], axis=1)
-        distances = np.linalg.norm(points[:, None] - center[None], axis=2).min(axis=1)
+        distances = np.linalg.norm(points[:, None] - centers[None], axis=2).min(axis=1)
         return np.asarray(1e-3 * (1 + distances))
 
     return Formula(Space([option_knob(name, list(range(extent))) for name in "ab"]), cost_s)
 
 
 def ridge(n_pairs: int = 3, n_values: int = 32) -> Formula:
-    """Return a formula in which two knobs of each agent must move together, in a space too large to enumerate.
+    """Return a formula in which the two knobs of each agent must move together, in a space too large to enumerate.
 
     A step off a pair's diagonal loses two thirds of the pair's speed, and the best config, which takes 1 ms, is at the
     far end of all diagonals: only an explorer that has learned to follow a ridge finds it.

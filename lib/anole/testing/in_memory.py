@@ -1,4 +1,4 @@
-"""An entire tuning run in memory, on a substitute for hardware such as a formula or a table."""
+"""A complete tuning run in memory, on a substitute for hardware such as a formula or a table."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def tune_in_memory(
         measure: measures a batch.
         n_trials: the budget, including recorded trials.
         seed: the seed of all randomness.
-        recorded: trials of the same run.
+        recorded: earlier trials of the same run.
         confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
-        confirm_with: measures the fastest configs again, more carefully; None leaves them unconfirmed.
+        confirm_with: measures the fastest configs again, more accurately; None leaves them unconfirmed.
         watch: callbacks for iterations, trials and confirmations.
 
     Returns:

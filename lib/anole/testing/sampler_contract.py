@@ -42,14 +42,14 @@ class SamplerContract:
         self, sampler: Part[Sampler], n_measured: int, n_candidates: int, n: int, seed: int
     ) -> None:
         """This holds for any number of candidates, including none."""
-        small = _handful()
-        history = small.history(n_measured)
+        formula = _handful()
+        history = formula.history(n_measured)
         candidates = _candidates(history, n_candidates, seed)
-        chosen = sampler.start(small.space).choose(candidates, history, n, np.random.default_rng(seed))
-        indices = small.space.indices(chosen)
+        chosen = sampler.start(formula.space).choose(candidates, history, n, np.random.default_rng(seed))
+        indices = formula.space.indices(chosen)
         assert min(1, len(candidates.vectors)) <= len(chosen) <= n
-        assert chosen.shape[1] == len(small.space.knobs) and chosen.dtype == np.int64
-        assert small.space.valid(chosen).all()
+        assert chosen.shape[1] == len(formula.space.knobs) and chosen.dtype == np.int64
+        assert formula.space.valid(chosen).all()
         assert len(np.unique(indices)) == len(indices)
         assert not np.isin(indices, history.visited).any()
 
@@ -57,38 +57,38 @@ class SamplerContract:
         """Resuming a run by replay depends on this."""
         history = _bowl().history(50)
         candidates = _candidates(history, 200, 0)
-        first, second = (
+        choice, repeated_choice = (
             sampler.start(history.space).choose(candidates, history, 64, np.random.default_rng(5)) for _ in range(2)
         )
-        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(choice, repeated_choice)
 
     def test_fast_candidates_give_a_choice_faster_than_random(self, sampler: Part[Sampler]) -> None:
-        """A sampler may choose configs that are not candidates, but these must also be faster than random ones."""
+        """On average, the chosen configs are faster than random ones, whether or not they are candidates."""
         formula = _bowl()
         history, pool = formula.history(50), formula.history(4000, seed=1)
         unseen = ~np.isin(pool.visited, history.visited)
         ranking = np.argsort(-pool.scores[unseen])[:128]
         candidates = Candidates(pool.vectors[unseen][ranking], pool.scores[unseen][ranking])
         chosen = sampler.start(formula.space).choose(candidates, history, 64, np.random.default_rng(0))
-        measured = History(formula.space, formula.flop)
-        measured.add(chosen, formula.measurements(chosen))
-        assert measured.gflops.mean() > pool.gflops.mean()
+        chosen_history = History(formula.space, formula.flop)
+        chosen_history.add(chosen, formula.measurements(chosen))
+        assert chosen_history.gflops.mean() > pool.gflops.mean()
 
     def test_no_candidates_give_no_choice(self, sampler: Part[Sampler]) -> None:
         """Nothing is chosen once the entire space is measured."""
-        small = _handful()
-        history = small.history(8)
-        assert small.space.valid_indices is not None and len(history) == len(small.space.valid_indices)
-        empty = Candidates(small.space.vectors([]), np.zeros(0))
-        chosen = sampler.start(small.space).choose(empty, history, 4, np.random.default_rng(0))
-        assert chosen.shape == (0, len(small.space.knobs))
+        formula = _handful()
+        history = formula.history(8)
+        assert formula.space.valid_indices is not None and len(history) == len(formula.space.valid_indices)
+        empty = Candidates(formula.space.vectors([]), np.zeros(0))
+        chosen = sampler.start(formula.space).choose(empty, history, 4, np.random.default_rng(0))
+        assert chosen.shape == (0, len(formula.space.knobs))
 
     def test_the_history_is_not_changed(self, sampler: Part[Sampler]) -> None:
         """Only the loop changes the history."""
-        history, before = _bowl().history(20), _bowl().history(20)
+        history, unchanged = _bowl().history(20), _bowl().history(20)
         sampler.start(history.space).choose(_candidates(history, 40, 1), history, 16, np.random.default_rng(0))
-        np.testing.assert_array_equal(history.vectors, before.vectors)
-        np.testing.assert_array_equal(history.gflops, before.gflops)
+        np.testing.assert_array_equal(history.vectors, unchanged.vectors)
+        np.testing.assert_array_equal(history.gflops, unchanged.gflops)
 
 
 def _candidates(history: History, n: int, seed: int) -> Candidates:

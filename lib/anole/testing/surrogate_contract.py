@@ -61,23 +61,23 @@ class SurrogateContract:
         scores = started.score(unseen.vectors)
         assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
         if started.fitted:
-            favorites = np.argsort(scores)[-40:]
-            # A surrogate with a spread may prefer uncertain configs; chance level is 0.5.
+            top_rows = np.argsort(scores)[-40:]
+            # A surrogate with a spread may prefer uncertain configs; random scores would give 0.5.
             min_rank = 0.65 if started.spread(unseen.vectors).any() else 0.85
-            assert _ranks(unseen.scores)[favorites].mean() > min_rank * 400
+            assert _ranks(unseen.scores)[top_rows].mean() > min_rank * 400
             assert 0.3 < scores.max() < 1.5
 
     def test_scores_depend_on_neither_the_instance_nor_the_batch(self, surrogate: Part[Surrogate]) -> None:
         """Resuming a run by replay depends on this."""
         history = bowl().history(100)
-        first, second = surrogate.start(history.space), surrogate.start(history.space)
-        first.fit(history)
-        second.fit(history)
-        together = first.score(history.vectors)
-        np.testing.assert_array_equal(together, second.score(history.vectors))
-        one_by_one = [first.score(history.vectors[row : row + 1])[0] for row in range(5)]
-        np.testing.assert_array_equal(together[:5], one_by_one)
-        assert first.score(history.vectors[:0]).shape == (0,)
+        surrogate_a, surrogate_b = surrogate.start(history.space), surrogate.start(history.space)
+        surrogate_a.fit(history)
+        surrogate_b.fit(history)
+        scores = surrogate_a.score(history.vectors)
+        np.testing.assert_array_equal(scores, surrogate_b.score(history.vectors))
+        one_by_one = [surrogate_a.score(history.vectors[row : row + 1])[0] for row in range(5)]
+        np.testing.assert_array_equal(scores[:5], one_by_one)
+        assert surrogate_a.score(history.vectors[:0]).shape == (0,)
 
     def test_a_single_trial_gives_finite_scores(self, surrogate: Part[Surrogate]) -> None:
         """All scores are finite."""

@@ -85,7 +85,7 @@ class TargetContract:
             target.template_version(cast(Workload, SimpleNamespace(operator="sort")))
 
     def test_an_operator_without_a_template_is_rejected(self, target: Target, any_workload: Workload) -> None:
-        """The host runs it."""
+        """An operator without a template runs on the host."""
         assert target.takes(any_workload, 1) == (any_workload.operator in target.operators)
 
     def test_the_default_config_is_in_the_space(self, target: Target, workload: Workload) -> None:
@@ -94,8 +94,8 @@ class TargetContract:
 
     def test_a_space_is_the_same_every_time(self, target: Target, workload: Workload) -> None:
         """Recorded configs are looked up in the space."""
-        first, again = target.space(workload), get_target(target.description).space(workload)
-        assert [(knob.name, knob.values) for knob in first.knobs] == [(knob.name, knob.values) for knob in again.knobs]
+        space, copy = target.space(workload), get_target(target.description).space(workload)
+        assert [(knob.name, knob.values) for knob in space.knobs] == [(knob.name, knob.values) for knob in copy.knobs]
 
     def test_packed_weights_have_the_packed_shape(self, device: Device, workload: Workload) -> None:
         """Packing neither loses nor repeats a weight."""
@@ -108,20 +108,20 @@ class TargetContract:
         """A network's weights are packed once for all configs with the same packed shape."""
         template, space = device.template(workload), device.space(workload)
         weight = np.random.default_rng(0).standard_normal(weight_shape(workload), dtype=np.float32)
-        first: dict[tuple[int, ...], NDArray[Any]] = {}
+        by_shape: dict[tuple[int, ...], NDArray[Any]] = {}
         for vector in space.sample(40, np.random.default_rng(0)):
             config = space.config(vector)
             packed = template.pack_weight(workload, config, weight)
-            np.testing.assert_array_equal(packed, first.setdefault(template.packed_shape(workload, config), packed))
-        assert len(first) < 40
+            np.testing.assert_array_equal(packed, by_shape.setdefault(template.packed_shape(workload, config), packed))
+        assert len(by_shape) < 40
 
     def test_builds_without_the_hardware(self, device: Device, workload: Workload, tmp_path: Path) -> None:
-        """Candidates are built while others run."""
+        """Candidates are built while other candidates run."""
         device.build(workload, device.default_config(workload), tmp_path / "kernel.so")
         assert (tmp_path / "kernel.so").stat().st_size > 0
 
     def test_a_kernel_computes_the_reference(self, present: Device, workload: Workload, tmp_path: Path) -> None:
-        """Every candidate is compared with this reference."""
+        """The default config's kernel is compared with the reference, as every candidate is."""
         config = present.default_config(workload)
         present.build(workload, config, tmp_path / "kernel.so")
         kernel = present.runner(workload).load(tmp_path / "kernel.so", config)
@@ -142,8 +142,8 @@ class TargetContract:
         if target.place is not DeviceLocation.SIMULATOR:
             pytest.skip("is measured")
         config = target.default_config(workload)
-        first, again = cast(Simulator, target), cast(Simulator, get_target(target.description))
-        assert first.simulate(workload, config) == again.simulate(workload, config) > 0
+        simulator, recreated = cast(Simulator, target), cast(Simulator, get_target(target.description))
+        assert simulator.simulate(workload, config) == recreated.simulate(workload, config) > 0
         with pytest.raises(TargetError, match="is simulated; there is no device"):
             get_device(target.description)
 
@@ -163,9 +163,9 @@ class TargetContract:
     def test_the_extensions_of_its_kind_can_be_imported(self, target: Target) -> None:
         """Commands and sections are given by name, and imported on demand."""
         kind = get_kind(target.description["kind"])
-        assert all(named_object(place).name == name for name, place in kind.commands.items())
-        assert all(callable(named_object(place).make) for place in kind.sections)
-        assert all(callable(named_object(place)) for place in (kind.finer, kind.exporter) if place is not None)
+        assert all(named_object(path).name == name for name, path in kind.commands.items())
+        assert all(callable(named_object(path).make) for path in kind.sections)
+        assert all(callable(named_object(path)) for path in (kind.finer, kind.exporter) if path is not None)
 
     def test_a_description_survives_a_round_trip_through_json(self, target: Target) -> None:
         """A description is stored as JSON, in a task and in a build."""

@@ -1,4 +1,4 @@
-"""Calibration of a target: trials on common layers, from which searches of other layers get a warm start."""
+"""Calibration of a target: trials on common layers, which warm-start the searches for other layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anole.tune.options import TuneOptions
 from anole.tune.stage import record_trials
 
 TRIALS = 40
-"""Trials per layer: a third are configs of high merit, where searches look, and the others cover the space."""
+"""Trials per layer: a third have high merit, like the configs that searches propose; the others cover the space."""
 
 _TUNER = {
     "preset": "random",
@@ -30,13 +30,12 @@ _TUNER = {
 def calibrate(
     description: Mapping[str, Any], shards_dir: Path, remote: Remote | None = None, seconds: float = math.inf
 ) -> tuple[int, int]:
-    """Record trials on common layers of a target; warm starts learn from them as from any other trials.
+    """Record trials of common layers on a target; warm starts learn from them as from any other trials.
 
-    Recorded trials are not measured again, and no layer begins after `seconds`. Raises errors of measuring as
-    `tune_task` does.
+    Recorded trials are not measured again, and no layer begins after `seconds`. Errors are raised as in `tune_task`.
 
     Returns:
-        The number of layers that have all their trials, and the number of layers.
+        The number of layers that have all their trials, and the total number of layers.
 
     Raises:
         TargetError: the target is simulated, or not present on this machine.
@@ -44,7 +43,7 @@ def calibrate(
     target = get_target(description)
     if target.place is DeviceLocation.SIMULATOR:
         raise TargetError("a simulator needs no calibration: its searches begin with an analytical model")
-    layers = (target.in_target_precision(each) for each in common_layers() if each.operator in target.operators)
-    tasks = [Task(each, target.description, target.template_version(each)) for each in dict.fromkeys(layers)]
+    layers = (target.in_target_precision(layer) for layer in common_layers() if layer.operator in target.operators)
+    tasks = [Task(layer, target.description, target.template_version(layer)) for layer in dict.fromkeys(layers)]
     options = TuneOptions(read_tuner(_TUNER), 0, TRIALS, shards_dir, remote)
     return record_trials(tasks, options, seconds), len(tasks)

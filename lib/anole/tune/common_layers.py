@@ -1,4 +1,4 @@
-"""Layers that are common in networks, for calibrating a machine."""
+"""Layers that are common in networks, for calibrating a target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import product
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 _MAX_FLOP = 1_300_000_000
-"""Larger layers take longer to measure and prefer the same configs."""
+"""Larger layers take longer to measure, but the same configs are best for them."""
 
 _GOLDEN = 0.6180339887498949
 """The inverse golden ratio: multiples of it modulo 1 are a low-discrepancy sequence."""
@@ -18,7 +18,7 @@ _CHANNELS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768,
 
 
 def common_layers() -> list[Workload]:
-    """Return about 200 layers, ordered so every prefix has a share of each kind."""
+    """Return about 200 layers, in an order whose prefixes contain layers of all kinds."""
     kinds: list[list[Workload]] = [
         _convolutions(64, _SIZES, 1, 1),
         _convolutions(8, _SIZES[1:], 1, 2),
@@ -36,8 +36,8 @@ def common_layers() -> list[Workload]:
 
 
 def _convolutions(n: int, sizes: Sequence[int], kernel: int, stride: int) -> list[Workload]:
-    found = _spread(n, sizes, _CHANNELS, _CHANNELS)
-    return [_convolution(size, inputs, outputs, kernel, stride) for size, inputs, outputs in found]
+    combinations = _spread(n, sizes, _CHANNELS, _CHANNELS)
+    return [_convolution(size, inputs, outputs, kernel, stride) for size, inputs, outputs in combinations]
 
 
 def _convolution(size: int, inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1) -> Conv2d:

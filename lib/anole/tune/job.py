@@ -1,4 +1,4 @@
-"""Tuning of one task: the search, the measurer, and the shard that records the trials."""
+"""The tuning job of one task: its search, its measurer, and the shard that records its trials."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ from anole.tune.transfer import find_sources, read_prior
 logger = logging.getLogger(__name__)
 
 _N_RIVALS = 8
-"""Number of configs in a receipt; first one of each kind, because kinds differ in cache behavior within a network."""
+"""Number of configs in a receipt, first one of each kind: kinds differ in cache behavior within a network."""
 
 SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
-"""Statuses that a faulty machine can cause; a rejection is exact, and a wrong answer was built and ran."""
+"""Statuses that a faulty machine can cause, so neither rejections nor wrong answers, which were built and ran."""
 
 _N_SAMPLED = 4096
-"""Number of sampled configs for estimating the invalid share of a space."""
+"""Number of sampled configs for estimating the share of invalid configs in a space."""
 
 
 class TaskTuning:
-    """A search that runs and records granted trials step by step.
+    """A search of one task that runs and records trials in steps, as its caller grants them.
 
-    A context manager; entering it opens the shard, and waits while another process has it open. On a machine that is
-    not the target, it only reads the shard, and raises TargetError if it needs more trials.
+    A context manager; entering it opens the shard, and waits while another process has the shard open. On a machine
+    that is not the target, only recorded trials are used; if more are needed, TargetError is raised.
 
     Args:
         measurers: the open measurers of all tasks that are tuned together.
-        limit: maximum number of trials of the shard that count; by default all.
+        limit: maximum number of recorded trials to use; by default all.
         access: where candidates run; None for simulated targets.
         watch: called for each event after it is recorded.
     """
@@ -108,12 +108,12 @@ class TaskTuning:
 
     @property
     def elapsed_s(self) -> float:
-        """Time spent on searching and measuring until the last of these trials."""
+        """Time spent on searching and measuring until the last trial."""
         return self.trials[-1].elapsed_s if self.trials else 0.0
 
     @property
     def done(self) -> bool:
-        """Whether further trials are useless."""
+        """Whether further trials would be useless."""
         return self._is_complete or (self._search is not None and self._search.done)
 
     @property
@@ -159,8 +159,8 @@ class TaskTuning:
         """Confirm the fastest trials, unless the shard has more trials than the budget, and return the receipt."""
         trials, run = self.trials, self._shard.run
         is_all = len(self._shard.trials) == len(trials)
-        able = self._target.place is not DeviceLocation.SIMULATOR and self._absence is None
-        confirm = self._confirm if is_all and able else None
+        can_measure = self._target.place is not DeviceLocation.SIMULATOR and self._absence is None
+        confirm = self._confirm if is_all and can_measure else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
         with self._resume_hint():
             ranking = settle(
@@ -204,7 +204,7 @@ class TaskTuning:
 
     @property
     def _absence(self) -> str | None:
-        """Why candidates cannot be measured; None where they can, on this machine or another one."""
+        """The reason that candidates cannot be measured; None if they can, on this machine or a remote one."""
         return None if self._remote is not None else self._target.absence()
 
     def _check_absence(self) -> None:
@@ -244,6 +244,6 @@ class TaskTuning:
 
 
 def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
-    """Return the configs that have a latency, with it."""
-    latencies = ((each.config, each.measurement.latency_s) for each in ranking)
+    """Return the configs that have a latency, with their latencies."""
+    latencies = ((record.config, record.measurement.latency_s) for record in ranking)
     return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

@@ -1,4 +1,4 @@
-"""A pool of measurers for tasks that are tuned together, which limits the number of open ones."""
+"""A pool of measurers for tasks that are tuned together; it limits the number of open measurers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Measurers:
 
     def __exit__(self, *_: object) -> None:
         with ExitStack() as stack:
-            for opened in self._open.values():
-                stack.push(opened)
+            for measurer in self._open.values():
+                stack.push(measurer)
 
     def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
         """Return the open measurer of a task; if there is none, enter the one that `start` returns."""
-        opened = self._open.pop(task_key, None)
-        if opened is None:
+        measurer = self._open.pop(task_key, None)
+        if measurer is None:
             if len(self._open) == _MAX_OPEN_MEASURERS:
                 self._open.pop(next(iter(self._open))).__exit__()
-            opened = start()
-            opened.__enter__()
-        self._open[task_key] = opened
-        return opened
+            measurer = start()
+            measurer.__enter__()
+        self._open[task_key] = measurer
+        return measurer

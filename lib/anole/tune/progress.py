@@ -1,4 +1,4 @@
-"""Progress of a long stage: a bar on a terminal, otherwise log lines at growing intervals, and one at the end."""
+"""Progress of a long stage: a bar on a terminal; elsewhere log lines at growing intervals, and one at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _LOG_EVERY_S = 1.0
 _LOG_EVERY_SHARE = 0.05
-"""Interval between two lines as a share of the elapsed time, which keeps the log of a long job short."""
+"""Interval between two lines as a share of the elapsed time; it keeps the log of a long job short."""
 
 
 class Progress:
@@ -45,9 +45,9 @@ class Progress:
         self._logged_done: int | None = None
         self._began_at_s, self._logged_at_s = time.monotonic(), float("-inf")
 
-    def update(self, done: int, best_gflops: float, failures: int, most: float = inf) -> None:
-        """Show the current state; `most` lowers the total if the space has fewer programs."""
-        self.total = int(min(self.total, most))
+    def update(self, done: int, best_gflops: float, failures: int, max_total: float = inf) -> None:
+        """Show the current state; `max_total` lowers the total if the space has fewer programs."""
+        self.total = int(min(self.total, max_total))
         self._bar.update(self._task, total=self.total, completed=done, best=best_gflops, failures=failures)
         self._has_state = True
         now_s = time.monotonic()

@@ -34,8 +34,8 @@ def tune_task(
 ) -> None:
     """Tune one task and write its receipt.
 
-    The run's shard is resumed: a larger budget measures only the difference, and a smaller one measures nothing and
-    writes a receipt of the first trials. If another process tunes the same run, this one waits for it.
+    The run's shard is resumed: with a larger budget, only the additional trials are measured; with a smaller one,
+    nothing is measured, and the receipt covers the first trials. If another process tunes the same run, wait for it.
 
     The receipt goes to its default path unless another is given, even if all candidates failed. With `failures_again`,
     recorded trials whose failures the machine may have caused are measured again first.
@@ -63,8 +63,8 @@ def tune_model(
     """Tune all tasks of a model with one shared budget and write their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that improved in their last
-    iterations. No trial begins after `seconds` of searching and measuring, including the time of earlier runs. An
-    interrupted run is resumed, and errors are raised, as in `tune_task`.
+    iterations. No trial begins after `seconds` of searching and measuring, including the time before an interruption.
+    Interrupted runs are resumed, and errors raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
@@ -119,7 +119,7 @@ class _Claim:
 
     @property
     def latency_s(self) -> float:
-        """Time of one run of the model that the task takes; at 1 GFLOP/s before the first success."""
+        """The task's share of the time of one run of the model, assuming 1 GFLOP/s before the first success."""
         return self.weight * self.tuning.task.workload.flop / 1e9 / (self.best_gflops or 1.0)
 
     @property
@@ -134,7 +134,7 @@ class _Claim:
 def _claims(
     label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
 ) -> Iterator[Sequence[_Claim]]:
-    """Enter the tunings of tasks of one target, which share processes and a progress display."""
+    """Enter the tuning jobs of tasks on one target, which share processes and a progress display."""
     claims: list[_Claim] = []
     with ExitStack() as stack:
         enter = stack.enter_context
@@ -155,7 +155,7 @@ def _claims(
 
 
 def _log_receipt(receipt: TuningReceipt, task_path: Path) -> None:
-    """Log the result of a task; if nothing worked, also log what to do if the machine was at fault."""
+    """Log the result of a task; if no candidate worked, also log the remedy for a faulty machine."""
     logger.info("%s", receipt)
     if receipt.status == "failed" and SUSPECT.intersection(receipt.statuses):
         command = f"anole tune {task_path} --seed {receipt.seed} --trials {receipt.measured} --again failures"
@@ -163,7 +163,7 @@ def _log_receipt(receipt: TuningReceipt, task_path: Path) -> None:
 
 
 def _overall_progress(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
-    """Return the number of trials, the overall GFLOP/s (0 before a success), the failures, and the maximum trials."""
+    """Return the number of trials, the overall GFLOP/s (0 before a success), the failures, and all programs."""
     trials = [trial for claim in claims for trial in claim.tuning.trials]
     failures = sum(trial.measurement.status is not Status.OK for trial in trials)
     flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)

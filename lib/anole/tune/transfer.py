@@ -1,4 +1,4 @@
-"""Transfer learning: training examples from the trials of similar tasks, for a warm start of a new task."""
+"""Transfer learning: the trials of similar tasks as training examples, which warm-start a new task."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Return the longest run of each of the tasks most similar to a task.
+    """Return the longest run of each of the tasks that are most similar to a task.
 
-    Similar tasks have the same operator, template and target; their distance is measured between the
-    logarithms of their shapes. Other runs of the task itself do not count, which keeps repeated runs independent.
+    Similar tasks have the same operator, template and target; their distance is the Euclidean distance between the
+    logarithms of their shapes. Runs of the task itself are excluded, which keeps repeated runs independent.
 
     Shards that cannot be read are skipped with a warning.
     """
@@ -40,7 +40,7 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
     sources: list[Source] = []
     for folder in nearest:
         paths = (path for path in sorted(folder.glob("*.jsonl")) if not is_copy(path))
-        runs = [content for path in paths if (content := _readable(read_shard, path)) is not None]
+        runs = [content for path in paths if (content := _read_or_warn(read_shard, path)) is not None]
         longest = max(runs, key=_n_working, default=None)
         if longest is not None and _n_working(longest):
             sources.append(Source(longest.task.key, longest.run.key, len(longest.trials)))
@@ -52,12 +52,12 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
 def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
     """Return the trials of other tasks' runs as examples with the features of a space; None if there are none.
 
-    Features are matched by name; features that a source does not have are 0. A score is relative to the best of its
-    run. A run whose shard is missing or whose template has changed is skipped with a warning.
+    Features are matched by name; features that a source does not have are 0. Scores are relative to the best one of
+    their run. A run whose shard is missing or whose template has changed is skipped with a warning.
     """
     priors = []
     for source in sources:
-        content = _readable(read_shard, shards_dir / source.task_key / f"{source.run_key}.jsonl")
+        content = _read_or_warn(read_shard, shards_dir / source.task_key / f"{source.run_key}.jsonl")
         examples = None if content is None else _examples(content.task, content.trials[: source.trials], space)
         if examples is not None:
             priors.append(examples)
@@ -73,7 +73,7 @@ def _similar_tasks(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workloa
     for path in shard_paths(shards_dir):
         if path.parent.name == task.key or is_copy(path):
             continue
-        head = _readable(read_head, path)
+        head = _read_or_warn(read_head, path)
         if head is None:
             continue
         _, other = head
@@ -81,7 +81,7 @@ def _similar_tasks(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workloa
             yield path.parent, other.workload
 
 
-def _readable(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:
+def _read_or_warn(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:
     """Read a shard with `read`; return None and log a warning if that fails."""
     try:
         return read(path)
@@ -94,8 +94,8 @@ def _n_working(content: ShardContent) -> int:
     return sum(trial.gflops is not None for trial in content.trials)
 
 
-def _distance(one: Workload, other: Workload) -> float:
-    return float(np.linalg.norm(_logarithms(asdict(one)) - _logarithms(asdict(other))))
+def _distance(a: Workload, b: Workload) -> float:
+    return float(np.linalg.norm(_logarithms(asdict(a)) - _logarithms(asdict(b))))
 
 
 def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
@@ -107,16 +107,16 @@ def _logarithms(plain: dict[str, Any]) -> NDArray[np.float64]:
 
 def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | None:
     """Return the trials of another task as examples with a space's features; None if no trial can be used."""
-    own = get_target(task.target).space(task.workload)
+    source_space = get_target(task.target).space(task.workload)
     try:
-        vectors = own.vectors_of(trial.config for trial in trials)
+        vectors = source_space.vectors_of(trial.config for trial in trials)
     except ConfigError as error:
         logger.warning("skipping a source of examples: a trial of %s: %s", task.label, error)
         return None
     gflops = np.array([trial.gflops or 0.0 for trial in trials])
     if not gflops.any():
         return None
-    columns = dict(zip(own.feature_names, own.features(vectors).T, strict=True))
-    unknown = np.zeros(len(trials), dtype=np.float32)
-    features = np.stack([columns.get(name, unknown) for name in space.feature_names], axis=1)
+    columns = dict(zip(source_space.feature_names, source_space.features(vectors).T, strict=True))
+    zeros = np.zeros(len(trials), dtype=np.float32)
+    features = np.stack([columns.get(name, zeros) for name in space.feature_names], axis=1)
     return Examples(features, gflops / gflops.max())

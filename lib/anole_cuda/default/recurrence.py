@@ -1,4 +1,4 @@
-"""The time loop of a recurrent layer as one GPU kernel: a thread block for each direction and row of the batch."""
+"""The time loop of a recurrent layer as one GPU kernel: one thread block per direction and row of the batch."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class _Kernel(RecurrentStep):
 
     def write(self) -> None:
         """Emit the entire kernel."""
-        own = self._own
-        with T.thread_binding(0, own.directions * self._batch, thread="blockIdx.x") as index:
+        layer = self._layer
+        with T.thread_binding(0, layer.directions * self._batch, thread="blockIdx.x") as index:
             direction, row = index // self._batch, index % self._batch
             self._each_unit(lambda unit: self.begin((direction, row, unit)))
             with T.serial(0, self._steps) as step:
@@ -61,12 +61,12 @@ class _Kernel(RecurrentStep):
             self._each_unit(lambda unit: self._end((direction, row, unit)))
 
     def _end(self, position: UnitPosition) -> None:
-        with only_if(position[-1] < self._own.hidden):
+        with only_if(position[-1] < self._layer.hidden):
             self.end(position)
 
     def _each_unit(self, act: Callable[[Value], None]) -> None:
         """Emit statements for all hidden units, divided among the threads."""
-        chunks = self._own.padded // self._threads
+        chunks = self._layer.padded // self._threads
         with T.serial(0, chunks) as chunk, T.thread_binding(0, self._threads, thread="threadIdx.x") as thread:
             act(chunk * self._threads + thread)
 
@@ -77,7 +77,7 @@ class _Kernel(RecurrentStep):
         yield (direction, first_row, group), lambda gate: (gate,)
 
     def _allocated_sums(self) -> Any:
-        return allocated(self._own.gates, scope="local")
+        return allocated(self._layer.gates, scope="local")
 
     def _slot(self, position: UnitPosition) -> tuple[Value, ...]:
         return (position[-1],)

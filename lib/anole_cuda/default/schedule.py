@@ -40,7 +40,7 @@ def schedule_default(func: tirx.PrimFunc, target: tvm.target.Target) -> tirx.Pri
             return scheduled
     sch = s_tir.Schedule(func)
     names = ", ".join(str(sch.get(block).name_hint) for block in blocks_of(sch))
-    _log.warning("no rule can schedule a function for the GPU: %s", names)
+    _log.warning("no rule can schedule a function for the GPU, so it runs on the host: %s", names)
     return func
 
 
@@ -59,6 +59,6 @@ def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Ta
 
 def _is_on_gpu(func: tirx.PrimFunc) -> bool:
     """Whether GPU threads run every block; a block that a rule ignores, such as a second result, runs on the host."""
-    blocks = s_tir.Schedule(func)
-    loops = [[blocks.get(loop) for loop in blocks.get_loops(block)] for block in blocks_of(blocks)]
-    return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in own) for own in loops)
+    sch = s_tir.Schedule(func)
+    nests = [[sch.get(loop) for loop in sch.get_loops(block)] for block in blocks_of(sch)]
+    return all(any(loop.kind == tirx.ForKind.THREAD_BINDING for loop in nest) for nest in nests)

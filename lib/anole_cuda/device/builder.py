@@ -112,9 +112,9 @@ def _compile(compiler: str, code: str) -> bytearray:
     with TemporaryDirectory(prefix="anole-") as folder:
         source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
         source.write_text(code, encoding="utf-8")
-        made = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
-        if made.returncode:
-            raise RuntimeError(f"{compiler} cannot compile the source: {made.stderr.strip()[-2000:]}")
+        done = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{compiler} cannot compile the source: {done.stderr.strip()[-2000:]}")
         return bytearray(binary.read_bytes())
 
 
@@ -126,12 +126,12 @@ def _load_driver() -> None:
     except OSError:
         linker = shutil.which("ld")
     if linker is None:
-        raise MachineError("found no `ld` on PATH; a linker is needed to build anything: install binutils")
+        raise MachineError("found no `ld` on PATH; a linker is required to build anything: install binutils")
     one = te.placeholder((1,), name="one")
     func = te.create_prim_func([one, te.compute((1,), lambda i: one[i], name="same")])
     with TemporaryDirectory() as folder:
-        made, path = Path(folder) / "any.o", Path(folder) / _DRIVER
-        tvm.compile(tvm.IRModule({"main": func}), tvm.target.Target("llvm")).mod.write_to_file(str(made))
-        command = [linker, "-shared", "-soname", _DRIVER, "-o", str(path), str(made)]
+        object_path, path = Path(folder) / "any.o", Path(folder) / _DRIVER
+        tvm.compile(tvm.IRModule({"main": func}), tvm.target.Target("llvm")).mod.write_to_file(str(object_path))
+        command = [linker, "-shared", "-soname", _DRIVER, "-o", str(path), str(object_path)]
         subprocess.run(command, check=True, capture_output=True)
         ctypes.CDLL(str(path), mode=_LAZY)

@@ -66,8 +66,8 @@ def find_nvcc() -> str | None:
 def nvcc_version() -> str | None:
     """Return nvcc's version, or None if it cannot be run."""
     nvcc = find_nvcc()
-    found = re.search(r"release [\d.]+, V([\d.]+)", _output_of(nvcc, "--version") if nvcc else "")
-    return found[1] if found else None
+    match = re.search(r"release [\d.]+, V([\d.]+)", _output_of(nvcc, "--version") if nvcc else "")
+    return match[1] if match else None
 
 
 def _output_of(*command: str) -> str:
@@ -80,18 +80,18 @@ def _output_of(*command: str) -> str:
 
 def nvrtc_version() -> str | None:
     """Return the version of the NVRTC that Python can load, or None."""
-    found = _ask_nvrtc("nvrtcVersion")
-    return f"{found[0]}.{found[1]} (cuda-bindings {metadata.version('cuda-bindings')})" if found else None
+    version = _call_nvrtc("nvrtcVersion")
+    return f"{version[0]}.{version[1]} (cuda-bindings {metadata.version('cuda-bindings')})" if version else None
 
 
 @cache
 def compiled_architectures() -> tuple[str, ...]:
     """Return the architectures that NVRTC supports; none if it cannot be loaded."""
-    found = _ask_nvrtc("nvrtcGetSupportedArchs")
-    return tuple(f"sm_{number}" for number in found[0]) if found else ()
+    results = _call_nvrtc("nvrtcGetSupportedArchs")
+    return tuple(f"sm_{number}" for number in results[0]) if results else ()
 
 
-def _ask_nvrtc(function: str) -> Sequence[Any] | None:
+def _call_nvrtc(function: str) -> Sequence[Any] | None:
     """Call one of NVRTC's functions and return its results, or None if it fails or cannot be loaded."""
     try:
         from cuda.bindings import nvrtc
@@ -108,12 +108,12 @@ def check_architecture(arch: str) -> None:
     Raises:
         TargetError: NVRTC does not; recent versions have dropped old architectures.
     """
-    known = compiled_architectures()
+    allowed = compiled_architectures()
     is_nvrtc = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and OWN_COMPILER not in os.environ
-    if not known or arch in known or not is_nvrtc:
+    if not allowed or arch in allowed or not is_nvrtc:
         return
     raise TargetError(
-        f"cuda {arch}: NVRTC {nvrtc_version()} supports only {', '.join(known)}, so nothing can be built; for Volta, "
+        f"cuda {arch}: NVRTC {nvrtc_version()} supports only {', '.join(allowed)}, so nothing can be built; for Volta, "
         f"put the nvcc of CUDA 12, the last version that supports it, on PATH and set TVM_CUDA_COMPILE_MODE=nvcc"
     )
 
@@ -124,8 +124,8 @@ def compiler_environment() -> dict[str, str]:
     TVM would use the parent of nvcc's folder, which is wrong for a wrapper script and requires nvcc.
     """
     nvcc = find_nvcc()
-    of_nvcc = [Path(nvcc).resolve().parents[1]] if nvcc else []
-    for root in (*of_nvcc, Path("/usr/local/cuda"), *_packaged()):
+    nvcc_roots = [Path(nvcc).resolve().parents[1]] if nvcc else []
+    for root in (*nvcc_roots, Path("/usr/local/cuda"), *_package_roots()):
         if (root / "include" / "cuda_runtime.h").is_file():
             cccl = root / "include" / "cccl"
             extra = {"TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{cccl}"} if cccl.is_dir() else {}
@@ -133,7 +133,7 @@ def compiler_environment() -> dict[str, str]:
     return {}
 
 
-def _packaged() -> list[Path]:
+def _package_roots() -> list[Path]:
     """Return the header folders of PyPI's CUDA packages."""
     package = find_spec("nvidia")
     folders = [Path(location) for location in package.submodule_search_locations or ()] if package else []
@@ -143,5 +143,5 @@ def _packaged() -> list[Path]:
 def compilers() -> str:
     """Return a readable list of the installed compilers."""
     nvcc, nvrtc = nvcc_version(), nvrtc_version()
-    found = [f"{name} {version}" for name, version in (("NVRTC", nvrtc), ("nvcc", nvcc)) if version]
-    return ", ".join(found) or "MISSING: neither NVRTC (cuda-bindings) nor nvcc, nothing can be built for CUDA"
+    installed = [f"{name} {version}" for name, version in (("NVRTC", nvrtc), ("nvcc", nvcc)) if version]
+    return ", ".join(installed) or "MISSING: neither NVRTC (cuda-bindings) nor nvcc, nothing can be built for CUDA"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 _KIB, _MIB = 1 << 10, 1 << 20
 
 Count = int | NDArray[np.int64]
-"""An integer, or one for each of n configs, shape (n,)."""
+"""An integer, or one per config, shape (n,)."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Multiprocessor:
         clock_hz: boost clock, in cycles per second.
         memory_bytes_per_s: bandwidth of the GPU's memory.
         l2_bytes: size of the L2 cache.
-        lanes: float32 multiply-adds that start in each cycle.
+        lanes: float32 multiply-adds that start per cycle.
         warps: maximum number of resident warps.
         blocks: maximum number of resident blocks.
         shared_bytes: shared memory for all resident blocks.
@@ -35,7 +35,7 @@ class Multiprocessor:
         registers: number of 32-bit registers.
         thread_registers: maximum number of registers that a thread can address.
         register_unit: allocation unit of registers for a warp.
-        schedulers: instructions of different warps that start in each cycle.
+        schedulers: instructions of different warps that start per cycle.
         warp: threads of a warp.
     """
 
@@ -63,7 +63,7 @@ class Multiprocessor:
 
     @property
     def peak_flops(self) -> float:
-        """Floating-point operations of the entire GPU per second."""
+        """Peak speed of the entire GPU, in floating-point operations per second."""
         return 2.0 * self.multiprocessors * self.lanes * self.clock_hz
 
     def resident_blocks(self, threads: Count, registers: Count, shared_bytes: Count) -> Count:
@@ -72,19 +72,19 @@ class Multiprocessor:
         `registers` are per thread, `threads` and `shared_bytes` per block.
         """
         warps = -(-np.asarray(threads) // self.warp)
-        of_warp = -(-np.asarray(registers) * self.warp // self.register_unit) * self.register_unit
+        warp_registers = -(-np.asarray(registers) * self.warp // self.register_unit) * self.register_unit
         # A warp's registers are allocated in the partition of one scheduler.
-        warps_by_registers = self.registers // self.schedulers // np.maximum(of_warp, 1) * self.schedulers
-        taken = -(-(np.asarray(shared_bytes) + self.reserved_bytes) // self.shared_unit_bytes) * self.shared_unit_bytes
-        by_shared = self.shared_bytes // np.maximum(taken, 1)
-        held = np.minimum(np.minimum(self.warps, warps_by_registers) // warps, np.minimum(self.blocks, by_shared))
-        return held if held.ndim else int(held)
+        warps_by_registers = self.registers // self.schedulers // np.maximum(warp_registers, 1) * self.schedulers
+        shared = -(-(np.asarray(shared_bytes) + self.reserved_bytes) // self.shared_unit_bytes) * self.shared_unit_bytes
+        by_shared = self.shared_bytes // np.maximum(shared, 1)
+        resident = np.minimum(np.minimum(self.warps, warps_by_registers) // warps, np.minimum(self.blocks, by_shared))
+        return resident if resident.ndim else int(resident)
 
     def max_registers(self, threads: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the maximum number of registers per thread with which a block of `threads` still fits, shape (n,)."""
-        of_scheduler = -(-threads // (self.warp * self.schedulers))
-        of_warp = self.registers // self.schedulers // of_scheduler // self.register_unit * self.register_unit
-        return np.minimum(self.thread_registers, of_warp // self.warp)
+        scheduler_warps = -(-threads // (self.warp * self.schedulers))
+        warp_registers = self.registers // self.schedulers // scheduler_warps // self.register_unit * self.register_unit
+        return np.minimum(self.thread_registers, warp_registers // self.warp)
 
 
 # Multiprocessors: CUDA C++ Programming Guide 13, "Technical Specifications per Compute Capability" and "Throughput of

@@ -18,7 +18,7 @@ from anole_cuda.device.runner import find_gpu
 _STEPS = 4096
 _THREADS = 256
 _ACCUMULATORS = 16
-_BLOCKS_EACH = 32
+_BLOCKS_PER_MULTIPROCESSOR = 32
 _BURSTS = 20
 
 
@@ -46,7 +46,7 @@ def peak_gflops(description: Mapping[str, Any]) -> float:
     """
     session = rpc.LocalSession()
     device = find_gpu(description["arch"], session)
-    n_blocks = _BLOCKS_EACH * int(device.multi_processor_count)
+    n_blocks = _BLOCKS_PER_MULTIPROCESSOR * int(device.multi_processor_count)
     with TemporaryDirectory(prefix="anole-") as folder:
         artifact = Path(folder) / "peak.so"
         compile_kernel(peak_kernel(n_blocks), description).export_library(str(artifact), fcompile=link)

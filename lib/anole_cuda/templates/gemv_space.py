@@ -1,6 +1,6 @@
 """The space of a dense layer with few rows on CUDA: knobs, loop nest and speed model; needs no compiler.
 
-Reading the weights bounds the speed of such a layer. The nest, outermost first: blocks; threads along features and
+Reading the weights limits the speed of such a layer. The nest, outermost first: blocks; threads along features and
 along the reduction; the outer reduction, where in each step a thread reads adjacent weights of a few features and
 multiplies them with its rows. Finally, the threads along the reduction add their partial sums.
 """
@@ -88,11 +88,11 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
     # Fitted to the assembler's register counts, like `wanted_registers` of staged kernels.
     wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
-    held = np.minimum(wanted, gpu.max_registers(usage.threads))
+    available = np.minimum(wanted, gpu.max_registers(usage.threads))
     return Kernel(
         blocks=usage.blocks,
         threads=usage.threads,
-        registers=held,
+        registers=available,
         shared_bytes=usage.shared_bytes,
         multiply_adds=np.asarray(k[:, 0] * body, dtype=np.float64),
         independent=sums,

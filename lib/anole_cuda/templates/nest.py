@@ -79,8 +79,8 @@ def _stage(
     *axes, last = sch.get_loops(copy)[-len(sch.get(copy).iter_vars) :]
     lanes = gcd(contiguous, VECTOR)
     runs, vector = sch.split(last, [None, lanes])
-    _, *bound = sch.split(sch.fuse(*axes, runs), [None, *threads.values()])
-    bind(sch, dict(zip(threads, bound, strict=True)))
+    _, *thread_loops = sch.split(sch.fuse(*axes, runs), [None, *threads.values()])
+    bind(sch, dict(zip(threads, thread_loops, strict=True)))
     if lanes > 1:
         sch.vectorize(vector)
 

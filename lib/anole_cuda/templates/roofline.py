@@ -20,7 +20,7 @@ from anole_cuda.device.multiprocessor import Multiprocessor
 from anole_cuda.templates.usage import FLOAT_BYTES, VECTOR, Counts
 
 Numbers = NDArray[Any]
-"""A number for each of n configs, integer or float, shape (n,)."""
+"""One number per config, integer or float, shape (n,)."""
 
 L2_BYTES_PER_CYCLE = 20.0
 """L2 cache bandwidth of a multiprocessor while all of them load. Jia et al. measured 18 on a V100 (arXiv 1804.06826)
@@ -34,7 +34,7 @@ SECTOR_BYTES = 32
 """Size of a sector of global memory; a warp's access transfers every sector that it touches."""
 
 _BANKS = 32
-"""Banks of shared memory; each serves one 32-bit word in a cycle, to any number of threads."""
+"""Banks of shared memory; each serves one 32-bit word per cycle, to any number of threads."""
 
 _WARP = 32
 
@@ -87,15 +87,15 @@ def latency_s(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     max_blocks = -(-kernel.blocks // gpu.multiprocessors)
     waves = -(-max_blocks // resident)
     multiprocessor_s = (
-        _combined(max_blocks * busy_cycles(gpu, kernel), waves * latency_cycles(gpu, kernel)) / gpu.clock_hz
+        _combine(max_blocks * busy_cycles(gpu, kernel), waves * latency_cycles(gpu, kernel)) / gpu.clock_hz
     )
-    return LAUNCH_S + _combined(multiprocessor_s, memory_bytes(gpu, kernel) / gpu.memory_bytes_per_s)
+    return LAUNCH_S + _combine(multiprocessor_s, memory_bytes(gpu, kernel) / gpu.memory_bytes_per_s)
 
 
 def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     """Return the cycles for which one block keeps the busiest part of a multiprocessor busy, shape (n,)."""
     warps = -(-kernel.threads // gpu.warp)
-    return _combined(
+    return _combine(
         warps * kernel.multiply_adds * gpu.warp / gpu.lanes,
         warps * (kernel.multiply_adds + kernel.instructions) / gpu.schedulers,
         warps * kernel.shared_cycles,
@@ -105,15 +105,15 @@ def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
 
 def latency_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     """Return the cycles of a block that runs alone on a multiprocessor, which are its latencies, shape (n,)."""
-    each = np.maximum(gpu.warp * gpu.schedulers / gpu.lanes, MULTIPLY_ADD_CYCLES / kernel.independent)
+    multiply_add_cycles = np.maximum(gpu.warp * gpu.schedulers / gpu.lanes, MULTIPLY_ADD_CYCLES / kernel.independent)
     waits = kernel.stages * GLOBAL_CYCLES + kernel.shared_waits * SHARED_CYCLES
-    return np.asarray(waits + kernel.multiply_adds * each + kernel.instructions)
+    return np.asarray(waits + kernel.multiply_adds * multiply_add_cycles + kernel.instructions)
 
 
 def memory_bytes(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     """Return the bytes transferred by the memory, shape (n,): each once, plus repeated reads that miss the L2 cache."""
-    again = np.maximum(kernel.blocks * kernel.sectors * SECTOR_BYTES - kernel.fresh_bytes, 0.0)
-    return np.asarray(kernel.fresh_bytes + again * uncached_share(gpu, kernel.reused_bytes))
+    repeated_bytes = np.maximum(kernel.blocks * kernel.sectors * SECTOR_BYTES - kernel.fresh_bytes, 0.0)
+    return np.asarray(kernel.fresh_bytes + repeated_bytes * uncached_share(gpu, kernel.reused_bytes))
 
 
 def uncached_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
@@ -134,8 +134,8 @@ def widths(contiguous: Counts) -> Counts:
 def sectors(values: Counts, run: Counts) -> NDArray[np.float64]:
     """Return the number of sectors that contain float32 values, shape (n,).
 
-    `run` of the values are contiguous. A run starts at any multiple of its length; if its length is no multiple of a
-    sector's, it touches more sectors.
+    `run` of the values are contiguous. A run starts at any multiple of its length; if its length is not a multiple
+    of a sector's, it touches more sectors.
     """
     run_bytes = FLOAT_BYTES * np.minimum(run, values)
     touched = run_bytes + SECTOR_BYTES - np.gcd(run_bytes, SECTOR_BYTES)
@@ -153,23 +153,23 @@ def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Cou
         strides: words between adjacent threads' reads along each axis; 0 if they read the same word.
         width: words that each thread reads at once.
     """
-    left, apart = np.full_like(width, _WARP), np.zeros_like(width)
+    left, gap = np.full_like(width, _WARP), np.zeros_like(width)
     positions = np.ones_like(width)
     cycles = np.ones(len(width))
-    for along, stride in zip(threads, strides, strict=True):
-        lanes = np.minimum(along, left)
+    for extent, stride in zip(threads, strides, strict=True):
+        lanes = np.minimum(extent, left)
         left = np.maximum(left // lanes, 1)
         distinct = np.where(stride > 0, lanes, 1)
-        positions, apart = positions * distinct, np.where(distinct > 1, np.gcd(apart, stride), apart)
-        for count, step in ((distinct, stride), (positions, apart)):
+        positions, gap = positions * distinct, np.where(distinct > 1, np.gcd(gap, stride), gap)
+        for count, step in ((distinct, stride), (positions, gap)):
             banks = np.where(count > 1, np.minimum(_BANKS, width * (_BANKS // np.gcd(step, _BANKS))), width)
             cycles = np.maximum(cycles, np.ceil(count * width / banks))
     return cycles
 
 
-def _combined(*limits: Numbers) -> Numbers:
+def _combine(*limits: Numbers) -> Numbers:
     """Combine limits to slightly more than the highest, depending on how close the others are, shape (n,)."""
     highest = np.maximum(np.max(limits, axis=0), 1e-30)
     return np.asarray(
-        highest * sum((each / highest) ** _COMBINING_EXPONENT for each in limits) ** (1 / _COMBINING_EXPONENT)
+        highest * sum((limit / highest) ** _COMBINING_EXPONENT for limit in limits) ** (1 / _COMBINING_EXPONENT)
     )

@@ -74,16 +74,16 @@ def loops(
         reduction: names and splits into (outer, inner), shape (n, 2) each.
         max_step: maximum number of steps of an unrolled body, shape (n,).
     """
-    made: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
+    nest: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
     for part, kind in enumerate(_SPLIT[:3]):
         for at, (name, split) in enumerate(spatial):
-            made.append((f"{name}_{kind}", name, split[:, part], _annotation(part, at, len(spatial))))
-    made += [(f"{name}_outer", name, split[:, 0], Annotation.SERIAL) for name, split in reduction]
+            nest.append((f"{name}_{kind}", name, split[:, part], _annotation(part, at, len(spatial))))
+    nest += [(f"{name}_outer", name, split[:, 0], Annotation.SERIAL) for name, split in reduction]
     body = [(f"{name}_inner", name, split[:, 1]) for name, split in reduction]
     body += [(f"{name}_inner", name, split[:, 3]) for name, split in spatial]
     return tuple(
         Loop(name, axis, extent, level, annotation)
-        for level, (name, axis, extent, annotation) in enumerate([*made, *unrolled(body, max_step)])
+        for level, (name, axis, extent, annotation) in enumerate([*nest, *unrolled(body, max_step)])
     )
 
 

@@ -29,8 +29,8 @@ class WinogradTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Transform HWIO weights in float64 and pack them into panels, each read by one block of threads."""
-        made = _filtering(config).transform_weight(weight)
-        panels = made.reshape(*made.shape[:3], -1, panel_width(config["tile_f"])).transpose(0, 1, 3, 2, 4)
+        transformed = _filtering(config).transform_weight(weight)
+        panels = transformed.reshape(*transformed.shape[:3], -1, panel_width(config["tile_f"])).transpose(0, 1, 3, 2, 4)
         return np.ascontiguousarray(panels, dtype=weight.dtype)
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:

@@ -78,7 +78,7 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
         for constraint in limit_constraints(limits, lambda columns: _transforms_usage(w, columns))
     ]
     filled = Constraint(
-        "a block has room for twice as many tiles as there are, or more",
+        "a block has room for at least 2x as many tiles as there are",
         lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * tile_count(w, columns["tile_size"])),
     )
     constraints = [*space.constraints, *transforms, filled]
@@ -109,16 +109,16 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
     """Return the three modeled kernels of n configs, in the order in which they run."""
     points, products = _points(columns), _products(w, columns)
     tiles, panel = products.splits["p"].prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)
-    transformed, product = (FLOAT_BYTES * points**2 * tiles * of for of in (w.in_channels, w.out_channels))
+    transformed, product = (FLOAT_BYTES * points**2 * tiles * n for n in (w.in_channels, w.out_channels))
     weights = FLOAT_BYTES * points**2 * w.in_channels * w.out_channels
     # Values that one kernel writes and the next reads are in memory only if the L2 cache has no room for them.
     between = (transformed + product) * uncached_share(gpu, transformed + product)
     second = products.kernel(gpu, panel * columns["tile_rc"][:, 1], weights + between)
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
     outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
-    lost = [values * uncached_share(gpu, values) for values in (transformed, product)]
-    first = _transform(points, tiles, w.in_channels, points**2, data + lost[0])
-    last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + lost[1])
+    missed_bytes = [values * uncached_share(gpu, values) for values in (transformed, product)]
+    first = _transform(points, tiles, w.in_channels, points**2, data + missed_bytes[0])
+    last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + missed_bytes[1])
     return first, second, last
 
 

@@ -18,22 +18,22 @@ WRITES = tuple(f"{memory.name.lower()}_writes" for memory in Memory)
 COUNTED = (*READS, *WRITES, "products", "sums", "dram_bits", "instructions")
 """The counted events, in this order.
 
-A read or write accesses one element of a memory. Products have 8 bits and sums 32; sums include the operations of the
-ALU. DRAM bits are those of tiles and instructions, without the unused bytes of bursts.
+A read or write accesses one element of a memory. Products are 8-bit multiplications and sums 32-bit additions,
+including the ALU's operations. DRAM bits count tiles and instructions, without the unused bytes of bursts.
 """
 
 
 def accesses_of(program: Program) -> NDArray[np.int64]:
-    """Return the number of times that a program does each of `COUNTED`, shape (n_counted,)."""
+    """Return the number of times that each of `COUNTED` occurs in a program, shape (n_counted,)."""
     code = code_of(program.instructions)
     total: Counter[str] = Counter()
     for passage, n_times in zip(code.passages, np.bincount(code.order).tolist(), strict=True):
         for instruction, n_equal in Counter(map(_without_address, passage.instructions)).items():
-            for what, count in _accesses(instruction, program.geometry).items():
-                total[what] += n_times * n_equal * count
+            for event, count in _accesses(instruction, program.geometry).items():
+                total[event] += n_times * n_equal * count
     total["instructions"] = len(program.instructions)
     total["dram_bits"] += 8 * INSTRUCTION_BYTES * len(program.instructions)
-    return np.array([total[what] for what in COUNTED], dtype=np.int64)
+    return np.array([total[event] for event in COUNTED], dtype=np.int64)
 
 
 def _without_address(instruction: Instruction) -> Instruction:
@@ -44,8 +44,8 @@ def _without_address(instruction: Instruction) -> Instruction:
 def _accesses(instruction: Instruction, g: Geometry) -> dict[str, int]:
     """Count the accesses of an instruction, except for its own fetch.
 
-    A GEMM micro-operation reads a vector, a matrix and the sums, and writes the sums and the 8-bit results. An ALU
-    micro-operation reads one or two vectors of sums, and writes like GEMM.
+    A GEMM micro-operation reads a vector, a matrix and accumulators, and writes accumulators and 8-bit results. An
+    ALU micro-operation reads one or two vectors of accumulators, and writes like GEMM.
     """
     if isinstance(instruction, (Gemm, Alu)):
         n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)

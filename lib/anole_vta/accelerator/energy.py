@@ -1,7 +1,7 @@
 """The energy of a run: access counts of its programs times the energies of CACTI and Aladdin.
 
 ``benchmarks/vta/energies.py`` writes ``energies.csv``; its docstring names the models. Wires, clocks and control are
-not modeled. Totals are therefore below those of a chip, and meant for comparisons only.
+not modeled. Totals are therefore lower than on a chip, and meant for comparisons only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from anole_vta.accelerator.accesses import COUNTED
 from anole_vta.geometry import INSTRUCTION_BYTES, Geometry, Memory
 
 TYPICAL_NM = 45
-"""The process for relative energies, the nearest to those that the other models were made for."""
+"""The process for relative energies, the nearest to the processes of the other models."""
 
 _MAX_WIDTH_BITS, _MIN_WIDTH_BITS = 512, 32
-"""The widest and the narrowest memory in the file; wider elements are split over several memories."""
+"""The widest and the narrowest memory in the file; wider elements are split across several memories."""
 
 _MAX_DEPTH = 1 << 17
 """The deepest memory in the file; deeper ones consist of banks, and an access uses one bank."""
@@ -46,7 +46,7 @@ class UnitEnergies:
     """The energy per access and the leakage of an accelerator.
 
     Attributes:
-        each_j: joules of each of `COUNTED`, shape (n_counted,).
+        each_j: joules per event of `COUNTED`, shape (n_counted,).
         standing_w: leakage in watts.
     """
 
@@ -79,14 +79,14 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
     lanes = geometry.batch * geometry.block_out
     leakage_uw = sum(part.leakage_uw for part in memories.values()) + _N_MODULES * queue.leakage_uw
     leakage_uw += lanes * geometry.block_in * (multiplier.leakage_uw + adder.leakage_uw) + lanes * adder.leakage_uw
-    return UnitEnergies(1e-12 * np.array([each_pj[what] for what in COUNTED]), 1e-6 * leakage_uw)
+    return UnitEnergies(1e-12 * np.array([each_pj[event] for event in COUNTED]), 1e-6 * leakage_uw)
 
 
 def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:
-    """Return a memory with `depth` elements, split over several memories where it is wider than any in the file."""
-    own_bits = min(max(width_bits, _MIN_WIDTH_BITS), _MAX_WIDTH_BITS)
-    part = _parts(technology_nm)["sram", own_bits, min(max(2, depth), _MAX_DEPTH)]
-    n_side_by_side, banks = -(-width_bits // own_bits), -(-depth // _MAX_DEPTH)
+    """Return a memory with `depth` elements, split across several memories if it is wider than any in the file."""
+    part_bits = min(max(width_bits, _MIN_WIDTH_BITS), _MAX_WIDTH_BITS)
+    part = _parts(technology_nm)["sram", part_bits, min(max(2, depth), _MAX_DEPTH)]
+    n_side_by_side, banks = -(-width_bits // part_bits), -(-depth // _MAX_DEPTH)
     read_pj, write_pj, leakage_uw, area_um2 = (n_side_by_side * figure for figure in part)
     return _Part(read_pj, write_pj, banks * leakage_uw, banks * area_um2)
 

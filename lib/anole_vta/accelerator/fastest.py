@@ -52,24 +52,24 @@ def fastest_programs(
             counts[identity] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
         return counts[identity]
 
-    found = {}
+    fastest = {}
     for rows in _fastest_rows(space.columns(vectors), latencies_s):
         geometry = target.geometry_of(space.config(vectors[rows[0]]))
         energies, cycles = unit_energies(geometry, technology_nm), round(latencies_s[rows[0]] * target.frequency_hz)
-        found[geometry] = FastestPrograms(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
-    return found
+        fastest[geometry] = FastestPrograms(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
+    return fastest
 
 
 def _latencies_s(
     identities: NDArray[np.int64], tried: NDArray[np.int64], trials: Sequence[Trial]
 ) -> NDArray[np.float64]:
     """Return the latency of each of n configs, shape (n,): infinity if its program failed, NaN if it was not tried."""
-    latencies_s = np.array([np.inf if (each := trial.measurement.latency_s) is None else each for trial in trials])
+    latencies_s = np.array([np.inf if (s := trial.measurement.latency_s) is None else s for trial in trials])
     if not len(tried):
         return np.full(len(identities), np.nan)
     order = np.argsort(tried)
-    found = order[np.minimum(np.searchsorted(tried, identities, sorter=order), len(tried) - 1)]
-    return np.where(tried[found] == identities, latencies_s[found], np.nan)
+    nearest = order[np.minimum(np.searchsorted(tried, identities, sorter=order), len(tried) - 1)]
+    return np.where(tried[nearest] == identities, latencies_s[nearest], np.nan)
 
 
 def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterator[list[int]]:
@@ -77,7 +77,7 @@ def _fastest_rows(columns: Columns, latencies_s: NDArray[np.float64]) -> Iterato
     hardware = np.stack([columns[name] for name in HARDWARE], axis=1)
     ranked = np.lexsort((latencies_s, *hardware.T))
     changes = (np.diff(hardware[ranked], axis=0) != 0).any(axis=1)
-    for own in np.split(ranked, np.flatnonzero(changes) + 1):
-        tied = own[latencies_s[own] == latencies_s[own[0]]]
-        if np.isfinite(latencies_s[own[0]]):
+    for rows in np.split(ranked, np.flatnonzero(changes) + 1):
+        tied = rows[latencies_s[rows] == latencies_s[rows[0]]]
+        if np.isfinite(latencies_s[rows[0]]):
             yield tied.tolist()

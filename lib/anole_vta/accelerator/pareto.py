@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Points = NDArray[np.float64]
-"""Objectives of n points, shape (n, n_objectives); all above 0."""
+"""Objectives of n points, shape (n, n_objectives); all positive."""
 
 
 def on_front(points: Points) -> NDArray[np.bool_]:
@@ -14,15 +14,15 @@ def on_front(points: Points) -> NDArray[np.bool_]:
 
     Of equal points, only the first is kept; points with infinite objectives never are.
     """
-    kept = np.zeros(len(points), dtype=bool)
+    is_on_front = np.zeros(len(points), dtype=bool)
     front = np.empty((0, points.shape[1]))
     for row in np.lexsort(points.T[::-1]).tolist():
         point = points[row]
         # In lexicographic order, only earlier points can dominate a point.
         if np.isfinite(point).all() and not (front <= point).all(axis=1).any():
-            kept[row] = True
+            is_on_front[row] = True
             front = np.vstack([front, point])
-    return kept
+    return is_on_front
 
 
 def knee(points: Points) -> int:

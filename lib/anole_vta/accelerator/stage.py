@@ -74,13 +74,13 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
     points = {network: _points(order, {network: 1.0}, networks) for network in networks}
     if len(networks) > 1:
         points[ALL_NETWORKS] = _points(order, order.models, networks)
-    fronts = {network: _front(network, each) for network, each in points.items()}
-    with new_folder(folder) as made:
-        (made / FRONT).write_text(_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
-        (made / "points").mkdir()
+    fronts = {network: _front(network, choices) for network, choices in points.items()}
+    with new_folder(folder) as staging:
+        (staging / FRONT).write_text(_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
+        (staging / "points").mkdir()
         for point in {point.geometry: point for front in fronts.values() for point in front}.values():
             text = json.dumps(vta_config(point.geometry), indent=2) + "\n"
-            (made / "points" / f"{point.geometry.name}.json").write_text(text, encoding="utf-8")
+            (staging / "points" / f"{point.geometry.name}.json").write_text(text, encoding="utf-8")
     for network, front in fronts.items():
         _log_front(name, network, len(points[network]), front)
 
@@ -130,26 +130,26 @@ def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Map
     frequency_mhz = next(iter(order.targets.values()))["frequency_mhz"]
     technology_nm = _technology_nm(order)
     points = []
-    for geometry, found in _sum(weights, networks).items():
-        own_mhz = clocks.get("x".join(map(str, geometry.block)), frequency_mhz)
-        latency_s = found.cycles / (1e6 * own_mhz)
-        energy_j = unit_energies(geometry, technology_nm).of(found.accesses, latency_s)
-        points.append(Point(geometry, own_mhz, found.cycles, latency_s, energy_j))
+    for geometry, programs in _sum(weights, networks).items():
+        clock_mhz = clocks.get("x".join(map(str, geometry.block)), frequency_mhz)
+        latency_s = programs.cycles / (1e6 * clock_mhz)
+        energy_j = unit_energies(geometry, technology_nm).of(programs.accesses, latency_s)
+        points.append(Point(geometry, clock_mhz, programs.cycles, latency_s, energy_j))
     return points
 
 
 def _technology_nm(order: AcceleratorOrder) -> int:
-    found: int = order.settings.get("technology_nm", TYPICAL_NM)
-    return found
+    technology_nm: int = order.settings.get("technology_nm", TYPICAL_NM)
+    return technology_nm
 
 
 def _front(network: str, points: Sequence[Point]) -> list[Point]:
     """Return the points on the Pareto front, fastest first."""
     if not points:
         raise BuildError(f"{network}: no accelerator runs all layers")
-    kept = on_front(_objectives(points))
+    mask = on_front(_objectives(points))
     return sorted(
-        (point for point, is_kept in zip(points, kept, strict=True) if is_kept), key=lambda each: each.latency_s
+        (point for point, is_kept in zip(points, mask, strict=True) if is_kept), key=lambda point: point.latency_s
     )
 
 
@@ -159,10 +159,10 @@ def _objectives(points: Sequence[Point]) -> Points:
 
 def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
     """Return the names of the knees, by the indices of their points on the front."""
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for name, factors in KNEES.items():
-        found.setdefault(knee(_objectives(front)[:, factors]), []).append(name)
-    return found
+        names.setdefault(knee(_objectives(front)[:, factors]), []).append(name)
+    return names
 
 
 def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> str:

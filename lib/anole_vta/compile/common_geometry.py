@@ -29,7 +29,7 @@ _MAX_CANDIDATES = 16
 """The maximum number of geometries on which all layers are simulated."""
 
 _MAX_MOVED_CONFIGS = 4
-"""The maximum number of configs of a layer that are simulated with buffers other than those they were tried with."""
+"""The maximum number of configs of a layer that are simulated with other buffers than in their trials."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ChosenGeometry:
 
 
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> ChosenGeometry:
-    """Return a network's geometry: the given one, or the best of those on which its layers were tried.
+    """Return a network's geometry: the given one, or the best geometry on which its layers were tried.
 
     On each geometry, a layer gets the fastest tried config, or the default config if that is faster in simulation. A
     locked layer keeps its config, which also fixes the geometry of the network.
@@ -60,7 +60,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     """
     designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
     locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
-    others = [target.geometry, *(design.geometry for each in designs.values() for design in each)]
+    others = [target.geometry, *(design.geometry for layer in designs.values() for design in layer)]
     tried = dict.fromkeys(locked or others)
     bounds = target.bounds
     allowed = [geometry for geometry in tried if bounds is None or not bounds.excess(geometry)]
@@ -76,13 +76,13 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
         return ChosenGeometry(*candidates[0])
     per_layer_s = 0.0
     for n, match in enumerate(matches):
-        own_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
-        per_layer_s += match.weight * min(*own_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
-    described = (
+        layer_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
+        per_layer_s += match.weight * min(*layer_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
+    summaries = (
         AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), _total_s(layers))
         for geometry, layers in candidates
     )
-    return ChosenGeometry(*candidates[0], tuple(described), per_layer_s)
+    return ChosenGeometry(*candidates[0], tuple(summaries), per_layer_s)
 
 
 @dataclass(frozen=True)
@@ -100,29 +100,29 @@ def _most_promising(
     matches: Sequence[Match],
     designs: Mapping[str, Sequence[_Design]],
 ) -> list[Geometry]:
-    """Return the geometries with the lowest estimated total latency; those that cannot run all layers come last.
+    """Return the geometries with the lowest estimated total latency; geometries that cannot run all layers come last.
 
     A layer is estimated by its lowest latency with the same block and any buffers, or by its default config.
     """
     if len(geometries) <= _MAX_CANDIDATES:
         return list(geometries)
     min_s: dict[tuple[str, tuple[int, ...]], float] = {}
-    for key, own in designs.items():
-        for design in own:
+    for key, layer_designs in designs.items():
+        for design in layer_designs:
             at = key, design.geometry.block
             min_s[at] = min(design.latency_s, min_s.get(at, math.inf))
 
     def estimated_s(geometry: Geometry) -> float:
-        there = target.with_geometry(geometry)
+        fixed = target.with_geometry(geometry)
         total_s = 0.0
         for match in matches:
-            each_s = min_s.get((match.task.key, geometry.block))
-            if each_s is None:
+            layer_s = min_s.get((match.task.key, geometry.block))
+            if layer_s is None:
                 try:
-                    each_s = there.simulate(match.task.workload, there.default_config(match.task.workload))
+                    layer_s = fixed.simulate(match.task.workload, fixed.default_config(match.task.workload))
                 except ConfigError:
                     return math.inf
-            total_s += match.weight * each_s
+            total_s += match.weight * layer_s
         return total_s
 
     # Of equal estimates, prefer more memory, which allows larger tiles.
@@ -138,21 +138,21 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_
         if match.reason is not None or receipt.config is None or receipt.latency_s is None:
             return []
         return [_Design(target.geometry, receipt.config, receipt.latency_s)]
-    found = [_Design(target.geometry_of(each.config), each.config, each.latency_s) for each in receipt.designs]
-    return sorted(found, key=lambda design: design.latency_s)
+    tried = [_Design(target.geometry_of(each.config), each.config, each.latency_s) for each in receipt.designs]
+    return sorted(tried, key=lambda design: design.latency_s)
 
 
 def _match_on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
     """Return a layer with its config on a geometry, the default one if faster; raise ConfigError if it cannot run."""
-    there = target.with_geometry(geometry)
+    fixed = target.with_geometry(geometry)
     if match.locked and match.config is not None:
         if target.geometry_of(match.config) != geometry:
             raise ConfigError("the layer is locked to another geometry")
-        return replace(match, latency_s=there.simulate(match.task.workload, match.config))
-    design = min(_designs_on(there, match, designs), key=lambda design: design.latency_s, default=None)
+        return replace(match, latency_s=fixed.simulate(match.task.workload, match.config))
+    design = min(_designs_on(fixed, match, designs), key=lambda design: design.latency_s, default=None)
     try:
-        config = there.default_config(match.task.workload)
-        default_s = there.simulate(match.task.workload, config)
+        config = fixed.default_config(match.task.workload)
+        default_s = fixed.simulate(match.task.workload, config)
     except ConfigError:
         if design is None:
             raise
@@ -163,17 +163,17 @@ def _match_on(geometry: Geometry, match: Match, designs: Sequence[_Design], targ
     return replace(match.untuned(reason, config), latency_s=default_s)
 
 
-def _designs_on(there: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
+def _designs_on(fixed: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
     """Yield the designs tried on an accelerator, and the fastest ones from others with the same block.
 
     The latter are simulated with the accelerator's own buffers; smaller ones make the config use smaller tiles.
     """
-    yield from (design for design in designs if design.geometry == there.geometry)
-    same_block = (design for design in designs if design.geometry.block == there.geometry.block)
-    for design in islice((design for design in same_block if design.geometry != there.geometry), _MAX_MOVED_CONFIGS):
-        config = {**design.config, **hardware_config(there.geometry)}
+    yield from (design for design in designs if design.geometry == fixed.geometry)
+    same_block = (design for design in designs if design.geometry.block == fixed.geometry.block)
+    for design in islice((design for design in same_block if design.geometry != fixed.geometry), _MAX_MOVED_CONFIGS):
+        config = {**design.config, **hardware_config(fixed.geometry)}
         with suppress(ConfigError):
-            yield _Design(there.geometry, config, there.simulate(match.task.workload, config))
+            yield _Design(fixed.geometry, config, fixed.simulate(match.task.workload, config))
 
 
 def _latency_s(match: Match) -> float:

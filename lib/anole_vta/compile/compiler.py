@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) -> Compiled:
     """Quantize and lower a network, and write its programs and the host's library; see `NetworkCompiler`."""
     model, imported = network.model, network.imported
-    chosen = choose_geometry(target, network.matches, network.receipts)
+    choice = choose_geometry(target, network.matches, network.receipts)
     configs: dict[Workload, Config] = {
-        match.task.workload: match.config for match in chosen.matches if match.config is not None
+        match.task.workload: match.config for match in choice.matches if match.config is not None
     }
-    fixed = target.with_geometry(chosen.geometry)
+    fixed = target.with_geometry(choice.geometry)
     parts = Partitioner(
         imported.module["main"],
         [layer.name for layer in find_layers(imported)],
@@ -90,11 +90,11 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
             name: snr_db(observed[name], np.stack([float_of(run[name]) for run in runs]))
             for name in dict.fromkeys([*loaded, *integers.outputs])
         },
-        candidates=chosen.candidates,
-        per_layer_latency_s=chosen.per_layer_latency_s,
+        candidates=choice.candidates,
+        per_layer_latency_s=choice.per_layer_latency_s,
     )
     _report(model.name, accelerator)
-    return Compiled(chosen.matches, accelerator=encode(accelerator))
+    return Compiled(choice.matches, accelerator=encode(accelerator))
 
 
 def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
@@ -137,8 +137,8 @@ def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, LoadedStep],
 def _report(model: str, accelerator: Accelerator) -> None:
     for step in accelerator.steps:
         ratio = accelerator.snr_db[step.value]
-        shown = "exact" if ratio is None else f"{ratio:.1f} dB"
-        _log.info("%s: %s: %d cycles, signal to noise %s", model, step.name, step.cycles, shown)
+        snr_text = "exact" if ratio is None else f"{ratio:.1f} dB"
+        _log.info("%s: %s: %d cycles, signal to noise %s", model, step.name, step.cycles, snr_text)
     geometry = Geometry.from_json(accelerator.geometry)
     extrapolated = " (extrapolated)" if is_extrapolated(geometry) else ""
     _log.info(

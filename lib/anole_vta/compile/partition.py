@@ -1,6 +1,6 @@
 """Partition a network into layers for the accelerator and functions for the host.
 
-The accelerator runs anchor operators with an epilogue of bias, residual and relu, and maximum pooling of their results.
+The accelerator runs anchor operators with an epilogue of bias, residual and ReLU, and maximum pooling of their results.
 The host runs everything in between, in as few functions as possible.
 """
 
@@ -77,7 +77,7 @@ class Partitioner:
     Args:
         main: the network in normal form.
         names: names of its anchor operators, in order.
-        takes: whether the accelerator can run an anchor operator, given its position among all.
+        takes: whether the accelerator can run an anchor operator, given its position among all anchors.
         can_add: whether a layer has room to add a residual.
         can_pool: whether the accelerator can run a maximum pool on data of the given shape.
     """
@@ -96,7 +96,7 @@ class Partitioner:
         self._outputs = variables(main.body.body)
         last = self._bindings[-1] if self._bindings else None
         if last is not None and isinstance(last.value, relax.Tuple) and last.var.same_as(main.body.body):
-            # The tuple of several outputs is no operator.
+            # The tuple of several outputs is not an operator.
             self._outputs = variables(self._bindings.pop().value)
         self._users: dict[relax.Var, list[int]] = {}
         for position, binding in enumerate(self._bindings):
@@ -142,14 +142,14 @@ class Partitioner:
         return layers, inner
 
     def _layer(
-        self, position: int, call: ir.Call, workload: Workload, name: str, taken: set[int]
+        self, position: int, call: ir.Call, workload: Workload, name: str, assigned: set[int]
     ) -> tuple[list[int], FusedLayer]:
         """Return the positions of a layer's operators, and the layer."""
         weight = call.args[1].value.numpy()
         bias: NDArray[np.float32] | None = None
         residual, positive, cap = None, False, None
         positions = [position]
-        while not positive and (following := self._only_user(positions[-1])) is not None and following not in taken:
+        while not positive and (following := self._only_user(positions[-1])) is not None and following not in assigned:
             var, user = self._bindings[positions[-1]].var, self._bindings[following].value
             kind = _operator(user)
             if kind == "relax.add":
@@ -197,9 +197,9 @@ class Partitioner:
         """Turn the waiting operators into one host function."""
         inside = set(waiting)
         bindings = [self._bindings[position] for position in waiting]
-        made = {binding.var for binding in bindings}
+        defined = {binding.var for binding in bindings}
         read = dict.fromkeys(var for binding in bindings for var in variables(binding.value))
-        arguments = [var for var in read if var not in made]
+        arguments = [var for var in read if var not in defined]
         results = [
             binding.var
             for binding in bindings
@@ -223,24 +223,24 @@ def _emit(
 ) -> None:
     """Add a function with the given bindings to a module; the function returns a tuple."""
     params = [relax.Var(f"x{number}", var.ty) for number, var in enumerate(arguments)]
-    renamed: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
+    substitutes: dict[relax.Var, ir.Expr] = dict(zip(arguments, params, strict=True))
     with builder.function(name, params):
         with builder.dataflow():
             for binding in bindings:
-                renamed[binding.var] = builder.emit(_renamed(binding.value, renamed))
-            output = builder.emit_output(relax.Tuple([renamed[var] for var in results]))
+                substitutes[binding.var] = builder.emit(_substituted(binding.value, substitutes))
+            output = builder.emit_output(relax.Tuple([substitutes[var] for var in results]))
         builder.emit_func_output(output)
 
 
-def _renamed(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
+def _substituted(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
     if isinstance(expr, relax.Var):
         return names.get(expr, expr)
     if isinstance(expr, relax.Tuple):
-        return relax.Tuple([_renamed(each, names) for each in expr.fields])
+        return relax.Tuple([_substituted(each, names) for each in expr.fields])
     if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(_renamed(expr.tuple_value, names), expr.index)
+        return relax.TupleGetItem(_substituted(expr.tuple_value, names), expr.index)
     if isinstance(expr, ir.Call):
-        return ir.Call(expr.op, [_renamed(each, names) for each in expr.args], expr.attrs, expr.ty_args)
+        return ir.Call(expr.op, [_substituted(each, names) for each in expr.args], expr.attrs, expr.ty_args)
     return expr
 
 
@@ -250,7 +250,7 @@ def _operator(expr: ir.Expr) -> str:
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
-    """Return a constant as one value per channel, or None if it is none; a scalar is broadcast."""
+    """Return a constant as one value per channel, or None if it is not a constant; a scalar is broadcast."""
     if not isinstance(expr, ir.GenericConst):
         return None
     value = expr.value.numpy()

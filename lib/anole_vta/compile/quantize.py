@@ -29,7 +29,7 @@ _N_SCALES = 4
 
 _BIAS_BITS = 28
 _MAX_BIAS = 2 << _BIAS_BITS
-"""Bound on biases, including half a unit of the result, that keeps sums within 32 bits."""
+"""Bound on biases, including half a unit of the result, that keeps accumulators within 32 bits."""
 
 _MAX_RESIDUAL_SHIFT = 22
 """The maximum left shift of a residual, which has 7 bits."""
@@ -73,15 +73,15 @@ def best_exponent(values: NDArray[np.float32]) -> int:
     flat = values.ravel()
     errors = []
     for exponent in range(coarsest, coarsest - _N_SCALES, -1):
-        quantized = _rounded(flat, exponent)
+        quantized = _quantized(flat, exponent)
         errors.append((float(np.square(np.ldexp(quantized, exponent) - flat, dtype=np.float64).sum()), -exponent))
     return -min(errors)[1]
 
 
-def snr_db(expected: NDArray[Any], found: NDArray[Any]) -> float | None:
+def snr_db(expected: NDArray[Any], actual: NDArray[Any]) -> float | None:
     """Return the signal-to-noise ratio in decibels; None if noise or signal is zero or not finite."""
-    wide = expected.astype(np.float64)
-    signal, noise = float(np.square(wide).sum()), float(np.square(wide - found).sum())
+    signals = expected.astype(np.float64)
+    signal, noise = float(np.square(signals).sum()), float(np.square(signals - actual).sum())
     return 10 * math.log10(signal / noise) if 0 < signal < math.inf and 0 < noise < math.inf else None
 
 
@@ -119,12 +119,12 @@ def _layer(
     best = best_exponent(fused.weight) if fused.weight.any() else result_exponent - data_exponent
     weight_exponent = max(best, _finest_sum(fused, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
-    # A finer scale than that of the sum would only shift the sum left.
+    # A scale finer than the accumulators' would only shift them left.
     result_exponent = max(result_exponent, sum_exponent)
     shift = result_exponent - sum_exponent
     half = 1 << shift - 1 if shift else 0
     bias = np.rint(np.ldexp(fused.bias.astype(np.float64), -sum_exponent)) + half
-    weight = _rounded(fused.weight, weight_exponent).astype(np.int8)
+    weight = _quantized(fused.weight, weight_exponent).astype(np.int8)
     high = MAX_VALUE if fused.cap is None else min(MAX_VALUE, math.floor(math.ldexp(fused.cap, -result_exponent)))
     return AcceleratorLayer(
         *(fused.name, w, config, fused.data, fused.result, fused.residual),
@@ -137,12 +137,12 @@ def _layer(
 
 
 def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
-    """Return the finest scale of the sums that represents bias and residual without overflow."""
+    """Return the finest scale of the accumulators that represents bias and residual without overflow."""
     max_bias = float(np.abs(fused.bias).max(initial=0.0))
     finest = math.frexp(max_bias)[1] - _BIAS_BITS if max_bias else _FINEST_EXPONENT
     return finest if residual_exponent is None else max(finest, residual_exponent - _MAX_RESIDUAL_SHIFT)
 
 
-def _rounded(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
+def _quantized(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
     """Return values in units of a scale, rounded to nearest and clipped to the range of integers."""
     return np.clip(np.rint(np.ldexp(values, -exponent)), -MAX_VALUE, MAX_VALUE)

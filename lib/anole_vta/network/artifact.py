@@ -75,7 +75,7 @@ class BuiltNetwork:
 
 
 def load_programs(folder: Path) -> dict[str, Program]:
-    """Return the program of each accelerator step by name, without loading the host library; raise BuildError."""
+    """Return the program of each accelerator step, by name; raise BuildError if the build is broken."""
     network, loaded = _read_network(folder)
     return {step.name: loaded[step.result].program for step in network.accelerated}
 
@@ -106,8 +106,8 @@ def host_of(library: Path) -> Host:
         raise BuildError(f"{library}: cannot be loaded: {error}") from error
 
     def call(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
-        found = machine[function](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arguments))
-        return [each.numpy() for each in found]
+        results = machine[function](*(tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arguments))
+        return [result.numpy() for result in results]
 
     return call
 
@@ -147,12 +147,12 @@ def _load_step(folder: Path, plain: Mapping[str, Any], loaded: dict[str, LoadedS
     }
     if cls is HostCall:
         return HostCall(**fields)
-    own = loaded[fields["result"]] = _load_program(folder, plain)
+    loaded_step = loaded[fields["result"]] = _load_program(folder, plain)
     if cls is Pool:
         return Pool(**fields)
     workload: Any = workload_from_json(fields["workload"])
-    weight = unpack_weight(own.constants["weight"])[:, :, : workload.in_channels, : workload.out_channels]
-    bias = own.constants["bias"][:, 0].reshape(-1)[: workload.out_channels]
+    weight = unpack_weight(loaded_step.constants["weight"])[:, :, : workload.in_channels, : workload.out_channels]
+    bias = loaded_step.constants["bias"][:, 0].reshape(-1)[: workload.out_channels]
     return AcceleratorLayer(**{**fields, "workload": workload, "weight": weight, "bias": bias})
 
 

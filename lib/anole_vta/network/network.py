@@ -40,7 +40,7 @@ class AcceleratorLayer:
         workload: the layer as a convolution, to which data and result are reshaped.
         data, result, residual: names of values; a residual has the result's shape and is added before the shift.
         weight: int8, HWIO.
-        bias: int32, shape (out channels,), in units of the sum.
+        bias: int32, shape (out channels,), in units of the accumulator.
     """
 
     name: str
@@ -100,7 +100,7 @@ class HostCall:
 NetworkStep = AcceleratorLayer | Pool | HostCall
 
 _MAX_RESIDUAL = 1 << 29
-"""Bound on residuals that, like that on biases, keeps sums within 32 bits."""
+"""Bound on residuals that, like the bound on biases, keeps accumulators within 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class StepRunner(Protocol):
     """A runner of accelerator steps on NHWC data: the simulated hardware, or the integer reference."""
 
     def layer(self, layer: AcceleratorLayer, data: Data, residual: Sum | None) -> Data:
-        """Run a layer; the residual is in units of the sum."""
+        """Run a layer; the residual is in units of the accumulator."""
 
     def pool(self, pool: Pool, data: Data) -> Data:
         """Run a maximum pool."""
@@ -149,8 +149,8 @@ def run_quantized(
                 residual = None
                 if step.residual is not None:
                     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-                    numbers = integers_of(values[step.residual], step.residual_exponent).reshape(shape)
-                    residual = _rescaled(numbers, step.residual_exponent - step.sum_exponent)
+                    integers = integers_of(values[step.residual], step.residual_exponent).reshape(shape)
+                    residual = _rescale(integers, step.residual_exponent - step.sum_exponent)
                 result = accelerator.layer(step, data, residual).reshape(step.result_shape)
                 values[step.result] = Quantized(result, step.result_exponent)
             case Pool():
@@ -175,9 +175,9 @@ def float_of(value: Value) -> NDArray[Any]:
     return np.ldexp(value.numbers.astype(np.float32), value.exponent) if isinstance(value, Quantized) else value
 
 
-def _rescaled(numbers: Data, shift: int) -> Sum:
-    """Return integers times 2 ** shift, rounded down and clipped."""
-    wide = numbers.astype(np.int64)
+def _rescale(integers: Data, shift: int) -> Sum:
+    """Multiply integers by 2 ** shift, round down, and clip."""
+    wide = integers.astype(np.int64)
     shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
     return np.asarray(np.clip(shifted, -_MAX_RESIDUAL, _MAX_RESIDUAL), np.int32)
 

@@ -60,9 +60,9 @@ def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[in
     epilogue = epilogue_of(step, geometry)
     design = design_of(step.workload, geometry, step.config, epilogue)
     padded = padded_to_blocks(step.workload, geometry)
-    ci, co = padded.in_channels - step.workload.in_channels, padded.out_channels - step.workload.out_channels
-    weight = np.pad(step.weight, ((0, 0), (0, 0), (0, ci), (0, co)))
-    bias = np.pad(step.bias, (0, co)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
+    pad_in, pad_out = padded.in_channels - step.workload.in_channels, padded.out_channels - step.workload.out_channels
+    weight = np.pad(step.weight, ((0, 0), (0, 0), (0, pad_in), (0, pad_out)))
+    bias = np.pad(step.bias, (0, pad_out)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)
     return LoadedStep(
         lower_conv2d(padded, design.schedule, geometry, epilogue),
         {"weight": _pack_weight(weight, geometry), "bias": bias},
@@ -83,7 +83,7 @@ def unpack_weight(weight: NDArray[Any]) -> NDArray[Any]:
 
 
 class SimulatedAccelerator:
-    """The simulated hardware, with the program and constants of each step by the name of its result."""
+    """Simulated hardware that holds each step's program and constants, keyed by the name of the step's result."""
 
     def __init__(self, loaded: Mapping[str, LoadedStep]) -> None:
         self.loaded = loaded
@@ -92,20 +92,20 @@ class SimulatedAccelerator:
         """Run a layer's program."""
         loaded = self.loaded[layer.result]
         g, w = loaded.program.geometry, layer.workload
-        tensors = {"data": _packed(data, g.batch, g.block_in), **loaded.constants}
+        tensors = {"data": _pack_tensor(data, g.batch, g.block_in), **loaded.constants}
         if residual is not None:
-            tensors["residual"] = _packed(residual, g.batch, g.block_out)
+            tensors["residual"] = _pack_tensor(residual, g.batch, g.block_out)
         return _run(loaded.program, tensors, (w.batch, w.out_height, w.out_width, w.out_channels))
 
     def pool(self, pool: Pool, data: Data) -> Data:
         """Run a pool's program."""
         program = self.loaded[pool.result].program
-        wide = _packed(data, program.geometry.batch, program.geometry.block_out).astype(np.int32)
+        accumulators = _pack_tensor(data, program.geometry.batch, program.geometry.block_out).astype(np.int32)
         n, h, w, c = data.shape
-        return _run(program, {"data": wide}, (n, *pooled_size(pool, h, w), c))
+        return _run(program, {"data": accumulators}, (n, *pooled_size(pool, h, w), c))
 
 
-def _packed(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
+def _pack_tensor(tensor: NDArray[Any], batch: int, block: int) -> NDArray[Any]:
     """Pack an NHWC tensor as [N/B][C/BLOCK][H][W][B][BLOCK], padding channels to full blocks."""
     padded = np.pad(tensor, ((0, 0), (0, 0), (0, 0), (0, -tensor.shape[-1] % block)))
     n, h, w, c = padded.shape
@@ -116,7 +116,7 @@ def _run(program: Program, tensors: Mapping[str, NDArray[Any]], shape: tuple[int
     """Run a program on packed tensors, and return its region ``out`` as NHWC with the given shape."""
     g, (n, h, w, c) = program.geometry, shape
     dram = np.zeros(max(region.address + region.size_bytes for region in program.regions.values()), np.uint8)
-    slices = {name: slice(each.address, each.address + each.size_bytes) for name, each in program.regions.items()}
+    slices = {name: slice(r.address, r.address + r.size_bytes) for name, r in program.regions.items()}
     uops = np.array([encode_uop(uop, g) for uop in program.uops], dtype="<u4")
     for name, tensor in {**tensors, "uop": uops}.items():
         dram[slices[name]] = np.ascontiguousarray(tensor).view(np.uint8).ravel()

@@ -27,7 +27,7 @@ order by name
 """
 
 REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vta, hardware: search}`."
-"""The data that the sections on accelerators need."""
+"""The data that the sections on accelerators require."""
 
 
 def make(source: ReportSource) -> list[Shown]:

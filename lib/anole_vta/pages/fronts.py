@@ -36,12 +36,12 @@ _EXPLORED = "Front of time, area and energy"
 
 def make(source: ReportSource) -> list[Shown]:
     """Return the geometries that builds were simulated on, and the exact Pareto front of each accelerator entry."""
-    found = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
-    lacking = MissingData(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
-    return [_of_builds(source), *(map(_explored, found) if found else (lacking,))]
+    paths = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
+    missing = MissingData(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
+    return [_build_geometries(source), *(map(_exploration, paths) if paths else (missing,))]
 
 
-def _of_builds(source: ReportSource) -> Shown:
+def _build_geometries(source: ReportSource) -> Shown:
     title = "Geometries that an entire network was simulated on"
     query = source.database.query(_CANDIDATES)
     if not query.rows:
@@ -59,10 +59,10 @@ def _of_builds(source: ReportSource) -> Shown:
     ]
     builds = list(dict.fromkeys(point["build"] for point in points))
     for build in builds:
-        own = [point for point in points if point["build"] == build]
-        kept = on_front(np.array([(point["area"], point["cycles"]) for point in own]))
-        for point, is_kept in zip(own, kept.tolist(), strict=True):
-            point["on_front"] = is_kept
+        build_points = [point for point in points if point["build"] == build]
+        mask = on_front(np.array([(point["area"], point["cycles"]) for point in build_points]))
+        for point, is_on_front in zip(build_points, mask.tolist(), strict=True):
+            point["on_front"] = is_on_front
     best = [point for point in points if point["on_front"]]
     rows = (
         (
@@ -84,7 +84,7 @@ def _of_builds(source: ReportSource) -> Shown:
     )
 
 
-def _explored(path: Path) -> Shown:
+def _exploration(path: Path) -> Shown:
     """Return the figure for a file of the exploration stage."""
     title = f"{_EXPLORED}: {path.parent.name}"
     try:

@@ -48,9 +48,9 @@ def make(source: ReportSource) -> list[Shown]:
     left = _MAX_INSTRUCTIONS
     for build, steps in builds:
         left -= sum(step["instructions"] for step in steps)
-        found = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
-        rows += [{**step, "used": found.get(step["layer"])} for step in steps]
-        if known := [found[step["layer"]] for step in steps if step["layer"] in found]:
+        utilizations = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
+        rows += [{**step, "used": utilizations.get(step["layer"])} for step in steps]
+        if known := [utilizations[step["layer"]] for step in steps if step["layer"] in utilizations]:
             values += [{"build": build, "share": share, "unit": unit} for unit, share in _shares(known).items()]
     table = (
         (
@@ -81,7 +81,7 @@ _UNITS = ("load", "compute", "store", "matrix unit")
 
 
 def _used(folder: Path, created_at: str) -> Mapping[str, Utilization]:
-    """Return the utilization of each step of a build; empty if the folder holds another build than the database."""
+    """Return the utilization of each step of a build; empty if the folder and the database hold different builds."""
     try:
         if read_build(folder).created_at != created_at:
             return {}

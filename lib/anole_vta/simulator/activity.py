@@ -59,7 +59,7 @@ class Activity:
     Attributes:
         pops, pushes: tokens that it waits for and leaves; plain integers for speed.
         cycles: its duration if independent of other modules; 0 for loads.
-        client, requested, gap: its memory priority, the cycles until its first request, and those between requests.
+        client, requested, gap: its memory priority, cycles until its first request, and cycles between requests.
         bursts: the bursts that it reads or writes.
         delay: cycles from its last beat until the data is written.
         border: border elements in the rows above the data, left and right of it, and in the rows below.
@@ -103,7 +103,7 @@ class Activities:
     def __init__(self, geometry: Geometry) -> None:
         self._geometry = geometry
         self._burst_bytes = geometry.burst_beats * geometry.bus_bytes
-        self._known: dict[tuple[object, ...], Activity] = {}
+        self._cache: dict[tuple[object, ...], Activity] = {}
         self._same: dict[Activity, Activity] = {}
 
     def period(self, instruction: Load | Store) -> int:
@@ -119,10 +119,10 @@ class Activities:
             key: tuple[object, ...] = (memory, address, *shape)
         else:
             address, key = 0, instruction
-        activity = self._known.get(key)
+        activity = self._cache.get(key)
         if activity is None:
             activity = self._activity(instruction, address)
-            self._known[key] = activity = self._same.setdefault(activity, activity)
+            self._cache[key] = activity = self._same.setdefault(activity, activity)
         return activity
 
     def _activity(self, instruction: Instruction, address: int) -> Activity:
@@ -137,15 +137,15 @@ class Activities:
             bursts = self._bursts(instruction, Memory.OUT, address)
             return Activity(module, pops, pushes, self._store_cycles(bursts), bursts=bursts)
         memory = instruction.memory
-        wide = self._geometry.element_bytes(memory) <= self._geometry.bus_bytes
+        fits_bus = self._geometry.element_bytes(memory) <= self._geometry.bus_bytes
         sides, columns = instruction.x_pad_0 + instruction.x_pad_1, instruction.columns
         return Activity(
             *(module, pops, pushes, 0),
             client=_CLIENT[memory],
             requested=1 + instruction.y_pad_0,
-            gap=2 if wide else 1,
+            gap=2 if fits_bus else 1,
             bursts=self._bursts(instruction, memory, address),
-            delay=1 if wide else 2,
+            delay=1 if fits_bus else 2,
             border=(instruction.y_pad_0 * columns, instruction.y_size * sides, instruction.y_pad_1 * columns),
             passing=0 if sides else instruction.y_size,
         )

@@ -125,7 +125,7 @@ class EventSimulator:
         due = self._due
         if due.count(cycle) == 1:
             return module
-        return min([each for each in range(3) if due[_ENDED + each] == cycle], key=self._number)
+        return min([other for other in range(3) if due[_ENDED + other] == cycle], key=self._number)
 
     def _fetch(self, cycle: int) -> None:
         """Start reading the next instructions, at most a burst."""
@@ -139,7 +139,7 @@ class EventSimulator:
         """Dispatch the fetched instructions to the modules' queues, one per cycle, while there is room."""
         begin, waiting, due = self._dispatched, self._waiting, self._due
         fetched = self.streams.modules(begin, self._fetched)
-        given = fetched[: self._fitting(fetched)]
+        given = fetched[: self._n_that_fit(fetched)]
         for module in range(3):
             if count := given.count(module):
                 if not waiting[module]:
@@ -153,7 +153,7 @@ class EventSimulator:
         else:
             self._stalled_by = fetched[len(given)]
 
-    def _fitting(self, modules: bytes) -> int:
+    def _n_that_fit(self, modules: bytes) -> int:
         """Return the number of next instructions, given by their modules, that fit the queues."""
         if max(self._waiting) + len(modules) <= self._queue_entries:
             return len(modules)

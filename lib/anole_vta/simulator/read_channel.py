@@ -54,7 +54,7 @@ class ChannelState(NamedTuple):
     Attributes:
         reads: the states of the unfinished reads.
         ends: the ends of the bursts that are requested and not yet completely read.
-        begin: the beginning of the last of them; -1 if it has begun.
+        begin: the start of the last of these bursts; -1 if it has started.
     """
 
     reads: tuple[ReadState, ...] = ()
@@ -63,7 +63,7 @@ class ChannelState(NamedTuple):
 
 
 _Request: TypeAlias = tuple[int, int, int, Read, int]
-"""The cycle of a request, the begin and end of its burst, its read, and the earliest cycle of the request."""
+"""The cycle of a request, the start and end of its burst, its read, and the earliest cycle of the request."""
 
 
 class ReadChannel:
@@ -84,16 +84,16 @@ class ReadChannel:
     def add(self, read: Read) -> list[Read]:
         """Add a read; return the reads whose end changes, including the new one."""
         ready = read.ready
-        known = [other for other in self._reads if other.end > ready]
-        if not known:
+        unfinished = [other for other in self._reads if other.end > ready]
+        if not unfinished:
             read.end = ready + self._latency + read.left
             self._reads, self._requests = [read], []
             return [read]
         self._advance(ready)
-        before = [other.end for other in known]
-        self._reads = [*known, read]
+        before = [other.end for other in unfinished]
+        self._reads = [*unfinished, read]
         self._plan(self._reads)
-        return [*[other for other, end in zip(known, before, strict=True) if other.end != end], read]
+        return [*[other for other, end in zip(unfinished, before, strict=True) if other.end != end], read]
 
     def state(self, earliest: int) -> ChannelState:
         """Return the state relevant to reads that become ready from a cycle on."""
@@ -167,7 +167,7 @@ class ReadChannel:
 
 @dataclass(frozen=True)
 class Bursts:
-    """The bursts of a tile: the beats of each in order, and of all together."""
+    """The bursts of a tile: the beats of each burst in order, and their total."""
 
     lengths: tuple[int, ...]
     beats: int

@@ -72,7 +72,7 @@ class Code(Sequence[Instruction]):
     @cached_property
     def _instructions(self) -> tuple[Instruction, ...]:
         placed = zip(self.order.tolist(), self.by.tolist(), strict=True)
-        return tuple(each for number, by in placed for each in self.passages[number].moved(by))
+        return tuple(instruction for number, by in placed for instruction in self.passages[number].moved(by))
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
@@ -111,7 +111,7 @@ class Part(NamedTuple):
 
     Attributes:
         activities, numbers: for every module, its activities and the indices of their instructions in the passage.
-        modules: the module of each instruction, a byte each.
+        modules: the module of each instruction, one byte each.
     """
 
     activities: tuple[tuple[Activity, ...], ...]
@@ -134,19 +134,19 @@ class Streams:
         for place in range(N_BASE_ADDRESSES):
             timings = _timings(code, place, activities)
             joined = joined * (int(timings.max()) + 1) + timings
-        _, first, which = np.unique(joined, return_index=True, return_inverse=True)
-        here = [[activities.of(instruction) for instruction in passage.instructions] for passage in code.passages]
-        known: dict[tuple[int, ...], int] = {}
+        _, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
+        original = [[activities.of(instruction) for instruction in passage.instructions] for passage in code.passages]
+        kind_numbers: dict[tuple[int, ...], int] = {}
         kinds = []
         for passage, by in zip(code.order[first].tolist(), code.by[first].tolist(), strict=True):
-            part = here[passage].copy()
+            part = original[passage].copy()
             for number, place, instruction in code.passages[passage].movable():
                 part[number] = activities.of(instruction, by[place])
             # Equal activities are the same object, so their ids identify them.
-            kinds.append(known.setdefault(tuple(map(id, part)), len(known)))
-            if len(known) > len(self._parts):
-                self._parts.append(_by_module(part))
-        self.kinds = np.array(kinds)[which]
+            kinds.append(kind_numbers.setdefault(tuple(map(id, part)), len(kind_numbers)))
+            if len(kind_numbers) > len(self._parts):
+                self._parts.append(_grouped_by_module(part))
+        self.kinds = np.array(kinds)[inverse]
         modules = [part.modules for part in self._parts]
         self.patterns = np.array([modules.index(each) for each in modules])[self.kinds]
         self._window, self._window_begin = b"", 0
@@ -156,7 +156,7 @@ class Streams:
         return self._parts[int(self.kinds[passage])]
 
     def modules(self, begin: int, end: int) -> bytes:
-        """Return the modules of consecutive instructions, a byte each."""
+        """Return the modules of consecutive instructions, one byte each."""
         a, b = begin - self._window_begin, end - self._window_begin
         if a < 0 or b > len(self._window):
             first = self.passage_of(begin)
@@ -171,13 +171,13 @@ class Streams:
         return int(self.firsts.searchsorted(number, "right")) - 1
 
     def left(self, module: int, passage: int, offset: int) -> int:
-        """Return the number of a module's remaining instructions from its position on."""
+        """Return the number of a module's remaining instructions, starting at its position."""
         return int(self._counts[-1, module] - self._counts[passage, module]) - offset
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
-        each = np.array([[part.modules.count(module) for module in Module] for part in self._parts])
-        return np.concatenate([np.zeros((1, len(Module)), np.int64), np.cumsum(each[self.kinds], axis=0)])
+        counts = np.array([[part.modules.count(module) for module in Module] for part in self._parts])
+        return np.concatenate([np.zeros((1, len(Module)), np.int64), np.cumsum(counts[self.kinds], axis=0)])
 
 
 def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64]:
@@ -199,8 +199,8 @@ def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64
     return timings
 
 
-def _by_module(part: Sequence[Activity]) -> Part:
+def _grouped_by_module(part: Sequence[Activity]) -> Part:
     """Group activities by module."""
     modules = bytes([activity.module for activity in part])
-    numbers = tuple([tuple([n for n, own in enumerate(modules) if own == module]) for module in range(3)])
-    return Part(tuple([tuple([part[n] for n in own]) for own in numbers]), numbers, modules)
+    numbers = tuple([tuple([n for n, other in enumerate(modules) if other == module]) for module in range(3)])
+    return Part(tuple([tuple([part[n] for n in indices]) for indices in numbers]), numbers, modules)

@@ -125,7 +125,7 @@ def lower_conv2d(
 def check_schedule(
     workload: Conv2d, schedule: Schedule, geometry: Geometry, epilogue: Sequence[EpilogueStep] = SHIFT_AND_CLIP
 ) -> None:
-    """Raise ConfigError if the accelerator cannot run a schedule; only the length of the program is not checked."""
+    """Raise ConfigError if the accelerator cannot run a schedule; the length of the program is not checked."""
     _Lowering(workload, schedule, geometry, epilogue)
 
 
@@ -344,8 +344,8 @@ class _Lowering:
         for number, step in enumerate(self.epilogue):
             if isinstance(step, Immediate):
                 begin, end = writer.kernel((number, context), [alu_uop(first, first, self.g)])
-                each = (1, self.tile_out, 0, 1, 0, 1)
-                writer.add(Alu(step.opcode, begin, end, *each, use_imm=True, imm=step.imm))
+                steps = (1, self.tile_out, 0, 1, 0, 1)
+                writer.add(Alu(step.opcode, begin, end, *steps, use_imm=True, imm=step.imm))
             elif isinstance(step, Bias):
                 base = writer.base("bias", Memory.ACC) + self._offsets(tile).bias
                 at, free = free + context * s.tile_co, free + self.contexts * s.tile_co
@@ -386,12 +386,12 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
 
 
 def outside(first: int, size: int, extent: int) -> tuple[int, int]:
-    """Return how many of the `size` positions from `first` on are before 0, and how many at or after `extent`."""
+    """Return how many of `size` positions, starting at `first`, are before 0, and how many at or after `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))
 
 
-def _n_blocks(what: str, extent: int, block: int) -> int:
+def _n_blocks(name: str, extent: int, block: int) -> int:
     if extent % block:
-        raise ConfigError(f"{extent} {what} are not a multiple of the block's {block}")
+        raise ConfigError(f"{extent} {name} are not a multiple of the block's {block}")
     return extent // block

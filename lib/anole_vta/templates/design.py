@@ -44,7 +44,7 @@ _SEARCHED: Mapping[str, tuple[int, ...]] = {
     "log_wgt_buff_size": (15, 16, 17, 18, 19),
     "log_acc_buff_size": (14, 15, 16, 17, 18),
 }
-"""The values of the hardware agent's knobs, in addition to those of the given accelerator."""
+"""The values of the hardware agent's knobs, in addition to the given accelerator's values."""
 
 _THREADS = (1, 2)
 
@@ -58,10 +58,10 @@ class Design:
 
     @property
     def program(self) -> tuple[object, ...]:
-        """All that determines the program of a convolution except the epilogue, as `programs_of` for one config."""
+        """Everything that determines a convolution's program, without its epilogue, as `programs_of` for one config."""
         g = self.geometry
-        own = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
-        return (*own, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
+        fixed = (*g.block, g.uop_bytes, g.bus_bytes, g.burst_beats, g.queue_entries, g.variant)
+        return (*fixed, g.inp_bytes if g.variant == "vta++" else None, self.schedule)
 
 
 EPILOGUE: tuple[EpilogueStep, ...] = (Bias(), *SHIFT_AND_CLIP)
@@ -91,39 +91,39 @@ def conv2d_space(
 
     # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
-    runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
+    runs = Constraint("the accelerator cannot run it", lambda columns: tiles_of(w, base, columns)[1] > 0)
     space = partial(Space, knobs, [runs], merit_is_speed=True, programs=programs)
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":
 
-        def kept(columns: Columns) -> NDArray[np.float64]:
+        def kept_share(columns: Columns) -> NDArray[np.float64]:
             return np.maximum(0.0, 1.0 - _penalties(base, bounds, columns))
 
-        constrained = space(discount=kept, merit=lambda columns: speed(columns) * kept(columns))
+        constrained = space(discount=kept_share, merit=lambda columns: speed(columns) * kept_share(columns))
     else:
         unit = unit_speed(w, frequency_hz)
 
-        def lost(columns: Columns) -> NDArray[np.float64]:
+        def penalty(columns: Columns) -> NDArray[np.float64]:
             return unit * _penalties(base, bounds, columns)
 
-        constrained = space(toll=lost, merit=lambda columns: np.maximum(0.0, speed(columns) - lost(columns)))
+        constrained = space(toll=penalty, merit=lambda columns: np.maximum(0.0, speed(columns) - penalty(columns)))
     return constrained.opened() if is_open else constrained
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
     """Return DCOC's penalty of n configs, shape (n,); 0 for invalid accelerators."""
-    geometries, of_each = _accelerators(base, columns)
-    return np.array([0.0 if each is None else _penalty(bounds, each) for each in geometries])[of_each]
+    geometries, indices = _accelerators(base, columns)
+    return np.array([0.0 if geometry is None else _penalty(bounds, geometry) for geometry in geometries])[indices]
 
 
 def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -> Iterator[tuple[str, list[int]]]:
     """Yield the knobs of the hardware agent with their values."""
-    for name, own in hardware_config(base).items():
+    for name, value in hardware_config(base).items():
         others = _SEARCHED[name] if bounds is not None else ()
         if name == "tile_b" and not is_open:
             others = tuple(batch for batch in others if w.batch % batch == 0)
-        yield name, sorted({own, *others})
+        yield name, sorted({value, *others})
 
 
 def design_of(
@@ -131,8 +131,8 @@ def design_of(
 ) -> Design:
     """Return the design that a config selects.
 
-    Channels are padded to full blocks. A tile has as many blocks of output channels as fit, then as many of input
-    channels.
+    Channels are padded to full blocks. A tile has as many blocks of output channels as fit, then as many blocks of
+    input channels.
 
     Raises:
         ConfigError: the accelerator cannot run the design; the message gives the reason.
@@ -153,8 +153,8 @@ def tiles_of(
 
     Both are 0 for configs that the accelerator cannot run.
     """
-    geometries, of_each = _accelerators(base, columns)
-    limits = limits_of(geometries)[of_each]
+    geometries, indices = _accelerators(base, columns)
+    limits = limits_of(geometries)[indices]
     return blocks_that_fit(w, MappedConfigs(*limits.T, *(columns[name] for name in _SOFTWARE)), epilogue)
 
 
@@ -191,8 +191,8 @@ def hardware_config(geometry: Geometry) -> dict[str, int]:
 
 def padded_to_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
     """Return a convolution with channels padded to full blocks of an accelerator."""
-    whole_in, whole_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
-    return replace(w, in_channels=whole_in * geometry.block_in, out_channels=whole_out * geometry.block_out)
+    blocks_in, blocks_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
+    return replace(w, in_channels=blocks_in * geometry.block_in, out_channels=blocks_out * geometry.block_out)
 
 
 def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
@@ -202,7 +202,7 @@ def _geometry(base: Geometry, hardware: tuple[int, ...]) -> Geometry:
 
 
 @cache
-def _known(base: Geometry) -> dict[int, Geometry | None]:
+def _geometry_cache(base: Geometry) -> dict[int, Geometry | None]:
     """Return the cache of `_accelerators`, by joined code; searches look the same geometries up repeatedly."""
     return {}
 
@@ -212,14 +212,14 @@ def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | Non
     joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
     for name in HARDWARE:
         joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
-    codes, first, of_each = np.unique(joined, return_index=True, return_inverse=True)
-    known = _known(base)
+    codes, first, indices = np.unique(joined, return_index=True, return_inverse=True)
+    cache_by_code = _geometry_cache(base)
     for code, at in zip(codes.tolist(), first.tolist(), strict=True):
-        if code not in known:
-            known[code] = None
+        if code not in cache_by_code:
+            cache_by_code[code] = None
             with suppress(TargetError):
-                known[code] = _geometry(base, tuple(int(columns[name][at]) for name in HARDWARE))
-    return [known[code] for code in codes.tolist()], of_each
+                cache_by_code[code] = _geometry(base, tuple(int(columns[name][at]) for name in HARDWARE))
+    return [cache_by_code[code] for code in codes.tolist()], indices
 
 
 _BLOCK_BITS, _LOG_BITS = 14, 6

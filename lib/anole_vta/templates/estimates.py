@@ -15,7 +15,7 @@ from anole_vta.geometry import Geometry, Memory
 from anole_vta.templates.conv2d import MAX_BORDER, MAX_SIZE, MAX_STEPS, Bias, EpilogueStep, Residual
 
 Ints = NDArray[np.int64]
-"""An integer for each of n configs, shape (n,)."""
+"""One integer per config, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +99,10 @@ class _Fit:
 
 def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
     """Return the largest divisor of each extent that fits, or 0."""
-    found = np.zeros(len(extents), dtype=np.int64)
+    largest = np.zeros(len(extents), dtype=np.int64)
     for size in sorted({size for extent in np.unique(extents).tolist() for size in divisors(extent)}):
-        found[(extents % size == 0) & fits(size)] = size
-    return found
+        largest[(extents % size == 0) & fits(size)] = size
+    return largest
 
 
 Traffic = dict[str, NDArray[np.float64]]
@@ -115,17 +115,17 @@ def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: 
     For each group of `tile_co` blocks of output channels, a tile loads its input pixels, including the halo, and its
     weights.
     """
-    of = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
-    pixels, taps = of["tile_h"] * of["tile_w"], w.kernel[0] * w.kernel[1]
-    inputs = ((of["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((of["tile_w"] - 1) * w.strides[1] + w.kernel[1])
-    blocks_ci, blocks_co = np.ceil(w.in_channels / of["tile_ci"]), np.ceil(w.out_channels / of["tile_co"])
-    n_tiles = w.batch / of["tile_b"] * w.out_height * w.out_width / pixels
+    sizes = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    pixels, taps = sizes["tile_h"] * sizes["tile_w"], w.kernel[0] * w.kernel[1]
+    inputs = ((sizes["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((sizes["tile_w"] - 1) * w.strides[1] + w.kernel[1])
+    blocks_ci, blocks_co = np.ceil(w.in_channels / sizes["tile_ci"]), np.ceil(w.out_channels / sizes["tile_co"])
+    n_tiles = w.batch / sizes["tile_b"] * w.out_height * w.out_width / pixels
     loads = n_tiles * np.ceil(blocks_co / np.maximum(1, tile_co))
     return {
         "gemm": n_tiles * blocks_ci * blocks_co * pixels * taps,
-        "inp": loads * blocks_ci * of["tile_b"] * of["tile_ci"] * inputs / bus_bytes,
-        "wgt": n_tiles * blocks_ci * blocks_co * of["tile_ci"] * of["tile_co"] * taps / bus_bytes,
-        "out": n_tiles * pixels * blocks_co * of["tile_b"] * of["tile_co"] / bus_bytes,
+        "inp": loads * blocks_ci * sizes["tile_b"] * sizes["tile_ci"] * inputs / bus_bytes,
+        "wgt": n_tiles * blocks_ci * blocks_co * sizes["tile_ci"] * sizes["tile_co"] * taps / bus_bytes,
+        "out": n_tiles * pixels * blocks_co * sizes["tile_b"] * sizes["tile_co"] / bus_bytes,
     }
 
 
@@ -134,7 +134,7 @@ def min_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_byte
 
     Two threads overlap computing and moving data; one thread alternates.
     """
-    moved = traffic(w, columns, tile_co, bus_bytes)
-    loading = moved["inp"] + moved["wgt"] + moved["out"]
+    cycles = traffic(w, columns, tile_co, bus_bytes)
+    loading = cycles["inp"] + cycles["wgt"] + cycles["out"]
     is_parallel = columns["h_threading"] * columns["oc_threading"] > 1
-    return np.asarray(np.where(is_parallel, np.maximum(moved["gemm"], loading), moved["gemm"] + loading))
+    return np.asarray(np.where(is_parallel, np.maximum(cycles["gemm"], loading), cycles["gemm"] + loading))

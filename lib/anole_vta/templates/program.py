@@ -43,7 +43,7 @@ class _Written:
 
     order: NDArray[np.int64]
     by: NDArray[np.int64]
-    places: NDArray[np.int64]
+    bases: NDArray[np.int64]
     waits: tuple[Dependence, ...]
 
 
@@ -79,10 +79,10 @@ class ProgramWriter:
         """Return the base address of a buffer, in elements of a memory."""
         return self.regions[name].address // self.geometry.element_bytes(memory)
 
-    def passages(self, names: Sequence[Hashable], places: NDArray[np.int64], write: Callable[[int], None]) -> None:
+    def passages(self, names: Sequence[Hashable], bases: NDArray[np.int64], write: Callable[[int], None]) -> None:
         """Write passages by calling `write` with their indices, or repeat earlier ones with equal names.
 
-        Passages with the same name differ only in their base addresses `places`, shape (n, N_BASE_ADDRESSES), in
+        Passages with the same name differ only in their base addresses `bases`, shape (n, N_BASE_ADDRESSES), in
         elements from any origin; `add` assigns instructions to these. A passage may consist of others.
         """
         if self._open:
@@ -95,7 +95,7 @@ class ProgramWriter:
                 repeated.append(known)
                 self._waits = known.waits
                 continue
-            self._repeat(repeated, places[number - len(repeated) : number])
+            self._repeat(repeated, bases[number - len(repeated) : number])
             repeated = []
             n_before, outer = len(self._order), self._unchanged
             self._unchanged = n_before
@@ -105,14 +105,14 @@ class ProgramWriter:
             # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
             if len(self._uops) == situation[-1] and self._unchanged == n_before:
                 order, by = (np.concatenate(pieces[n_before:]) for pieces in (self._order, self._by))
-                self._written[situation] = _Written(order, by, places[number], self._waits)
+                self._written[situation] = _Written(order, by, bases[number], self._waits)
             self._unchanged = min(outer, self._unchanged)
-        self._repeat(repeated, places[len(places) - len(repeated) :])
+        self._repeat(repeated, bases[len(bases) - len(repeated) :])
 
-    def _repeat(self, repeated: Sequence[_Written], places: NDArray[np.int64]) -> None:
+    def _repeat(self, repeated: Sequence[_Written], bases: NDArray[np.int64]) -> None:
         """Repeat written passages with other base addresses."""
         if repeated:
-            offsets = places - np.array([known.places for known in repeated])
+            offsets = bases - np.array([known.bases for known in repeated])
             self._order.append(np.concatenate([known.order for known in repeated]))
             lengths = [len(known.order) for known in repeated]
             self._by.append(np.concatenate([known.by for known in repeated]) + np.repeat(offsets, lengths, axis=0))
@@ -133,17 +133,17 @@ class ProgramWriter:
         passage = self._passages[order[-1]]
         self._open, self._located = passage.moved(by[-1].tolist()), list(passage.located)
 
-    def add(self, instruction: Instruction, place: int | None = None) -> None:
+    def add(self, instruction: Instruction, base_index: int | None = None) -> None:
         """Append an instruction, which pops the tokens that its module waits for.
 
-        `place` is the index of the base address in the passage with which the instruction is relocated, if any.
+        `base_index` is the index of the base address in the passage with which the instruction is relocated, if any.
         """
         module = module_of(instruction)
         if self._waits[module] is not FREE:
             instruction = instruction._replace(dependence=self._waits[module])
             self._wait(module, FREE)
-        if place is not None:
-            self._located.append((len(self._open), place))
+        if base_index is not None:
+            self._located.append((len(self._open), base_index))
         self._open.append(instruction)
 
     def wait(self, module: Module, of: Module) -> None:
@@ -174,21 +174,21 @@ class ProgramWriter:
         VTA identifies them by the name of their kernel; VTA++ shares equal ones. Raise ConfigError if they exceed the
         buffer.
         """
-        wanted = tuple(uops)
-        key = wanted if self.geometry.variant == "vta++" else name
+        kernel_uops = tuple(uops)
+        key = kernel_uops if self.geometry.variant == "vta++" else name
         begin = self._cached.get(key)
         if begin is None:
             depth = self.geometry.depth(Memory.UOP)
-            if len(wanted) > depth:
-                raise ConfigError(f"scratchpad overflow uop {len(wanted)}")
-            if self._cache_end + len(wanted) > depth:
+            if len(kernel_uops) > depth:
+                raise ConfigError(f"scratchpad overflow uop {len(kernel_uops)}")
+            if self._cache_end + len(kernel_uops) > depth:
                 self._cached, self._cache_end = {}, 0
             begin = self._cached[key] = self._cache_end
             dram_base = self._uop_address // self.geometry.element_bytes(Memory.UOP) + len(self._uops)
-            self.add(Load(Memory.UOP, begin, dram_base, 1, len(wanted), len(wanted)))
-            self._uops += wanted
-            self._cache_end += len(wanted)
-        return begin, begin + len(wanted)
+            self.add(Load(Memory.UOP, begin, dram_base, 1, len(kernel_uops), len(kernel_uops)))
+            self._uops += kernel_uops
+            self._cache_end += len(kernel_uops)
+        return begin, begin + len(kernel_uops)
 
     def finish(self) -> Program:
         """Return the program, which ends when all stores have reached DRAM; raise ConfigError if it is too long."""

@@ -66,7 +66,7 @@ class ScheduleRow:
         return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
 
     def counted(self) -> dict[str, Any]:
-        """Return the row with its ``cycles``, or the reason why it is ``rejected``; raise TargetError as `program`."""
+        """Return the row with its ``cycles``, or the reason it is ``rejected``; raise TargetError as `program`."""
         plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
         try:
             program = self.program()
@@ -83,18 +83,18 @@ def read_schedules(path: Path) -> list[ScheduleRow]:
     return [_schedule_row(f"{path}: row {number}", row) for number, row in enumerate(rows)]
 
 
-def _schedule_row(place: str, row: Any) -> ScheduleRow:
+def _schedule_row(location: str, row: Any) -> ScheduleRow:
     workload = row.get("workload") if isinstance(row, dict) else None
     if not isinstance(workload, dict) or not isinstance(row.get("shape"), str):
-        raise StreamError(f"{place}: has no workload, or no shape")
-    numbers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
-    for name, value in numbers.items():
+        raise StreamError(f"{location}: has no workload, or no shape")
+    integers = {**{name: workload.get(name) for name in _WORKLOAD}, **{name: row.get(name) for name in _SCHEDULE}}
+    for name, value in integers.items():
         minimum = 0 if name == "pad" else 1
         if type(value) is not int or value < minimum:
-            raise StreamError(f"{place}: {name} is {value!r}; allowed is an integer >= {minimum}")
-    height, width, ci, co, kernel_h, kernel_w, pad, stride = (numbers[name] for name in _WORKLOAD)
+            raise StreamError(f"{location}: {name} is {value!r}; allowed is an integer >= {minimum}")
+    height, width, ci, co, kernel_h, kernel_w, pad, stride = (integers[name] for name in _WORKLOAD)
     w = Conv2d(1, height, width, ci, co, (kernel_h, kernel_w), (stride, stride), (pad,) * 4)
-    schedule = Schedule(*(numbers[name] for name in _SCHEDULE))
+    schedule = Schedule(*(integers[name] for name in _SCHEDULE))
     return ScheduleRow(row, row["shape"], w, schedule, bool(row.get("bias")))
 
 
@@ -141,13 +141,13 @@ def _describe(instruction: Instruction) -> str:
     """Format an instruction with its non-zero fields, and the tokens that it pops and pushes."""
     fields = instruction._asdict()
     flags = fields.pop("dependence")
-    shown = [
+    parts = [
         f"{name}={value.name if hasattr(value, 'name') else int(value)}"
         for name, value in fields.items()
         if value or hasattr(value, "name")
     ]
-    shown += [name for name, flag in flags._asdict().items() if flag]
-    return " ".join([type(instruction).__name__.upper(), *shown])
+    parts += [name for name, flag in flags._asdict().items() if flag]
+    return " ".join([type(instruction).__name__.upper(), *parts])
 
 
 def _read(path: Path) -> Any:

@@ -99,7 +99,7 @@ def test_dynamic_shared_memory_has_the_size_of_the_launch(emulated_gpu: Emulated
     x, y = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
     arguments = ("one", (1, 1, 1), (N, 1, 1), [x, y])
     np.testing.assert_array_equal(emulated_gpu.call(launch, source, *arguments, 4 * N)[1], np.arange(N) ^ 1)
-    with pytest.raises(EmulationError, match="access of 4 bytes at an address of no memory"):
+    with pytest.raises(EmulationError, match="access of 4 bytes at an address outside of all memory"):
         emulated_gpu.call(launch, source, *arguments, 4 * N - 4)
 
 
@@ -121,7 +121,7 @@ FAULTS = {
     ),
     "another's value is missing": (
         SHARED + "s_ptr[t] = 1; y_ptr[t] = s_ptr[t ^ 1];",
-        "read of 4 bytes at byte 4 of s_ptr .* finds what nothing wrote",
+        "read of 4 bytes at byte 4 of s_ptr .* is uninitialized",
     ),
     "after the end": ("y_ptr[t + 65] = 1;", "write of 4 bytes at .* is outside of every array"),
     "before the beginning": ("y_ptr[t] = x_ptr[t - 1];", "read of 4 bytes at .* is outside of every array"),
@@ -134,12 +134,12 @@ FAULTS = {
         "*(float4*)(y_ptr + 4 * (t % 16) + 1) = make_float4(0, 0, 0, 0);",
         "access of 16 bytes at byte 4 of .* is misaligned",
     ),
-    "far away": ("y_ptr[(long long)t * 1000000000000LL + 70000000000LL] = 1;", "address of no memory"),
+    "far away": ("y_ptr[(long long)t * 1000000000000LL + 70000000000LL] = 1;", "address outside of all memory"),
     "a barrier for some": ("if (t < 32) { __syncthreads(); } y_ptr[t] = 1;", "not all threads .* barrier: thread 0"),
     "two barriers": ("if (t < 32) { __syncthreads(); } else { __syncthreads(); }", "not all threads .* thread 0 and"),
-    "lanes that do not come": (
+    "lanes that never arrive": (
         "if (t % 2) y_ptr[t] = __shfl_down_sync(0xffffffffu, 1.0f, 1, 32);",
-        "thread 1 waits for lanes of its warp that do not come",
+        "thread 1 waits for lanes of its warp that never arrive",
     ),
 }
 

@@ -121,7 +121,7 @@ def test_a_key_leads_to_its_row(site: RunningServer) -> None:
     page = site.page("/tuning/best_trial")
     paths = re.findall(r'href="(/tuning/(?:task|run)/[0-9a-f]{64})"', page)
     assert len(paths) == 4
-    assert "One tuning of one task" in site.page(next(path for path in paths if "/run/" in path))
+    assert "The tuning of one task" in site.page(next(path for path in paths if "/run/" in path))
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

@@ -96,7 +96,7 @@ def test_an_invalid_answer_is_a_lost_tracker(answering: Callable[..., Remote], a
 
 
 def test_another_service_is_rejected(answering: Callable[..., Remote]) -> None:
-    with pytest.raises(DeviceLostError, match="cannot be reached: ValueError: this is no RPC tracker"):
+    with pytest.raises(DeviceLostError, match="cannot be reached: ValueError: this is not an RPC tracker"):
         Tracker(answering(greeting=b"SSH-"))
 
 

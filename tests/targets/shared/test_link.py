@@ -20,7 +20,7 @@ def linker(folder: Path, script: str) -> None:
     [
         ("echo first >&2; echo bad plugin >&2; exit 3", r"ld failed \(exit 3\), .*: first; bad plugin$"),
         ("exit 1", r"ld failed \(exit 1\), so nothing can be built: no output$"),
-        ("kill -9 $$", r"ld failed \(ended by SIGKILL\)"),
+        ("kill -9 $$", r"ld failed \(killed by SIGKILL\)"),
     ],
 )
 def test_a_failing_linker_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:

@@ -78,7 +78,7 @@ def test_weights_are_transformed_along_both_axes(size: int) -> None:
 
 
 def test_too_few_points_are_reported() -> None:
-    with pytest.raises(ValueError, match=r"F\(7, 4\) needs 9 points; there are 7"):
+    with pytest.raises(ValueError, match=r"F\(7, 4\) requires 9 points; there are 7"):
         minimal_filtering(7, 4)
 
 

@@ -1,4 +1,4 @@
-// In place of CUDA's header of this name, which comes with nvcc only: its annotations, most of which mean nothing here.
+// Replaces CUDA's header with this name, which only nvcc includes. It defines annotations that have no effect here.
 #pragma once
 
 #define __host__

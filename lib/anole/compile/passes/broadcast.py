@@ -1,8 +1,8 @@
 """Prevent fusion of operators on a small tensor with operators that broadcast it over a large one.
 
-Squeeze-and-excitation multiplies data by a gate for each channel. Fused into the convolution that computes the gate,
-the products of all pixels would be the epilogue of a single pixel. And operators that compute a small tensor, such as a
-bias from the scale of dynamically quantized data, would be repeated for each element of the large one.
+Squeeze-and-excitation multiplies data by a gate per channel. Fused into the convolution that computes the gate, the
+multiplications of all pixels would be the epilogue of a single pixel. Also, operators that compute a small tensor, such
+as a bias from the scale of dynamically quantized data, would be repeated for each element of the large one.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from anole.ir.kernel_calls import Pattern, bindings, called, marked
 from anole.ir.mutators import extents, rewritten
 
 _MIN_SAVED_OPERATIONS = 1 << 17
-"""The minimum number of saved operations for which a small tensor gets a kernel of its own."""
+"""Min number of saved operations for which a small tensor gets a separate kernel."""
 
 
 def keep_unfused(module: tvm.IRModule) -> tvm.IRModule:
-    """Mark such operators of a legalized, annotated module as injective, which prevents their fusion into anchors.
+    """Mark broadcasting operators of a legalized, annotated module as injective, which prevents fusion into anchors.
 
     They still fuse with their readers, and with element-wise operators that compute the small tensor, unless these take
-    so many operations that they are marked as a reduction. Where no anchor computes the small tensor, nothing else is
-    marked: the operator is then the epilogue of the anchor that computes the large one.
+    so many operations that they are marked as a reduction. If no anchor computes the small tensor, nothing else is
+    marked: the operator is then in the epilogue of the anchor that computes the large tensor.
     """
     return rewritten(module, _Rewriter)
 
 
-class _Small:
+class _SmallTensors:
     """The small tensors that a network computes and broadcasts over larger ones.
 
     Attributes:
         broadcasts: the results of operators that broadcast a small tensor computed by an anchor.
-        separate: the small tensors that get kernels of their own.
+        separate: the small tensors that get separate kernels.
     """
 
     def __init__(self, module: tvm.IRModule) -> None:
@@ -51,14 +51,14 @@ class _Small:
     def _classify(self, result: relax.Var, call: Any) -> None:
         if not _is_tensor(result) or not self._is_elementwise(call, Pattern.BROADCAST):
             return
-        small = [each for each in self._computed(call) if _is_tensor(each) and _size(each) < _size(result)]
-        if any(self._has_anchor(each) for each in small):
+        small = [var for var in self._sources(call) if _is_tensor(var) and _size(var) < _size(result)]
+        if any(self._has_anchor(var) for var in small):
             self.broadcasts.add(result)
             return
-        self.separate.update(each for each in small if len(self._chain(each)) * _size(result) >= _MIN_SAVED_OPERATIONS)
+        self.separate.update(var for var in small if len(self._chain(var)) * _size(result) >= _MIN_SAVED_OPERATIONS)
 
-    def _computed(self, call: Any) -> list[relax.Var]:
-        return [each for each in call.args[1].fields if isinstance(each, relax.Var) and each in self._values]
+    def _sources(self, call: Any) -> list[relax.Var]:
+        return [var for var in call.args[1].fields if isinstance(var, relax.Var) and var in self._values]
 
     def _is_elementwise(self, call: Any, max_pattern: int = Pattern.INJECTIVE) -> bool:
         pattern = self._pattern(call)
@@ -72,28 +72,28 @@ class _Small:
     def _chain(self, var: relax.Var) -> set[relax.Var]:
         """Return the results of the operators that would fuse with a reader of a tensor."""
         results: set[relax.Var] = set()
-        waiting = [var]
-        while waiting:
-            each = waiting.pop()
-            if each not in results and self._is_elementwise(self._values[each]):
-                results.add(each)
-                waiting += self._computed(self._values[each])
+        pending = [var]
+        while pending:
+            tensor = pending.pop()
+            if tensor not in results and self._is_elementwise(self._values[tensor]):
+                results.add(tensor)
+                pending += self._sources(self._values[tensor])
         return results
 
     def _has_anchor(self, var: relax.Var) -> bool:
         """Whether an anchor computes a tensor, possibly with element-wise operators after it."""
         chain = self._chain(var)
-        operands: Iterable[relax.Var] = [var, *(each for link in chain for each in self._computed(self._values[link]))]
-        return any(self._pattern(self._values[each]) == Pattern.ANCHOR for each in operands)
+        tensors: Iterable[relax.Var] = [var, *(each for link in chain for each in self._sources(self._values[link]))]
+        return any(self._pattern(self._values[each]) == Pattern.ANCHOR for each in tensors)
 
 
 @mutator
 class _Rewriter(PyExprMutator):  # type: ignore[misc]
-    """A mutator that gives each such call its own function; calls on constants, such as a bias, may share one."""
+    """A mutator that gives each marked call its own function; calls on constants, such as a bias, may share one."""
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._small = _Small(module)
+        self._small = _SmallTensors(module)
         self._pattern: Pattern | None = None
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:

@@ -47,7 +47,7 @@ class _Slice:
     Attributes:
         concat: the variable of the concatenation's result.
         axis: the concatenated axis.
-        offset: where the slice begins along the axis.
+        offset: start of the slice along the axis.
     """
 
     concat: relax.Var
@@ -63,9 +63,9 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._module = module
-        self._written: dict[relax.Var, _Slice] = {}
+        self._written_slices: dict[relax.Var, _Slice] = {}
         """The slices that are written by the functions that compute them."""
-        self._copied: dict[relax.Var, list[_Slice]] = {}
+        self._copied_slices: dict[relax.Var, list[_Slice]] = {}
         """The slices of each concatenation that must be copied."""
         self._results: dict[relax.Var, ir.Expr] = {}
         """The result of each concatenation as written so far."""
@@ -74,23 +74,23 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
         for var, value in values.items():
             if not self._is_concat(value):
                 continue
-            self._copied[var] = []
-            for each in self._slices(var, value):
-                source = values.get(each.operand) if isinstance(each.operand, relax.Var) else None
-                if source is not None and uses[each.operand] == 1 and self._is_extensible(source):
-                    self._written[each.operand] = each
+            self._copied_slices[var] = []
+            for slice_ in self._slices(var, value):
+                source = values.get(slice_.operand) if isinstance(slice_.operand, relax.Var) else None
+                if source is not None and uses[slice_.operand] == 1 and self._is_extensible(source):
+                    self._written_slices[slice_.operand] = slice_
                 else:
-                    self._copied[var].append(each)
+                    self._copied_slices[var].append(slice_)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self._written:
-            call, each = self.visit_expr(binding.value), self._written[binding.var]
-            func = _extended(self._module[call.args[0]], each)
-            self._write(each, func, call.args[0].name_hint, call.args[1].fields)
-        elif binding.var in self._copied:
-            for each in self._copied[binding.var]:
-                operand = self.visit_expr(each.operand)
-                self._write(each, _copy_function(operand.ty, each), "copy_slice", [operand])
+        if binding.var in self._written_slices:
+            call, slice_ = self.visit_expr(binding.value), self._written_slices[binding.var]
+            func = _with_slice_output(self._module[call.args[0]], slice_)
+            self._write(slice_, func, call.args[0].name_hint, call.args[1].fields)
+        elif binding.var in self._copied_slices:
+            for slice_ in self._copied_slices[binding.var]:
+                operand = self.visit_expr(slice_.operand)
+                self._write(slice_, _copy_function(operand.ty, slice_), "copy_slice", [operand])
             whole = self._results[binding.var]
             inner = isinstance(binding.var, relax.DataflowVar)
             self.set_var_remap(binding.var, whole if inner else self.builder_.emit_output(whole))
@@ -113,40 +113,40 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
             yield _Slice(concat, operand, axis, offset)
             offset += int(operand.ty.shape[axis])
 
-    def _write(self, each: _Slice, func: tirx.PrimFunc, name: str, operands: Sequence[ir.Expr]) -> None:
-        variable, whole = self.builder_.add_func(func, name), each.concat.ty
-        if each.concat in self._results:
-            arguments = [*operands, self._results[each.concat]]
+    def _write(self, slice_: _Slice, func: tirx.PrimFunc, name: str, operands: Sequence[ir.Expr]) -> None:
+        variable, whole = self.builder_.add_func(func, name), slice_.concat.ty
+        if slice_.concat in self._results:
+            arguments = [*operands, self._results[slice_.concat]]
             call = relax.op.call_tir_inplace(variable, arguments, [len(operands)], whole)
         else:
             call = relax.call_tir(variable, list(operands), whole)
-        self._results[each.concat] = self.builder_.emit(call)
+        self._results[slice_.concat] = self.builder_.emit(call)
 
 
-def _extended(func: tirx.PrimFunc, each: _Slice) -> tirx.PrimFunc:
+def _with_slice_output(func: tirx.PrimFunc, slice_: _Slice) -> tirx.PrimFunc:
     """Make the whole result a function's last parameter, and move the function's own result into a slice of it."""
     *inputs, result = func.params
     root = func.body.block
-    whole = tirx.decl_buffer(list(each.concat.ty.shape), result.ty.dtype, "whole")
-    body = tirx.SeqStmt([root.body, _copy_nest(result, whole, each)])
+    whole = tirx.decl_buffer(list(slice_.concat.ty.shape), result.ty.dtype, "whole")
+    body = tirx.SeqStmt([root.body, _copy_nest(result, whole, slice_)])
     block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=[*root.alloc_buffers, result])
     extended = tirx.PrimFunc([*inputs, whole], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
     return extended.with_attr(WRITTEN_BYTES, size_bytes(result.ty))
 
 
-def _copy_function(ty: Any, each: _Slice) -> tirx.PrimFunc:
+def _copy_function(ty: Any, slice_: _Slice) -> tirx.PrimFunc:
     operand = tirx.decl_buffer(list(ty.shape), ty.dtype, "operand")
-    whole = tirx.decl_buffer(list(each.concat.ty.shape), ty.dtype, "whole")
-    block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, whole, each))
+    whole = tirx.decl_buffer(list(slice_.concat.ty.shape), ty.dtype, "whole")
+    block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, whole, slice_))
     func = tirx.PrimFunc([operand, whole], s_tir.SBlockRealize([], True, block))
     return func.with_attrs({"tirx.noalias": True, WRITTEN_BYTES: size_bytes(ty)})
 
 
-def _copy_nest(source: Any, whole: Any, each: _Slice) -> tirx.Stmt:
+def _copy_nest(source: Any, whole: Any, slice_: _Slice) -> tirx.Stmt:
     extents = list(source.ty.shape)
     loops = [tirx.Var(f"i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
     source_indices = [tirx.Var(f"v_i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
-    target_indices = [var + each.offset if axis == each.axis else var for axis, var in enumerate(source_indices)]
+    target_indices = [var + slice_.offset if axis == slice_.axis else var for axis, var in enumerate(source_indices)]
     domains = [ir.Range(tirx.const(0, str(extent.ty.dtype)), extent) for extent in extents]
     block = s_tir.SBlock(
         [tirx.IterVar(domain, var, tirx.IterVar.DataPar) for domain, var in zip(domains, source_indices, strict=True)],

@@ -1,4 +1,4 @@
-"""Legalize element-wise operators: transcendental ones as polynomials, which vectorize, and sums with padded biases.
+"""Legalize element-wise operators: transcendental functions as vectorizable polynomials, and sums with padded biases.
 
 LLVM loads a short bias as an entire register. Without padding, the unused lanes hold whatever follows it in memory and
 pass through the epilogue: if that is a denormal, its tanh makes the kernel several times slower.
@@ -66,9 +66,9 @@ def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
     def row(at: tuple[Value, ...]) -> tuple[Value, ...]:
         return (*at[:axis], *at[axis + 1 :])
 
-    largest = reduced(te.max, data, "softmax_max")
-    below = te.compute(data.shape, lambda *at: data(*at) - largest(*row(at)), name="softmax_delta")
-    powers = te.compute(data.shape, lambda *at: bound(below(*at), polynomials.exp), name="softmax_exp")
+    maximum = reduced(te.max, data, "softmax_max")
+    differences = te.compute(data.shape, lambda *at: data(*at) - maximum(*row(at)), name="softmax_delta")
+    powers = te.compute(data.shape, lambda *at: bound(differences(*at), polynomials.exp), name="softmax_exp")
     total = reduced(te.sum, powers, "softmax_sum")
     return te.compute(data.shape, lambda *at: powers(*at) / total(*row(at)), name="softmax_norm")
 
@@ -114,7 +114,7 @@ def _hidden_zero(operand: ir.Expr) -> ir.Expr:
 
 
 def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, however large y is."""
+    """Legalize a difference of floats as a sum, because TVM simplifies ``x + y - y`` to x, ignoring rounding."""
     data, other = call.args
     if "float" not in str(call.ty.dtype):
         return call.op.get_attr("FLegalize")(bb, call)

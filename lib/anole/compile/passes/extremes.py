@@ -2,7 +2,7 @@
 
 TVM's own reductions ignore NaN and start at the largest finite value, which makes the index in a row of infinities -1;
 its sorts leave rows with NaN unordered. As in torch, NaN is last in ascending order, and both the maximum and the
-minimum. Softmax and pools have reductions of their own, which are faster and ignore NaN.
+minimum. Softmax and pooling have separate reductions, which are faster and ignore NaN.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def extremes_map() -> dict[str, Legalize]:
     return {
         "relax.max": _reduction(partial(_extreme, reducer=te.max, nan=_NAN_KEY)),
         "relax.min": _reduction(partial(_extreme, reducer=te.min, nan=-_NAN_KEY)),
-        "relax.argmax": _reduction(lambda data, *given: topi.argmax(_keys(data, _NAN_KEY), *given)),
-        "relax.argmin": _reduction(lambda data, *given: topi.argmin(_keys(data, -_NAN_KEY), *given)),
+        "relax.argmax": _reduction(lambda data, *arguments: topi.argmax(_keys(data, _NAN_KEY), *arguments)),
+        "relax.argmin": _reduction(lambda data, *arguments: topi.argmin(_keys(data, -_NAN_KEY), *arguments)),
         **dict.fromkeys(sorts, _legalize_sort),
     }
 
@@ -59,15 +59,15 @@ def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:
-    """Define an extreme; unlike TVM's, it computes keys within the reduction and stores them in no buffer."""
-    axes = range(data.ndim) if axis is None else [int(each) % data.ndim for each in axis]
-    reduced = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
-    shape = [1 if at in reduced else extent for at, extent in enumerate(data.shape) if keepdims or at not in reduced]
+    """Define a maximum or minimum; unlike TVM's, it computes keys within the reduction, without a buffer for them."""
+    axes = range(data.ndim) if axis is None else [int(axis_) % data.ndim for axis_ in axis]
+    inner = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
+    shape = [1 if at in inner else extent for at, extent in enumerate(data.shape) if keepdims or at not in inner]
 
     def element(*at: Value) -> Value:
-        kept_indices = iter(at if not keepdims else [index for axis, index in enumerate(at) if axis not in reduced])
-        indices = [reduced[axis] if axis in reduced else next(kept_indices) for axis in range(data.ndim)]
-        return reducer(bound(data(*indices), partial(_key, nan)), axis=list(reduced.values()))
+        kept_indices = iter(at if not keepdims else [index for axis, index in enumerate(at) if axis not in inner])
+        indices = [inner[axis] if axis in inner else next(kept_indices) for axis in range(data.ndim)]
+        return reducer(bound(data(*indices), partial(_key, nan)), axis=list(inner.values()))
 
     return te.compute(shape, element, "extreme")
 
@@ -77,7 +77,7 @@ def _keys(data: te.Tensor, nan: int) -> te.Tensor:
 
 
 def _key(nan: int, x: Value) -> Value:
-    """Return an integer in the order of the floats, the same for both zeros; NaN has a key of its own."""
+    """Return an integer that orders like the float, the same for both zeros; NaN has the given key."""
     signed = bound(tirx.reinterpret("int32", x), lambda bits: _negated_if(bits & _ALL_BUT_SIGN, bits >> 31))
     return tirx.Select(tirx.isnan(x), tirx.const(nan, "int32"), signed)
 

@@ -1,7 +1,7 @@
 """Reshape the operators after an anchor to the shape of its template's result, which lets them fuse.
 
 A dense layer on (batch, sequence, features) data is computed on flat rows. If its result were reshaped back at once,
-bias and activation would become a separate function. Images may become tokens before a residual is added.
+bias and activation would become a separate function. Images may also be reshaped to tokens before a residual is added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def flatten_products(module: tvm.IRModule) -> tvm.IRModule:
-    """Flatten products, and keep epilogues in the shape of their anchor, reshaping back at their end."""
+    """Flatten matrix products, keep epilogues in the shape of their anchor, and reshape back after them."""
     return rewritten(module, _Flattener)
 
 
@@ -56,10 +56,10 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
             product = relax.Call(call.op, [left, right], call.attrs)
         else:
             product = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
-        return self._restored(product, call.ty.shape)
+        return self._reshaped_back(product, call.ty.shape)
 
     def _elementwise(self, call: ir.Call) -> ir.Expr:
-        """Apply an operator on reshaped values to the flat values instead."""
+        """Apply an operator to flat values instead of reshaped ones."""
         shape = _extents(call)
         flat = next((flat for operand in call.args if (flat := self._flat_form(operand)) is not None), None)
         if flat is None or prod(_extents(flat)) != prod(shape):
@@ -67,9 +67,9 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         operands = [self._aligned(operand, shape, _extents(flat)) for operand in call.args]
         if any(operand is None for operand in operands):
             return call
-        return self._restored(ir.Call(call.op, operands, call.attrs), call.ty.shape)
+        return self._reshaped_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
-    def _restored(self, value: ir.Expr, shape: Any) -> ir.Expr:
+    def _reshaped_back(self, value: ir.Expr, shape: Any) -> ir.Expr:
         """Reshape a flat value to the shape that its readers expect."""
         flat = self._bind_flat(value)
         return flat if _extents(flat) == typical_shape(shape) else relax.op.reshape(flat, shape)
@@ -83,21 +83,21 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
     def _flat_form(self, operand: ir.Expr) -> relax.Var | None:
         """Return the flat value that is an operand or was reshaped to it; None if there is none."""
         for source in (operand, self._reshaped_from(operand)):
-            # A result that is flat anyway has two variables.
+            # A result that needs no reshape has two variables.
             inner = self.lookup_binding(source) if isinstance(source, relax.Var) else None
-            flat = next((each for each in (source, inner) if each in self._flat), None)
+            flat = next((candidate for candidate in (source, inner) if candidate in self._flat), None)
             if flat is not None:
                 return flat
         return None
 
     def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
-        """Convert an operand of a result with this shape to one of the flat result; None if that is impossible."""
+        """Convert an operand for a result with this shape to one for the flat result; None if that is impossible."""
         if not isinstance(operand.ty, relax.TensorType):
             return operand
-        own = _extents(operand)
-        if own == shape:
+        own_shape = _extents(operand)
+        if own_shape == shape:
             return self._shaped(operand, flat)
-        core = tuple(dropwhile(lambda extent: extent == 1, own))
+        core = tuple(dropwhile(lambda extent: extent == 1, own_shape))
         is_compatible = shape[len(shape) - len(core) :] == flat[max(0, len(flat) - len(core)) :]
         return self._shaped(operand, core) if is_compatible else None
 
@@ -120,9 +120,9 @@ def _extents(value: ir.Expr) -> Shape:
 def _split(value: ir.Expr, shape: Shape) -> list[Any]:
     """Express a shape, given at typical sizes, by products of a value's own extents, which may vary."""
     remaining, result = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
-    for wanted in shape:
+    for extent_ in shape:
         product: Any = 1
-        while (size_hint(product) or 0) < wanted and remaining:
+        while (size_hint(product) or 0) < extent_ and remaining:
             product = remaining.pop(0) * product
-        result.append(product if size_hint(product) == wanted else wanted)
+        result.append(product if size_hint(product) == extent_ else extent_)
     return result

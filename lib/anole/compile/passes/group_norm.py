@@ -1,7 +1,7 @@
 """Legalize group norms as two kernels: one computes a scale and a shift for each channel, one applies them.
 
-TVM's definition is a single kernel, with which nothing fuses. Its sums over an entire image give the threads few
-results to share, and the variance, a difference of large values, has large errors where the mean is large.
+TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, so there are few results to
+distribute over threads, and the variance, a difference of large values, has large errors where the mean is large.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Index = tuple[Any, ...]
 
 
 def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a group norm of images in either layout; others keep TVM's definition."""
+    """Legalize a group norm of images in either layout; other group norms keep TVM's definition."""
     shape, attrs = extents(call.args[0]), call.attrs
     channel = int(attrs.channel_axis) % max(len(shape), 1)
     spatial = [int(axis) for axis in attrs.axes]
     is_image = len(shape) > 2 and channel in (1, len(shape) - 1) and {0, channel, *spatial} == {*range(len(shape))}
     is_image = is_image and all_static(list(call.ty.shape)[1:])
-    if not is_image or {str(each.ty.dtype) for each in (call, *call.args)} != {"float32"}:
+    if not is_image or {str(expr.ty.dtype) for expr in (call, *call.args)} != {"float32"}:
         return call.op.get_attr("FLegalize")(bb, call)
     data, *affine = call.args
 
@@ -40,7 +40,7 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     kernel = bb.call_te(scale_and_shift, data, *affine, primfunc_name_hint="group_statistics")
     statistics = bb.emit(marked(bb, kernel, Pattern.OPAQUE))
     scale, shift = (bb.emit(relax.TupleGetItem(statistics, index)) for index in range(2))
-    # Not fused into an anchor that computes the data: the scale is known only after all of it.
+    # Not fused into an anchor that computes the data: the scale depends on all of the data.
     kernel = bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize")
     return marked(bb, kernel, Pattern.INJECTIVE)
 

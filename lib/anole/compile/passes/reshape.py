@@ -21,7 +21,7 @@ Run = tuple[list[int], list[int]]
 
 
 def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Legalize a reshape of symbolic shapes run by run; others keep TVM's definition."""
+    """Legalize a reshape of symbolic shapes run by run; static reshapes keep TVM's definition."""
     source, result = list(call.args[0].ty.shape), list(call.ty.shape)
     runs = None if all_static([*source, *result]) else list(_runs(source, result))
     if not runs:
@@ -44,9 +44,9 @@ def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 def _runs(source: Sequence[Any], result: Sequence[Any]) -> Iterator[Run]:
-    """Yield the shortest runs; extents of 1 belong to none."""
+    """Yield the shortest runs; axes of extent 1 belong to none."""
     analyzer = sym.Analyzer()
-    left, right = ([axis for axis, each in enumerate(shape) if not _is_one(each)] for shape in (source, result))
+    left, right = ([axis for axis, extent in enumerate(shape) if not _is_one(extent)] for shape in (source, result))
     while left and right:
         lengths = product(range(1, len(left) + 1), range(1, len(right) + 1))
         n_left, n_right = next(

@@ -1,7 +1,7 @@
-"""Legalize resizes of images as one kernel for each axis, with precomputed tables of positions and weights.
+"""Legalize resizing of images as one kernel per axis, with precomputed tables of positions and weights.
 
-TVM computes both for every element, and reads four inputs for each. One axis at a time needs two, and the second kernel
-reads full vectors in any layout.
+TVM computes both for every element, and reads four inputs per element. One axis at a time requires two inputs, and the
+second kernel reads full vectors in any layout.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
 _MIN_CHANNELS_FOR_ONE_KERNEL = 32
-"""With at least so many channels, one kernel reads vectors of them from four neighbors at the speed of the cache."""
+"""With at least this many channels, one kernel reads vectors of them from four neighbors at the speed of the cache."""
 
 _TRANSFORMATION_MODES = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
 
@@ -42,7 +42,7 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     result = call.args[0]
     for axis in axes:
         resized = _resize_along(bb, bb.emit(result), axis, outputs[axis], str(attrs.coordinate_transformation_mode))
-        # Fused, the second kernel would recompute the first one's results for each of its own.
+        # If fused, the second kernel would recompute the first kernel's results for each of its own.
         pattern = Pattern.INJECTIVE if axis == axes[-1] else Pattern.OPAQUE
         result = marked(bb, resized, pattern, "resize")
     return result

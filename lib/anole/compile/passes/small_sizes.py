@@ -1,4 +1,4 @@
-"""Merge two programs into each kernel whose sizes vary: one for small sizes and one for all others.
+"""Merge two programs into each kernel of a network with size ranges: one for small sizes and one for all others.
 
 Both read the same weights, unless the weights for small sizes are packed differently; the kernel then gets both.
 """
@@ -25,11 +25,11 @@ SMALL_WEIGHTS = "small_weights"
 def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
     """Extend a lowered module's kernels by programs for small sizes from another module of the same network.
 
-    Only the other module's scheduled anchors are used. If it does not call the same kernels in the same order, the
-    module is returned unchanged.
+    Only the other module's scheduled anchors are used. If the modules do not call the same kernels in the same order,
+    the first one is returned unchanged.
     """
     pairs = list(zip(calls_of(module), calls_of(small), strict=False))
-    has_same_inputs = all(len(one.args[1].fields) == len(other.args[1].fields) for one, other in pairs)
+    has_same_inputs = all(len(call.args[1].fields) == len(small_call.args[1].fields) for call, small_call in pairs)
     if not has_same_inputs or not len(pairs) == len(calls_of(module)) == len(calls_of(small)):
         return module
     return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
@@ -37,52 +37,52 @@ def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
 
 @mutator
 class _Merger(PyExprMutator):  # type: ignore[misc]
-    """A mutator that replaces the called kernels, and also passes them the weights that only small sizes read."""
+    """A mutator that replaces the called kernels, and also passes them the weights that only small sizes use."""
 
     def __init__(self, module: tvm.IRModule, small: tvm.IRModule) -> None:
         super().__init__(module)
         self._module, self._small = module, small
-        self._others = iter(calls_of(small))
+        self._small_calls = iter(calls_of(small))
         self._merged: dict[ir.GlobalVar, ir.GlobalVar] = {}
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
         if not is_kernel(call):
             return call
-        kernel, given, *rest = call.args
-        other, small_given, *_ = next(self._others).args
-        func, small = self._module[kernel], self._small[other]
+        kernel, operands, *rest = call.args
+        small_kernel, small_inputs, *_ = next(self._small_calls).args
+        func, small = self._module[kernel], self._small[small_kernel]
         is_same = anchored(small) is None or tvm_ffi.structural_equal(func.body, small.body, map_free_vars=True)
         if is_same or not symbols_of(func):
             return call
-        fields = zip(given.fields, small_given.fields, strict=True)
-        extra = [weights for mine, weights in fields if not _has_same_shape(mine, weights)]
+        fields = zip(operands.fields, small_inputs.fields, strict=True)
+        extra = [weights for input_, weights in fields if not _has_same_shape(input_, weights)]
         if kernel not in self._merged:
-            merged = _branching(small, func, len(given.fields))
+            merged = _branching(small, func, len(operands.fields))
             self._merged[kernel] = self.builder_.add_func(merged, kernel.name_hint)
-        inputs = relax.Tuple([*given.fields, *extra])
+        inputs = relax.Tuple([*operands.fields, *extra])
         return ir.Call(call.op, [self._merged[kernel], inputs, *rest], call.attrs, call.ty_args)
 
 
-def _has_same_shape(one: Any, other: Any) -> bool:
+def _has_same_shape(left: Any, right: Any) -> bool:
     """Whether two tensors or parameters have the same shape."""
-    shapes = [getattr(each.ty, "shape", None) for each in (one, other)]
+    shapes = [getattr(operand.ty, "shape", None) for operand in (left, right)]
     return shapes == [None, None] or typical_shape(shapes[0]) == typical_shape(shapes[1])
 
 
 def _branching(small: tirx.PrimFunc, func: tirx.PrimFunc, n_inputs: int) -> tirx.PrimFunc:
-    """Return a function that branches to the first one for small sizes, and to the second one otherwise."""
-    replaced: dict[Any, Any] = {}
+    """Return a function that runs `small` for small sizes, and `func` otherwise."""
+    values: dict[Any, Any] = {}
     extra: list[Any] = []
     for small_param, param in zip(small.params, func.params, strict=True):
         if _has_same_shape(small_param, param):
-            replaced[small_param] = param
+            values[small_param] = param
             # Several symbols may have the same name.
-            replaced |= dict(zip(symbols_in(small_param.ty), symbols_in(param.ty), strict=True))
+            values |= dict(zip(symbols_in(small_param.ty), symbols_in(param.ty), strict=True))
         else:
-            replaced[small_param] = tirx.decl_buffer(list(small_param.ty.shape), small_param.ty.dtype, SMALL_WEIGHTS)
-            extra.append(replaced[small_param])
-    body = tirx.IfThenElse(is_small(symbols_of(func)), with_values(small.body, replaced), func.body)
+            values[small_param] = tirx.decl_buffer(list(small_param.ty.shape), small_param.ty.dtype, SMALL_WEIGHTS)
+            extra.append(values[small_param])
+    body = tirx.IfThenElse(is_small(symbols_of(func)), with_values(small.body, values), func.body)
     root = s_tir.SBlock([], [], [], func.body.block.name_hint, body)
     params = [*func.params[:n_inputs], *extra, *func.params[n_inputs:]]
     return tirx.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=func.attrs)

@@ -1,6 +1,6 @@
 """Eliminate permutations of data that undo each other, and shrink others by swapping them with their readers.
 
-A network of channels-first images and of tokens flattens and transposes between them. In channels-last order, both have
+A network with channels-first images and tokens flattens and transposes between them. In channels-last order, both have
 the same memory layout. Global pooling reads channels in their own layout, and images are permuted while they are small.
 """
 
@@ -33,7 +33,7 @@ def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def permute_before_enlarging(module: tvm.IRModule) -> tvm.IRModule:
-    """Permute images to channels-first before they are enlarged instead of afterwards."""
+    """Permute images to channels-first before instead of after they are enlarged."""
     return rewritten(module, _Permuter)
 
 
@@ -53,7 +53,7 @@ def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -
     # Each piece between two ends belongs to one axis of the permuted data and to one of the reshaped data.
     before, after = _pieces(permuted, ends), _pieces(between, ends)
     order = sorted(range(len(first)), key=lambda position: first[position])
-    return [each for axis in order for each in before[axis]] == [each for axis in second for each in after[axis]]
+    return [piece for axis in order for piece in before[axis]] == [piece for axis in second for piece in after[axis]]
 
 
 def _ends(shape: _Shape) -> list[int]:

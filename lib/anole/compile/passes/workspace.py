@@ -1,6 +1,6 @@
 """Plan workspaces, the buffers between the kernels of one function, together with the network's tensors.
 
-Otherwise such a function would allocate them on every run from a pool that may free a page for a larger one, and a
+Otherwise such a function would allocate them on every run from a pool that may free a page to get a larger one, and a
 network recorded as a CUDA graph would keep writing to the freed address.
 """
 
@@ -21,9 +21,9 @@ _CALL_TIR_INPLACE = "relax.call_tir_inplace"
 
 
 def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
-    """Make the buffers between a function's kernels additional, unread results in a scheduled module.
+    """Turn the buffers between the kernels of each function of a scheduled module into additional, unread results.
 
-    Functions that launch no kernels stay as they are.
+    Functions that launch no kernels are not changed.
     """
     return relax.transform.DeadCodeElimination()(rewritten(module, _Lifter))
 
@@ -38,8 +38,8 @@ def _workspaces(func: tirx.PrimFunc) -> list[Any]:
 def _with_parameters(func: tirx.PrimFunc, buffers: Sequence[Any]) -> tirx.PrimFunc:
     """Turn buffers that a function allocates into its last parameters."""
     root = func.body.block
-    kept = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(each) for each in buffers)]
-    block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=kept, annotations=root.annotations)
+    remaining = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(lifted) for lifted in buffers)]
+    block = s_tir.SBlock([], [], [], root.name_hint, root.body, alloc_buffers=remaining, annotations=root.annotations)
     return tirx.PrimFunc([*func.params, *buffers], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
 
 
@@ -66,7 +66,7 @@ class _Lifter(PyExprMutator):  # type: ignore[misc]
         variable = self.builder_.add_func(func, call.args[0].name_hint)
         (original_type,) = call.ty_args
         result_types = list(original_type.fields) if isinstance(original_type, ir.TupleType) else [original_type]
-        results = [*result_types, *(relax.TensorType(list(each.shape), each.dtype) for each in buffers)]
+        results = [*result_types, *(relax.TensorType(list(buffer.shape), buffer.dtype) for buffer in buffers)]
         if name == _CALL_TIR:
             new_call = relax.call_tir(variable, call.args[1], results)
         else:

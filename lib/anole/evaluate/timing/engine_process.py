@@ -1,7 +1,7 @@
-"""A separate process for an engine, idle except during its turns.
+"""A separate process that runs an engine and is idle except during the engine's turns.
 
-In one process, the thread pools of several engines keep spinning after every run and disturb each other: next to
-OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. A waiting process sleeps with all its threads.
+In one process, the thread pools of several engines keep spinning after every run and disturb each other: in a process
+with OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. All threads of a waiting process sleep.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EngineError(AnoleError):
 
 @dataclass(frozen=True)
 class Started:
-    """The outputs of an engine's first run, the seconds until then, including imports, and the type of its products."""
+    """The outputs of an engine's first run, its start-up time, including imports and that run, and its precision."""
 
     outputs: list[NDArray[Any]]
     start_s: float
@@ -57,8 +57,8 @@ class EngineProcess:
 
     def __init__(self, start: Callable[[], Engine], *, pinned: bool = True) -> None:
         context = multiprocessing.get_context("spawn")
-        self._connection, self._theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(self._theirs, start, pinned))
+        self._connection, self._child_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._child_end, start, pinned))
         self.started: Started
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class EngineProcess:
             EngineError: the engine does not start.
         """
         self._process.start()
-        self._theirs.close()
+        self._child_end.close()
         try:
             self.started = self._receive()
         except EngineError:
@@ -93,13 +93,13 @@ class EngineProcess:
 
     def _receive(self) -> Any:
         try:
-            found = self._connection.recv()
+            answer = self._connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join()
             raise EngineError(f"its process exited with {self._process.exitcode}") from error
-        if isinstance(found, EngineError):
-            raise found
-        return found
+        if isinstance(answer, EngineError):
+            raise answer
+        return answer
 
     def _end(self) -> None:
         self._connection.close()
@@ -109,9 +109,9 @@ class EngineProcess:
 
 
 def start_engines(
-    starts: Mapping[str, Callable[[], Engine]], running: ExitStack, where: object, *, pinned: bool = True
+    starts: Mapping[str, Callable[[], Engine]], stack: ExitStack, where: object, *, pinned: bool = True
 ) -> dict[str, EngineProcess]:
-    """Start engines one after another, each in a separate process, which `running` ends; the first one is required.
+    """Start engines one after another, each in a separate process, which `stack` ends; the first one is required.
 
     A warning, which begins with `where`, names each engine that does not start.
 
@@ -121,7 +121,7 @@ def start_engines(
     engines: dict[str, EngineProcess] = {}
     for name, start in starts.items():
         try:
-            engines[name] = running.enter_context(EngineProcess(start, pinned=pinned))
+            engines[name] = stack.enter_context(EngineProcess(start, pinned=pinned))
         except EngineError as error:
             if not engines:
                 raise EngineError(f"{where}: {name} does not run: {error}") from error

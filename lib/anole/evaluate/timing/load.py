@@ -38,8 +38,8 @@ os.write(1, b"!")
 while True:
     pass
 """
-"""The program of a busy process. The system closes the other end of its standard input when this process ends, however
-it ends; until then the thread that waits for this sleeps."""
+"""The program of a busy process. The system closes the other end of its standard input when this process ends, even if
+it is killed; until then the thread that waits for that sleeps."""
 
 
 def time_under_load(
@@ -56,11 +56,11 @@ def time_under_load(
 
     Raises:
         EngineError: the first engine does not start, or an engine fails during the turns.
-        AnoleError: a busy process ended too early.
+        AnoleError: a busy process exited too early.
     """
     latencies: list[LoadLatency] = []
-    with ExitStack() as running:
-        engines = start_engines(starts, running, where, pinned=False)
+    with ExitStack() as stack:
+        engines = start_engines(starts, stack, where, pinned=False)
         turns = {name: partial(_turn, engine, pace, f"{where}: {name}") for name, engine in engines.items()}
         with access.timing():
             for count in counts:
@@ -73,11 +73,11 @@ def time_under_load(
     return latencies
 
 
-def _turn(engine: EngineProcess, pace: Pace, which: str) -> Times:
+def _turn(engine: EngineProcess, pace: Pace, prefix: str) -> Times:
     try:
         return engine.burst(pace.burst_s, pace.min_runs)
     except EngineError as error:
-        raise EngineError(f"{which}: {error}") from error
+        raise EngineError(f"{prefix}: {error}") from error
 
 
 def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLatency:
@@ -89,15 +89,15 @@ def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLa
 
 def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
     """Log a line for each number of busy processes and each reference."""
-    own = {latency.neighbours: latency for latency in latencies if latency.engine == "build"}
-    for other in latencies:
-        if other.engine != "build":
-            mine = own[other.neighbours]
-            gains = (other.p50_s / mine.p50_s, other.p95_s / mine.p95_s, other.p99_s / mine.p99_s)
+    builds = {latency.neighbours: latency for latency in latencies if latency.engine == "build"}
+    for reference in latencies:
+        if reference.engine != "build":
+            build = builds[reference.neighbours]
+            gains = (reference.p50_s / build.p50_s, reference.p95_s / build.p95_s, reference.p99_s / build.p99_s)
             _log.info(
                 "%s: with %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
-                *(name, counted(other.neighbours, "busy process"), _milliseconds(mine), _milliseconds(other)),
-                *(other.engine, "/".join(f"{gain:.2f}x" for gain in gains), mine.runs, other.runs),
+                *(name, counted(reference.neighbours, "busy process"), _milliseconds(build), _milliseconds(reference)),
+                *(reference.engine, "/".join(f"{gain:.2f}x" for gain in gains), build.runs, reference.runs),
             )
 
 
@@ -112,10 +112,10 @@ def busy_processes(count: int) -> Iterator[list[int]]:
     They end with the block, or with this process, even if it is killed.
 
     Raises:
-        AnoleError: one does not start, or ended before the block did.
+        AnoleError: a busy process does not start, or exits before the block ends.
     """
-    with ExitStack() as running:
-        processes = [running.enter_context(_busy_process()) for _ in range(count)]
+    with ExitStack() as stack:
+        processes = [stack.enter_context(_busy_process()) for _ in range(count)]
         yield [process.pid for process in processes]
         if any(process.poll() is not None for process in processes):
             raise AnoleError("a busy process ended before the timing did, so the result is invalid; run it again")

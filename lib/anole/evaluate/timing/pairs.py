@@ -1,4 +1,4 @@
-"""Timing of two engines in one process, in short turns, with a new process for every round.
+"""Timing of two engines in one process, in short turns; every round uses a new process.
 
 Two copies of one build differ in speed because of the process: its memory addresses and the layout of the interpreter.
 In two processes, a network of 60 microseconds differs from itself by 3.5 % (standard deviation); in one, by 0.5 %. A
@@ -34,16 +34,16 @@ _MIN_MEASURED_S = 5e-4
 """Min seconds of a single measurement, in one run or several: reading the threads' waiting times takes microseconds."""
 
 _LONG_RUN_S = 2e-2
-"""A run that takes longer is long even without disturbances."""
+"""A longer run is not just a disturbed short one."""
 
 _ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
-"""A round ends after `_ROUND_S` if each engine has `_UNDISTURBED_RUNS` undisturbed runs, and otherwise at the limit."""
+"""A round ends after `_ROUND_S` once each engine has `_UNDISTURBED_RUNS` undisturbed runs, or at the limit."""
 
 _MAX_WAITING_SHARE = 0.01
-"""Max share of an undisturbed run that all threads together wait."""
+"""Max waiting time of all threads together during an undisturbed run, as a share of the run's time."""
 
 _FASTEST_SHARE, _MIN_CALLS = 0.1, 3
-"""The share of the fastest runs, and their min number, whose mean is the latency."""
+"""The latency is the mean of the fastest runs: their share, and their min number."""
 
 _MAX_GAP_BYTES = 1 << 20
 _CALL_LIMIT_S = 600.0
@@ -106,8 +106,8 @@ class PairTimer:
         Raises:
             BuildError: an engine cannot be started, crashes or hangs.
         """
-        found: float = self._call(_differ, samples)
-        return found
+        error: float = self._call(_differ, samples)
+        return error
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of both engines and a random number generator in a new process."""
@@ -125,48 +125,48 @@ def _start(starts: tuple[Start, Start], seed: int) -> Callable[..., Any]:
     """Create the engines in random order, with memory between them; return the function that handles calls."""
     rng = random.Random(seed)
     engines: dict[int, Engine] = {}
-    for which in rng.sample((0, 1), 2):
+    for index in rng.sample((0, 1), 2):
         _GAPS.append(np.ones(rng.randrange(_MAX_GAP_BYTES), np.uint8))
-        engines[which] = starts[which]()
+        engines[index] = starts[index]()
         for _ in range(2):
-            engines[which].run()
+            engines[index].run()
     return lambda function, *arguments: function((engines[0], engines[1]), rng, *arguments)
 
 
 def _differ(engines: tuple[Engine, Engine], _: random.Random, samples: Sequence[Sequence[NDArray[Any]]]) -> float:
-    first, second = (engine.compute_each(samples) for engine in engines)
-    return compare_outputs(second, first).relative_error
+    outputs_a, outputs_b = (engine.compute_each(samples) for engine in engines)
+    return compare_outputs(outputs_b, outputs_a).relative_error
 
 
 def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
     """Time both engines in blocks of four turns, with a random first engine."""
     runs: tuple[Runs, Runs] = ([], [])
     with WaitMeter() as meter:
-        number = _runs_at_once(engines, meter)
+        runs_per_measurement = _runs_per_measurement(engines, meter)
         began_s = time.perf_counter()
         while True:
             first = rng.randrange(2)
-            for which in (first, 1 - first, 1 - first, first):
-                runs[which].extend(_turn(engines[which].run, number, meter))
+            for index in (first, 1 - first, 1 - first, first):
+                runs[index].extend(_turn(engines[index].run, runs_per_measurement, meter))
             spent_s = time.perf_counter() - began_s
             if spent_s >= _ROUND_LIMIT_S:
                 break
-            if spent_s >= _ROUND_S and min(len(undisturbed(own)) for own in runs) >= _UNDISTURBED_RUNS:
+            if spent_s >= _ROUND_S and min(len(undisturbed(engine_runs)) for engine_runs in runs) >= _UNDISTURBED_RUNS:
                 break
-    share = sum(len(undisturbed(own)) for own in runs) / sum(map(len, runs))
-    return Round((latency_s(runs[0]) / number, latency_s(runs[1]) / number), share)
+    share = sum(len(undisturbed(engine_runs)) for engine_runs in runs) / sum(map(len, runs))
+    return Round((latency_s(runs[0]) / runs_per_measurement, latency_s(runs[1]) / runs_per_measurement), share)
 
 
 def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> Runs:
     """Run an engine for a turn, after an untimed run with cold caches."""
     run()
-    taken: Runs = []
-    while len(taken) < _MIN_RUNS or sum(took_s for took_s, _ in taken) < _MIN_TURN_S:
-        taken.append(timed(run, number, meter))
-    return taken
+    measurements: Runs = []
+    while len(measurements) < _MIN_RUNS or sum(run_s for run_s, _ in measurements) < _MIN_TURN_S:
+        measurements.append(timed(run, number, meter))
+    return measurements
 
 
-def _runs_at_once(engines: Sequence[Engine], meter: WaitMeter) -> int:
+def _runs_per_measurement(engines: Sequence[Engine], meter: WaitMeter) -> int:
     """Return the number of runs per measurement; for a long network it is determined from a single run."""
     fastest_s = min(timed(engine.run, 1, meter)[0] for engine in engines)
     if fastest_s < _LONG_RUN_S:
@@ -222,7 +222,7 @@ def latency_s(runs: Runs) -> float:
     Undisturbed runs are selected by their waiting times only, which favors neither engine. The fastest of them were
     disturbed least by the rest of the machine, such as its caches and its host.
     """
-    found = undisturbed(runs)
-    if len(found) < _MIN_CALLS:
-        found = np.array(runs)[:, 0]
-    return float(np.sort(found)[: max(_MIN_CALLS, round(_FASTEST_SHARE * len(found)))].mean())
+    times_s = undisturbed(runs)
+    if len(times_s) < _MIN_CALLS:
+        times_s = np.array(runs)[:, 0]
+    return float(np.sort(times_s)[: max(_MIN_CALLS, round(_FASTEST_SHARE * len(times_s)))].mean())

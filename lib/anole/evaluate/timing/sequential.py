@@ -1,4 +1,4 @@
-"""Sequential comparison of two engines: rounds until the confidence interval of their ratio decides.
+"""Sequential comparison of two engines: more rounds until the confidence interval of their ratio decides.
 
 Repeatedly checking a confidence interval and stopping when it decides inflates the error rate. Therefore there are only
 a few interim analyses, each after 1.5 times as many rounds as the one before, and they share the error probability: the
@@ -22,10 +22,10 @@ ALPHA = 0.01
 """Max probability of a wrong verdict."""
 
 _FIRST_ROUNDS, _GROWTH = 10, 1.5
-"""Rounds before the first interim analysis, which could not decide with fewer, and their growth until the next one."""
+"""Number of rounds before the first interim analysis, the min for a decision, and its growth factor per analysis."""
 
 _MAX_EXACT_VALUES = 200
-"""With more values, the normal approximation of their rank sum is as good as the exact distribution."""
+"""With more values, the normal approximation of their rank sum is as accurate as the exact distribution."""
 
 
 class Verdict(StrEnum):
@@ -66,7 +66,7 @@ def compare_rounds(
     Args:
         take: takes a round and returns the logarithm of its ratio, with a symmetrically distributed error.
         threshold: the smallest relevant relative difference.
-        seconds: no round begins after so many seconds.
+        seconds: no round begins after this many seconds.
         rounds: max number of rounds.
         alpha: max probability of a wrong verdict.
     """
@@ -83,15 +83,15 @@ def compare_rounds(
 
 
 def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, float]:
-    """Return the center of values, and the ends of its confidence interval, for any symmetric distribution.
+    """Return the estimated center of a symmetric distribution, and the ends of its confidence interval.
 
     The estimate is the Hodges-Lehmann estimator, the median of the means of all pairs; the interval inverts Wilcoxon's
     signed-rank test (Hollander and Wolfe 1999, Nonparametric Statistical Methods, chapter 3). Both are robust against
     outliers due to background load. With too few values for the error probability `alpha`, the interval is infinite.
     The values must be independent, and distributed symmetrically about the true center.
     """
-    first, second = np.triu_indices(len(values))
-    means = np.sort((values[first] + values[second]) / 2)
+    rows, columns = np.triu_indices(len(values))
+    means = np.sort((values[rows] + values[columns]) / 2)
     cut = _cut(len(values), alpha / 2)
     low, high = (float(means[cut - 1]), float(means[-cut])) if cut else (-inf, inf)
     return float(np.median(means)), low, high
@@ -99,11 +99,11 @@ def middle(values: NDArray[np.float64], alpha: float) -> tuple[float, float, flo
 
 @cache
 def _cut(count: int, tail: float) -> int:
-    """Return the number of means of pairs to cut off at either end: the quantile `tail` of the rank sum."""
+    """Return the number of pair means to cut off at each end: the quantile `tail` of the rank sum."""
     if count > _MAX_EXACT_VALUES:
-        middle = count * (count + 1) / 4
-        deviation = sqrt(middle * (2 * count + 1) / 6)
-        return max(0, int(middle + NormalDist().inv_cdf(tail) * deviation))
+        mean = count * (count + 1) / 4
+        deviation = sqrt(mean * (2 * count + 1) / 6)
+        return max(0, int(mean + NormalDist().inv_cdf(tail) * deviation))
     probability = np.zeros(count * (count + 1) // 2 + 1)
     probability[0] = 1.0
     for rank in range(1, count + 1):

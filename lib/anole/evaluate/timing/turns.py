@@ -47,14 +47,14 @@ def time_interleaved(engines: Mapping[str, Callable[[], object]], pace: Pace) ->
 
 
 def take_turns(turns: Mapping[str, Callable[[], Times]], pace: Pace) -> dict[str, list[Times]]:
-    """Give engines, wherever they run, short turns such as a `burst`; the order rotates every round."""
+    """Give engines short turns, such as a `burst`; the order rotates every round."""
     names = list(turns)
     times: dict[str, list[Times]] = {name: [] for name in names}
     began_s = time.perf_counter()
-    for number in range(pace.rounds):
-        if number >= 3 and time.perf_counter() - began_s > pace.limit_s:
+    for round_ in range(pace.rounds):
+        if round_ >= 3 and time.perf_counter() - began_s > pace.limit_s:
             break
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+        for name in names[round_ % len(names) :] + names[: round_ % len(names)]:
             time.sleep(pace.pause_s)
             times[name].append(turns[name]())
     return times
@@ -64,14 +64,14 @@ def burst(run: Callable[[], object], burst_s: float, min_runs: int = 1) -> Times
     """Run an engine repeatedly after two warm-up runs, for at least `burst_s` seconds and `min_runs` times."""
     run()
     run()
-    taken: list[float] = []
+    times_s: list[float] = []
     total_s = 0.0
-    while len(taken) < min_runs or total_s < burst_s:
+    while len(times_s) < min_runs or total_s < burst_s:
         before_s = time.perf_counter()
         run()
-        taken.append(time.perf_counter() - before_s)
-        total_s += taken[-1]
-    return np.array(taken)
+        times_s.append(time.perf_counter() - before_s)
+        total_s += times_s[-1]
+    return np.array(times_s)
 
 
 def ratios(turns: Sequence[Times], others: Sequence[Times]) -> NDArray[np.float64]:

@@ -20,18 +20,18 @@ def first_applicable(decompositions: list[Callable[..., Any]]) -> Callable[..., 
     """Return a function that tries several decompositions of an operator in order."""
 
     def compute(*args: Any, **kwargs: Any) -> Any:
-        results = (decomposed(*args, **kwargs) for decomposed in decompositions)
+        results = (decomposition(*args, **kwargs) for decomposition in decompositions)
         return next((result for result in results if result is not NotImplemented), NotImplemented)
 
     return compute
 
 
-def _joined(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+def _merge_tables(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     operators = dict.fromkeys(operator for table in tables for operator in table)
     return {each: first_applicable([table[each] for table in tables if each in table]) for each in operators}
 
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _joined(
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _merge_tables(
     SCALARS, PROMOTION, ARITHMETIC, ATTENTION, LOOKUPS, PRODUCTS, REDUCTIONS, WINDOWS, WRITES
 )
 """The decomposition of each operator; it returns NotImplemented to leave a call as it is."""

@@ -51,7 +51,7 @@ def _divide(data: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
 
 
 def _divide_with_mode(data: torch.Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """Subtract the remainder before a floor division, as the plain quotient may be rounded up to an integer."""
+    """Subtract the remainder before a floor division, since the plain quotient may be rounded up to an integer."""
     if rounding_mode != "floor" or not torch.result_type(data, other).is_floating_point:
         return _divide(data, other, rounding_mode=rounding_mode)
     other = torch.as_tensor(other, dtype=data.dtype)
@@ -68,8 +68,8 @@ def _remainder(data: Any, other: Any) -> Any:
         return NotImplemented
     reference = data if isinstance(data, torch.Tensor) else other
     dividend, divisor = (
-        each.to(dtype) if isinstance(each, torch.Tensor) else reference.new_full((), each, dtype=dtype)
-        for each in (data, other)
+        operand.to(dtype) if isinstance(operand, torch.Tensor) else reference.new_full((), operand, dtype=dtype)
+        for operand in (data, other)
     )
     remainder = torch.fmod(dividend, divisor)
     return torch.where((remainder != 0) & ((remainder < 0) != (divisor < 0)), remainder + divisor, remainder)
@@ -84,7 +84,7 @@ def _as_float(data: torch.Tensor) -> torch.Tensor:
 
 
 def _expm1(data: torch.Tensor) -> torch.Tensor:
-    """Stay exact near zero, where exp(x) - 1 cancels; in float32 by a Taylor series."""
+    """Avoid the cancellation of exp(x) - 1 near zero; in float32 by a Taylor series."""
     data = _as_float(data)
     if data.dtype == torch.float64:
         return torch.tanh(data / 2) * (torch.exp(data) + 1)
@@ -103,7 +103,7 @@ def _log1p(data: torch.Tensor) -> torch.Tensor:
 
 
 def _sinh(data: torch.Tensor) -> torch.Tensor:
-    """Stay exact near zero, and finite up to 89.4, where exp(x) is infinite."""
+    """Avoid cancellation near zero, and stay finite up to 89.4, although exp(x) is infinite there."""
     data = _as_float(data)
     magnitude = data.abs()
     expm1, sqrt_exp = torch.expm1(magnitude), torch.exp(magnitude / 2)
@@ -126,7 +126,7 @@ def _exp2(data: torch.Tensor) -> torch.Tensor:
 
 
 def _hypot(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Divide by the larger side, whose square may overflow."""
+    """Divide by the larger operand first, since its square may overflow."""
     first, second = data.abs(), other.abs()
     larger, smaller = torch.maximum(first, second), torch.minimum(first, second)
     ratio = smaller / torch.where(larger == 0, 1, larger)

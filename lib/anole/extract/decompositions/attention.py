@@ -21,7 +21,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Compute torch's scaled dot product attention; a fully masked row gives 0."""
+    """Compute torch's scaled dot-product attention; the result of a fully masked row is 0."""
     if dropout_p:
         return NotImplemented
     if enable_gqa:
@@ -35,14 +35,14 @@ def _attention(
 
 
 def _bias(mask: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Return a mask as a bias to add to the scores; a boolean mask is true where a score counts."""
+    """Convert a mask to a bias to add to the scores; a boolean mask is true where a score is used."""
     if mask.dtype != torch.bool:
         return mask
     return torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
 
 
 def _repeat_heads(shared: torch.Tensor, heads: int) -> torch.Tensor:
-    """Repeat keys or values that several consecutive heads share, once for each head."""
+    """Repeat keys or values that several consecutive heads share, once per head."""
     *batch, groups, rows, width = shared.shape
     repeated = shared.unsqueeze(-3).expand(*batch, groups, heads // groups, rows, width)
     return repeated.reshape(*batch, heads, rows, width)

@@ -29,7 +29,7 @@ def _searchsorted(
 
 
 def _bucketize(values: Any, boundaries: torch.Tensor, *, out_int32: bool = False, right: bool = False) -> Any:
-    """Count the boundaries before a scalar or values of another dtype; TVM only searches the boundaries' own dtype."""
+    """Count the boundaries before a scalar or values of another dtype, for which TVM has no search."""
     if isinstance(values, torch.Tensor) and values.dim() and values.dtype == boundaries.dtype:
         return NotImplemented
     return _searchsorted(boundaries, values, out_int32=out_int32, right=right)
@@ -64,7 +64,7 @@ def _embedding_bag(
 
 
 def _full_like(data: torch.Tensor, value: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Any:
-    """Return a constant for infinity or NaN, with which TVM cannot fill a tensor."""
+    """Return a constant tensor for infinity or NaN, since TVM cannot fill a tensor with these."""
     if math.isfinite(value):
         return NotImplemented
     return torch.full(data.shape, value, dtype=dtype or data.dtype)

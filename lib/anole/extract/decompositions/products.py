@@ -41,7 +41,7 @@ def _weighted_sum(data: torch.Tensor, product: torch.Tensor, beta: float, alpha:
 
 
 def _bilinear(left: torch.Tensor, right: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
-    """Apply a linear layer to the left operand, then multiply by the right one."""
+    """Apply a linear layer to the left operand, then multiply by the right operand."""
     outputs, n_left, n_right = weight.shape
     projected = torch.nn.functional.linear(left, weight.transpose(1, 2).reshape(outputs * n_right, n_left))
     result = (projected.unflatten(-1, (outputs, n_right)) * right.unsqueeze(-2)).sum(-1)  # type: ignore[no-untyped-call]
@@ -116,7 +116,7 @@ def _as_plain(
     output_padding: list[int],
     groups: int,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """Return the data, weight and padding of a plain convolution that computes a transposed one."""
+    """Return the data, weight and padding of a plain convolution that is equivalent to a transposed one."""
     axes = range(2, data.dim())
     for axis, step in zip(axes, stride, strict=True):
         data = _insert_zeros(data, axis, step).narrow(axis, 0, (data.shape[axis] - 1) * step + 1)

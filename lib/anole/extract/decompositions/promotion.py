@@ -50,9 +50,9 @@ def _booleans_as_int32(operator: Callable[..., Any]) -> Callable[..., Any]:
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if data.dtype != torch.bool:
             return NotImplemented
-        cast = pytree.tree_map_only(torch.Tensor, _bool_to_int32, (data, args, kwargs))
-        result = operator(cast[0], *cast[1], **cast[2])
-        return pytree.tree_map_only(torch.Tensor, lambda each: each != 0 if each.dtype == torch.int32 else each, result)
+        arguments = pytree.tree_map_only(torch.Tensor, _bool_to_int32, (data, args, kwargs))
+        result = operator(arguments[0], *arguments[1], **arguments[2])
+        return pytree.tree_map_only(torch.Tensor, lambda leaf: leaf != 0 if leaf.dtype == torch.int32 else leaf, result)
 
     return compute
 
@@ -78,17 +78,17 @@ def _where(condition: torch.Tensor, data: torch.Tensor, other: torch.Tensor) -> 
 
 
 def _identity_if(is_unchanged: Callable[[torch.Tensor], bool]) -> Callable[..., Any]:
-    """Return a decomposition that copies data which an operator leaves unchanged."""
+    """Return a decomposition that copies data that an operator would not change."""
     return lambda data: data.clone() if is_unchanged(data) else NotImplemented
 
 
 def _constant_predicate(answer: bool) -> Callable[..., Any]:
-    """Return the constant answer of a predicate of floats, such as isnan, for integers."""
+    """Return a decomposition of a predicate of floats, such as isnan, that has a constant answer for integers."""
     return lambda data: torch.full_like(data, answer, dtype=torch.bool) if is_integral(data) else NotImplemented
 
 
 def _power(data: Any, exponent: Any) -> Any:
-    """Look up an integer power in a table of the first 63; higher ones overflow."""
+    """Look up an integer power in a table of the first 63 powers; higher powers overflow."""
     dtype = torch.result_type(data, exponent)
     if dtype.is_floating_point or dtype.is_complex or not isinstance(exponent, torch.Tensor):
         return _with_promotion(torch.pow)(data, exponent)
@@ -106,7 +106,7 @@ _FLOATS = (
 )
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _ARITHMETIC = ("add", "sub", "mul", "fmod", "remainder")
-_NOT_ON_BOOLEANS = (
+_NO_BOOLEANS = (
     *("amax.default", "amin.default", "argmax.default", "argmin.default", "constant_pad_nd.default", "max.default"),
     *("maximum.default", "min.default", "minimum.default", "scatter_add.default", "sort.default", "sort.stable"),
     *("topk.default",),
@@ -125,7 +125,7 @@ PROMOTION: dict[Any, Callable[..., Any]] = {
         for name in _ARITHMETIC
         for kind in ("Tensor", "Scalar")
     },
-    **{operator: _booleans_as_int32(operator) for operator in attrgetter(*_NOT_ON_BOOLEANS)(_aten)},
+    **{operator: _booleans_as_int32(operator) for operator in attrgetter(*_NO_BOOLEANS)(_aten)},
     **{getattr(_aten, name).default: _identity_if(is_integral) for name in _IDENTITIES_OF_INTEGERS},
     **dict.fromkeys((_aten.pow.Tensor_Tensor, _aten.pow.Tensor_Scalar, _aten.pow.Scalar), _power),
     **dict.fromkeys((_aten.any.dim, _aten.any.dims), _any),

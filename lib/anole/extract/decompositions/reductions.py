@@ -1,4 +1,4 @@
-"""Decompositions of reductions, norms and distances that TVM's importer does not support or gets wrong."""
+"""Decompositions of reductions, normalization and distances that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _extreme_along(
 
 
 def _product_along(data: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
-    """Multiply halves until one element is left; TVM's importer only supports the product of all elements."""
+    """Multiply halves until one element remains; TVM's importer only supports the product of all elements."""
     if dtype is None and not data.is_floating_point():
         dtype = torch.int64
     data = data.to(dtype or data.dtype).movedim(dim, 0)
@@ -49,9 +49,9 @@ def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., An
         index = torch.arange(value.shape[-1]).expand(value.shape)
         step = 1
         while step < value.shape[-1]:
-            own, before = value[..., step:], value[..., :-step]
-            keeps = is_better(own, before) | own.isnan()
-            value = torch.cat([value[..., :step], torch.where(keeps, own, before)], -1)
+            current, before = value[..., step:], value[..., :-step]
+            keeps = is_better(current, before) | current.isnan()
+            value = torch.cat([value[..., :step], torch.where(keeps, current, before)], -1)
             index = torch.cat([index[..., :step], torch.where(keeps, index[..., step:], index[..., :-step])], -1)
             step *= 2
         return value.movedim(-1, dim), index.movedim(-1, dim)
@@ -60,7 +60,7 @@ def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., An
 
 
 def _kth_value(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    value, index = (each.narrow(dim, k - 1, 1) for each in torch.sort(data, dim))
+    value, index = (part.narrow(dim, k - 1, 1) for part in torch.sort(data, dim))
     return _reduced(value, index, dim, keepdim)
 
 
@@ -71,7 +71,7 @@ def _stable_sort(
 
 
 def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the most frequent value by counting the elements equal to each one."""
+    """Find the most frequent value by counting the elements equal to each element."""
     values, indices = torch.sort(data, dim)
     values, indices = values.movedim(dim, -1), indices.movedim(dim, -1)
     counts = (values.unsqueeze(-1) == values.unsqueeze(-2)).sum(-1)

@@ -1,4 +1,4 @@
-"""Decompositions of operators along an axis for scalar tensors, which get one axis; TVM does not support them."""
+"""Decompositions of operators along an axis for scalar tensors, which TVM does not support: they get one axis."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _with_one_axis(operator: Callable[..., Any]) -> Callable[..., Any]:
 
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((data, args, kwargs))
-        if all(each.dim() for each in leaves if isinstance(each, torch.Tensor)):
+        if all(leaf.dim() for leaf in leaves if isinstance(leaf, torch.Tensor)):
             return NotImplemented
         widened = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
         result = operator(*widened[0], **widened[1])
-        return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda each: each.reshape([]), result)
+        return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda leaf: leaf.reshape([]), result)
 
     return compute
 
@@ -33,8 +33,8 @@ def _with_axis(data: torch.Tensor) -> torch.Tensor:
 def _index_select(data: torch.Tensor, dim: int, index: torch.Tensor) -> Any:
     if data.dim() and index.dim():
         return NotImplemented
-    taken = _with_axis(data).index_select(dim, _with_axis(index))
-    return taken if data.dim() else taken.reshape([])
+    selected = _with_axis(data).index_select(dim, _with_axis(index))
+    return selected if data.dim() else selected.reshape([])
 
 
 def _gather(data: torch.Tensor, dim: int, index: torch.Tensor, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Decompositions of pools, resizes and other windows that TVM's importer does not support or gets wrong."""
+"""Decompositions of pooling, resizing and other windows that TVM's importer does not support or gets wrong."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _col2im(
 
 
 def _average_pool(rank: int) -> Callable[..., Any]:
-    """Return a decomposition of average pools of integers, or with a divisor of their own."""
+    """Return a decomposition of average pools of integers, or with a custom divisor."""
     pool = _aten.avg_pool2d if rank == 2 else _aten.avg_pool3d
 
     def compute(
@@ -105,7 +105,7 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the indices from the windows, as TVM's importer cannot; they are eliminated if unused."""
+    """Find the indices from the windows, since TVM's importer does not; they are eliminated if unused."""
     pool = _aten.max_pool2d if len(kernel_size) == 2 else _aten.max_pool3d
     values = pool(data, kernel_size, stride, padding, dilation, ceil_mode)
     rank = len(kernel_size)
@@ -115,7 +115,7 @@ def _max_pool(
 
 
 def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int) -> torch.Tensor:
-    """Return the indices of each window along a side, shape (outputs, taps); padding repeats the first one."""
+    """Return the indices of each window along a side, shape (outputs, taps); padding repeats the first index."""
     starts = (torch.arange(outputs) * step - pad).unsqueeze(1)
     first = starts + torch.clamp(-(starts // gap), min=0) * gap
     indices = starts + torch.arange(taps) * gap
@@ -123,7 +123,7 @@ def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int
 
 
 def _adaptive_max_pool(data: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take windows of different sizes; shorter ones repeat their last element."""
+    """Pool over windows of different sizes; shorter windows repeat their last element."""
     return _max_over(
         data, [_adaptive_windows(*side) for side in zip(data.shape[-len(output_size) :], output_size, strict=True)]
     )
@@ -139,7 +139,7 @@ def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
 
 
 def _max_over(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the largest elements of windows, and their indices in the flattened sides.
+    """Return the largest element of each window, and its index in the flattened sides.
 
     Args:
         data: shape (..., side, ...).
@@ -155,14 +155,14 @@ def _max_over(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torc
     order = [*range(0, 2 * len(windows), 2), *range(1, 2 * len(windows), 2)]
     data = data.permute(*range(first), *(first + axis for axis in order)).flatten(first + len(windows))
     indices = indices.permute(order).flatten(len(windows))
-    values, which = data.max(-1)
-    return values, indices.expand(data.shape).gather(-1, which.unsqueeze(-1)).squeeze(-1)
+    values, index = data.max(-1)
+    return values, indices.expand(data.shape).gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
 
 def _sample_volume(
     data: torch.Tensor, grid: torch.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> torch.Tensor:
-    """Interpolate linearly between the corners around each position, or take the nearest one.
+    """Interpolate linearly between the corners around each position, or take the nearest corner.
 
     Args:
         data: shape (batch, channels, depth, rows, columns).

@@ -21,15 +21,15 @@ def _index_put(
     if accumulate and data.dtype == torch.bool:
         return _index_put(data.to(torch.int8), indices, values.to(torch.int8), True) != 0
     axes = [axis for axis, index in enumerate(indices) if index is not None]
-    given = [index for index in indices if index is not None]
-    if any(index.dtype == torch.bool for index in given):
-        return _masked_put(data, axes[0], given[0], values, accumulate) if len(given) == 1 else NotImplemented
-    positions = torch.broadcast_tensors(*given)  # type: ignore[no-untyped-call]
-    kept = [axis for axis in range(data.dim()) if axis not in axes]
-    # The indices' axes come first in the values if an axis that is kept lies between them.
+    tensors = [index for index in indices if index is not None]
+    if any(index.dtype == torch.bool for index in tensors):
+        return _masked_put(data, axes[0], tensors[0], values, accumulate) if len(tensors) == 1 else NotImplemented
+    positions = torch.broadcast_tensors(*tensors)  # type: ignore[no-untyped-call]
+    other_axes = [axis for axis in range(data.dim()) if axis not in axes]
+    # The indices' axes come first in the values if there is an unindexed axis between the indexed ones.
     before = axes[0] if axes[-1] - axes[0] < len(axes) else 0
-    order, n_index_axes = [*axes, *kept], positions[0].dim()
-    sizes, rest = [data.shape[axis] for axis in axes], [data.shape[axis] for axis in kept]
+    order, n_index_axes = [*axes, *other_axes], positions[0].dim()
+    sizes, rest = [data.shape[axis] for axis in axes], [data.shape[axis] for axis in other_axes]
     flat, n_rows = positions[0].new_zeros(()), prod(sizes)
     for position, size in zip(positions, sizes, strict=True):
         flat = flat * size + torch.where(position < 0, position + size, position)
@@ -40,7 +40,7 @@ def _index_put(
     if accumulate:
         written = rows.scatter_add(0, flat.reshape(-1, *[1] * len(rest)).expand(values.shape), values)
     else:
-        # The source of each row: the row itself, or the last of the values that are written to it.
+        # The source of each row: the row itself, or the last value that is written to it.
         row_numbers = torch.arange(n_rows, device=flat.device)
         source = row_numbers.scatter(0, flat, torch.arange(n_rows, n_rows + len(flat), device=flat.device))
         written = torch.cat([rows, values]).index_select(0, source)
@@ -48,7 +48,7 @@ def _index_put(
 
 
 def _masked_put(data: torch.Tensor, before: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:
-    """Write values that are the same at all positions where a mask is true."""
+    """Write values that are the same at all positions at which a mask is true."""
     n_rest = data.dim() - before - mask.dim()
     if values.dim() > n_rest:
         if values.shape[-1 - n_rest] != 1:
@@ -69,9 +69,9 @@ def _masked_scatter(data: torch.Tensor, mask: torch.Tensor, source: torch.Tensor
 def _scatter_reduce(
     data: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Divide sums by counts for a mean; overwrite the elements of data that must not be included."""
+    """Divide sums by counts for a mean; overwrite the elements of `data` that must not be included."""
     if data.dtype == torch.bool:
-        as_int8 = [each.to(torch.int8) for each in (data, source)]
+        as_int8 = [operand.to(torch.int8) for operand in (data, source)]
         mode = "amax" if reduce == "sum" else reduce
         return _aten.scatter_reduce(as_int8[0], dim, index, as_int8[1], mode, include_self=include_self) != 0
     source = source[tuple(slice(extent) for extent in index.shape)]
@@ -129,9 +129,9 @@ def _as_strided_scatter(
 
 
 def _concatenate(parts: list[torch.Tensor], dim: int = 0) -> Any:
-    """Concatenate the parts that have elements; TVM does not compile empty ones."""
-    kept = [part for part in parts if part.numel()]
-    return NotImplemented if len(kept) in (0, len(parts)) else torch.cat(kept, dim)
+    """Concatenate the non-empty parts; TVM does not compile empty ones."""
+    non_empty = [part for part in parts if part.numel()]
+    return NotImplemented if len(non_empty) in (0, len(parts)) else torch.cat(non_empty, dim)
 
 
 WRITES: dict[Any, Callable[..., Any]] = {

@@ -1,1 +1,1 @@
-"""Models from ONNX files."""
+"""Import of models from ONNX files."""

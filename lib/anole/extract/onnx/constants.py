@@ -1,4 +1,4 @@
-"""Constant folding of ONNX graphs, including shapes and values computed from them."""
+"""Constant folding of ONNX graphs, including shapes and values that are computed from shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import onnx_ir as ir
 import onnxscript.optimizer
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-_LIKE_FIRST = (
+_SAME_SHAPE_AS_INPUT = (
     "BiasGelu",
     "FastGelu",
     "Gelu",
@@ -26,7 +26,7 @@ _LIKE_FIRST = (
 """Operators whose first output has the shape and type of the first input, but which onnx's shape inference skips."""
 
 _MAX_ELEMENTS = 2**18
-"""The largest constant to fold here, in elements; TVM folds larger ones later."""
+"""Max number of elements of a constant to fold here; TVM folds larger constants later."""
 
 
 def write_default_attributes(model: ir.Model) -> None:
@@ -38,7 +38,7 @@ def write_default_attributes(model: ir.Model) -> None:
 
 
 def infer_missing_shapes(model: ir.Model) -> bool:
-    """Add output shapes that onnx's shape inference does not know, in place; return whether any was added."""
+    """Add output shapes that onnx's shape inference does not determine, in place; return whether any was added."""
     return any([_infer_shape(node) for node in model.graph])
 
 
@@ -46,7 +46,7 @@ def _infer_shape(node: ir.Node) -> bool:
     data = node.inputs[0] if node.inputs else None
     if data is None or data.shape is None or data.type is None or node.outputs[0].shape is not None:
         return False
-    if node.op_type in _LIKE_FIRST:
+    if node.op_type in _SAME_SHAPE_AS_INPUT:
         shapes = [data.shape]
     elif node.op_type == "DynamicQuantizeLSTM" and data.shape.rank() == 3:
         length, batch, _ = data.shape

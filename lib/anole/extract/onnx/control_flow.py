@@ -13,18 +13,18 @@ from anole.extract.onnx.protos import ONNX_DOMAINS
 from anole.extract.onnx.validation import MAX_NODES
 
 MAX_UNROLLED = 4096
-"""The largest size of an unrolled loop, in operators."""
+"""Max number of operators of an unrolled loop."""
 
 
 def unroll_loops(model: ir.Model) -> bool:
-    """Unroll the main graph's loops with a known trip count, in place; return whether there was one."""
-    return _replaced(model, {"Loop": _unroll_loop, "Scan": _unroll_scan})
+    """Unroll the main graph's loops with a known trip count, in place; return whether there was such a loop."""
+    return _replace(model, {"Loop": _unroll_loop, "Scan": _unroll_scan})
 
 
-def _replaced(model: ir.Model, replace: Mapping[str, Callable[[ir.Node], bool]]) -> bool:
+def _replace(model: ir.Model, replace: Mapping[str, Callable[[ir.Node], bool]]) -> bool:
     """Try to replace all operators of the given types; return whether any was replaced."""
-    found = [node for node in model.graph if node.domain in ONNX_DOMAINS and node.op_type in replace]
-    return any([replace[node.op_type](node) for node in found])
+    nodes = [node for node in model.graph if node.domain in ONNX_DOMAINS and node.op_type in replace]
+    return any([replace[node.op_type](node) for node in nodes])
 
 
 def _unroll_loop(node: ir.Node) -> bool:
@@ -38,8 +38,8 @@ def _unroll_loop(node: ir.Node) -> bool:
     result = _Splice(node)
     true = result.constant(np.array(True))
     trips = ([result.constant(np.array(trip, np.int64)), true] for trip in range(n_trips))
-    values, scanned = _repeated(result, body, states, n_scans, ((before, []) for before in trips))
-    result.replace([*values, *(_stack(result, each, 0) for each in scanned)])
+    values, scanned = _repeat_body(result, body, states, n_scans, ((before, []) for before in trips))
+    result.replace([*values, *(_stack(result, values_, 0) for values_ in scanned)])
     return True
 
 
@@ -55,10 +55,10 @@ def _unroll_scan(node: ir.Node) -> bool:
     in_axes, out_axes = _ints(node, "scan_input_axes", n_inputs), _ints(node, "scan_output_axes", n_scans)
     backward = _ints(node, "scan_input_directions", n_inputs)
     reversed_ = _ints(node, "scan_output_directions", n_scans)
-    first = sequences[0]
-    if first is None or first.shape is None or not isinstance(first.shape[in_axes[0]], int):
+    sequence = sequences[0]
+    if sequence is None or sequence.shape is None or not isinstance(sequence.shape[in_axes[0]], int):
         return False
-    n_trips = int(first.shape[in_axes[0]])  # type: ignore[arg-type]
+    n_trips = int(sequence.shape[in_axes[0]])  # type: ignore[arg-type]
     if not _is_allowed(node, n_trips, body, n_scans):
         return False
     result = _Splice(node)
@@ -71,9 +71,9 @@ def _unroll_scan(node: ir.Node) -> bool:
         ]
 
     trips: Iterator[_Trip] = (([], slices(trip)) for trip in range(n_trips))
-    values, scanned = _repeated(result, body, states, n_scans, trips)
-    ordered = [each[::-1] if is_reversed else each for each, is_reversed in zip(scanned, reversed_, strict=True)]
-    stacks = [_stack(result, each, axis) for each, axis in zip(ordered, out_axes, strict=True)]
+    values, scanned = _repeat_body(result, body, states, n_scans, trips)
+    series = [each[::-1] if is_reversed else each for each, is_reversed in zip(scanned, reversed_, strict=True)]
+    stacks = [_stack(result, each, axis) for each, axis in zip(series, out_axes, strict=True)]
     result.replace([*values, *stacks])
     return True
 
@@ -82,7 +82,7 @@ _Trip = tuple[list[ir.Value], list[ir.Value]]
 """The inputs of a loop's body before and after the states."""
 
 
-def _repeated(
+def _repeat_body(
     result: _Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, trips: Iterable[_Trip]
 ) -> tuple[list[ir.Value], list[list[ir.Value]]]:
     """Add a copy of the body for each iteration; return the final states, and each scan output of all iterations."""
@@ -90,9 +90,9 @@ def _repeated(
     scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
     for before, after in trips:
         # The first output of a Loop's body is the condition.
-        found = result.add_body(body, [*before, *values, *after])[len(body.outputs) - len(states) - n_scans :]
-        values = found[: len(states)]
-        for collected, value in zip(scanned, found[len(states) :], strict=True):
+        results = result.add_body(body, [*before, *values, *after])[len(body.outputs) - len(states) - n_scans :]
+        values = results[: len(states)]
+        for collected, value in zip(scanned, results[len(states) :], strict=True):
             collected.append(value)
     return values, scanned
 
@@ -117,9 +117,9 @@ def _is_endless(body: ir.Graph) -> bool:
 
 
 def _is_allowed(node: ir.Node, n_trips: int, body: ir.Graph, n_scans: int) -> bool:
-    """Whether a loop may be unrolled: it is small enough, and any scan outputs have at least one iteration."""
+    """Whether a loop may be unrolled: it is small enough, and if it has scan outputs, it has at least one iteration."""
     size = n_trips * max(sum(1 for _ in body.all_nodes()), 1)
-    # Nested loops multiply.
+    # Unrolling nested loops multiplies their sizes.
     n_others = len(node.graph) if node.graph is not None else 0
     return size <= MAX_UNROLLED and n_others + size <= MAX_NODES and n_trips >= (1 if n_scans else 0)
 
@@ -134,7 +134,7 @@ def replace_ifs(model: ir.Model) -> bool:
     Returns:
         Whether any was replaced.
     """
-    return _replaced(model, {"If": _select_branch})
+    return _replace(model, {"If": _select_branch})
 
 
 def _select_branch(node: ir.Node) -> bool:
@@ -151,11 +151,11 @@ def _select_branch(node: ir.Node) -> bool:
     return True
 
 
-def _have_same_type(first: ir.Value, second: ir.Value) -> bool:
+def _have_same_type(value_a: ir.Value, value_b: ir.Value) -> bool:
     """Whether two values are tensors of the same dtype and fixed shape."""
-    if first.shape is None or second.shape is None or not isinstance(first.type, ir.TensorType):
+    if value_a.shape is None or value_b.shape is None or not isinstance(value_a.type, ir.TensorType):
         return False
-    return first.shape.is_static() and first.shape == second.shape and first.dtype == second.dtype
+    return value_a.shape.is_static() and value_a.shape == value_b.shape and value_a.dtype == value_b.dtype
 
 
 class _Splice:
@@ -170,7 +170,7 @@ class _Splice:
     def add(self, operator: str, inputs: Sequence[ir.Value | None], **attributes: Any) -> ir.Value:
         """Add an operator with one output, and return that output."""
         node = ir.node(operator, inputs, attributes)
-        self._nodes.append(self._named(node))
+        self._nodes.append(self._with_unique_names(node))
         return node.outputs[0]
 
     def constant(self, value: NDArray[Any] | ir.TensorProtocol) -> ir.Value:
@@ -180,27 +180,27 @@ class _Splice:
     def add_body(self, body: ir.Graph, inputs: Sequence[ir.Value]) -> list[ir.Value]:
         """Add a copy of a subgraph, and return its outputs."""
         copy = body.clone(allow_outer_scope_values=True)
-        given = dict(zip(copy.inputs, inputs, strict=True))
+        replacements = dict(zip(copy.inputs, inputs, strict=True))
         for value in copy.initializers.values():
             assert value.const_value is not None
-            given[value] = self.constant(value.const_value)
-        results = [given.get(output, output) for output in copy.outputs]
+            replacements[value] = self.constant(value.const_value)
+        results = [replacements.get(output, output) for output in copy.outputs]
         copy.outputs.clear()
-        ir.convenience.replace_all_uses_with(list(given), list(given.values()))
+        ir.convenience.replace_all_uses_with(list(replacements), list(replacements.values()))
         nodes = list(copy)
         copy.remove(nodes)
-        self._nodes += map(self._named, nodes)
+        self._nodes += map(self._with_unique_names, nodes)
         return results
 
     def replace(self, values: Sequence[ir.Value]) -> None:
         """Replace the original operator, with one value for each of its outputs."""
         # A value may be an input of the network, which cannot take an output's name.
-        fresh = [self.add("Identity", [value]) for value in values]
+        results = [self.add("Identity", [value]) for value in values]
         old = self._node
         assert old.graph is not None
-        ir.convenience.replace_nodes_and_values(old.graph, old, [old], self._nodes, old.outputs, fresh)
+        ir.convenience.replace_nodes_and_values(old.graph, old, [old], self._nodes, old.outputs, results)
 
-    def _named(self, node: ir.Node) -> ir.Node:
+    def _with_unique_names(self, node: ir.Node) -> ir.Node:
         """Give an operator and its outputs unique names."""
         node.name = f"{self._node.name or self._node.outputs[0].name}/{node.name or node.op_type}_{len(self._nodes)}"
         for index, output in enumerate(node.outputs):

@@ -38,7 +38,7 @@ def input_infos(model: ModelSpec, proto: onnx.ModelProto) -> tuple[TensorInfo, .
 def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
     """Write the shapes of all inputs into a model, in place, and remove the recorded shapes of other values.
 
-    Those may contain symbols that are fixed now; shape inference finds them again.
+    The recorded shapes may contain symbols that are now fixed; shape inference recomputes them.
     """
     del proto.graph.input[:]
     proto.graph.input.extend(
@@ -47,22 +47,22 @@ def fix_inputs(proto: onnx.ModelProto, inputs: tuple[TensorInfo, ...]) -> None:
         )
         for info in inputs
     )
-    _forget_shapes(proto.graph)
+    _remove_shapes(proto.graph)
 
 
-def _forget_shapes(graph: onnx.GraphProto) -> None:
+def _remove_shapes(graph: onnx.GraphProto) -> None:
     """Remove value shapes, except for results of operators outside of ONNX's domain, which cannot be inferred."""
     foreign = {name for node in graph.node if node.domain not in ONNX_DOMAINS for name in node.output}
-    known = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
-    kept = [value for value in known if value.name in foreign]
+    static = [value for value in graph.value_info if all(isinstance(size, int) for size in _dims(value))]
+    remaining = [value for value in static if value.name in foreign]
     del graph.value_info[:]
-    graph.value_info.extend(kept)
+    graph.value_info.extend(remaining)
     for value in graph.output:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     for node in graph.node:
-        for _, each in subgraphs(node):
-            _forget_shapes(each)
+        for _, subgraph in subgraphs(node):
+            _remove_shapes(subgraph)
 
 
 def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
@@ -73,25 +73,25 @@ def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
 
 def _shape(model: ModelSpec, value: onnx.ValueInfoProto) -> tuple[int, ...]:
     where = f"model {model.name}: input {value.name}"
-    given = model.inputs.get(value.name)
+    entry = model.inputs.get(value.name)
     if not value.type.tensor_type.HasField("shape"):
-        if given is None:
+        if entry is None:
             raise ExtractError(f"{where} has no shape; set it in `inputs`")
-        return tuple(given)
-    found = _dims(value)
-    dims = [size if isinstance(size, int) else model.dims.get(size) for size in found]
-    if given is not None:
+        return tuple(entry)
+    file_dims = _dims(value)
+    dims = [size if isinstance(size, int) else model.dims.get(size) for size in file_dims]
+    if entry is not None:
         # Exporters use one symbol for several sizes.
-        if len(dims) != len(given) or any(size not in (None, own) for size, own in zip(dims, given, strict=True)):
+        if len(dims) != len(entry) or any(size not in (None, extent) for size, extent in zip(dims, entry, strict=True)):
             allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
-            raise ExtractError(f"{where}: found shape {list(given)}; the file has {allowed}")
-        return tuple(given)
+            raise ExtractError(f"{where}: found shape {list(entry)}; the file has {allowed}")
+        return tuple(entry)
     if None in dims:
-        shown = ", ".join(map(str, found))
+        text = ", ".join(map(str, file_dims))
         example = f"{{{value.name}: {[size or 1 for size in dims]}}}"
-        symbol = next(symbol for symbol, size in zip(found, dims, strict=True) if size is None)
+        symbol = next(symbol for symbol, size in zip(file_dims, dims, strict=True) if size is None)
         by_name = f", or by name in `dims`, such as {{{symbol}: 1}}" if symbol != "?" else ""
-        raise ExtractError(f"{where} has the dynamic shape [{shown}]; fix it in `inputs`, such as {example}{by_name}")
+        raise ExtractError(f"{where} has the dynamic shape [{text}]; fix it in `inputs`, such as {example}{by_name}")
     return tuple(size for size in dims if size is not None)
 
 

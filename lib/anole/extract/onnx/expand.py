@@ -14,7 +14,7 @@ AMBIGUOUS_OPERATORS = ("Attention", "GroupNorm")
 """Operators that TVM imports with ONNX Runtime's semantics, although ONNX defines others with the same name."""
 
 _MAX_ROUNDS = 8
-"""The deepest nesting of ONNX's own functions."""
+"""Max nesting depth of ONNX's own functions."""
 
 
 def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -25,24 +25,24 @@ def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def expand_operators(proto: onnx.ModelProto, known: Collection[str]) -> onnx.ModelProto:
-    """Expand operators that are not known and that ONNX defines as functions."""
+    """Expand operators that cannot be imported (not in `known`) and that ONNX defines as functions."""
     version = opset_of(proto)
     for _ in range(_MAX_ROUNDS):
-        own = [node for node in all_nodes(proto.graph) if node.domain in ONNX_DOMAINS]
-        unknown = {node.op_type for node in own if node.op_type not in known or node.op_type in AMBIGUOUS_OPERATORS}
+        nodes = [node for node in all_nodes(proto.graph) if node.domain in ONNX_DOMAINS]
+        unknown = {node.op_type for node in nodes if node.op_type not in known or node.op_type in AMBIGUOUS_OPERATORS}
         names = sorted(name for name in unknown if _is_function(name, version))
-        for node in own:
+        for node in nodes:
             if node.op_type in names:
-                _state_defaults(node, version)
-        before = proto
+                _write_defaults(node, version)
+        previous = proto
         for name in names:
-            proto = _with_expanded(proto, name)
-        if proto is before:
+            proto = _expand(proto, name)
+        if proto is previous:
             break
     return proto
 
 
-def _with_expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def _expand(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """Expand one operator type; return the model unchanged if the onnx package cannot."""
 
     def expand(bare: onnx.ModelProto) -> onnx.ModelProto:
@@ -56,11 +56,11 @@ def _with_expanded(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     return proto
 
 
-def _state_defaults(node: onnx.NodeProto, version: int) -> None:
+def _write_defaults(node: onnx.NodeProto, version: int) -> None:
     """Write out attribute defaults, which the inliner drops."""
-    given = {attribute.name for attribute in node.attribute}
+    present = {attribute.name for attribute in node.attribute}
     attributes = onnx.defs.get_schema(node.op_type, version, "").attributes
-    defaults = [each.default_value for name, each in attributes.items() if name not in given]
+    defaults = [attribute_.default_value for name, attribute_ in attributes.items() if name not in present]
     node.attribute.extend(default for default in defaults if default.name)
 
 

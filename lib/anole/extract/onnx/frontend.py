@@ -49,11 +49,11 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
         metadata = values.pop("tvm_custom")
         n_outputs = metadata["num_outputs"]
         call = Call(op_name, metadata["name"], self.bb, tuple(inputs), values, n_outputs, opset)
-        found = CONVERTERS[op_name](call)
-        if isinstance(found, Sequence):
+        result = CONVERTERS[op_name](call)
+        if isinstance(result, Sequence):
             # The importer would mistake the tuple for the only output.
-            found = found[0] if n_outputs == 1 else relax.Tuple(list(found))
-        return self.bb.normalize(found)
+            result = result[0] if n_outputs == 1 else relax.Tuple(list(result))
+        return self.bb.normalize(result)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
         """Skip the check, since `prepare` has already rejected unsupported operators."""

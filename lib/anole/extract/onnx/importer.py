@@ -1,4 +1,4 @@
-"""Import of models from ONNX files."""
+"""Import of a model from its ONNX file: read, check, prepare and convert it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def expand_matmul_nbits(graph: onnx.GraphProto, where: str) -> None:
 
     Args:
         graph: the graph, with weights loaded.
-        where: the model and its file, the prefix of each message.
+        where: prefix of messages: the model and its file.
 
     Raises:
         ExtractError: an operator breaks its definition, or reorders input features.
@@ -50,45 +50,45 @@ def widen_4bit_constants(graph: onnx.GraphProto) -> None:
             readers[name].add(node.op_type)
     for tensor in graph.initializer:
         if tensor.data_type in _WIDER and readers[tensor.name] == {"DequantizeLinear"}:
-            wide = numpy_helper.to_array(tensor).astype(_WIDER[tensor.data_type])
-            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+            widened = numpy_helper.to_array(tensor).astype(_WIDER[tensor.data_type])
+            tensor.CopyFrom(numpy_helper.from_array(widened, tensor.name))
 
 
 class _Product:
-    """A `MatMulNBits`, whose weights are integers in blocks of input features, with a row for each output feature."""
+    """A `MatMulNBits`; its weights are integers in blocks of input features, with a row per output feature."""
 
     def __init__(self, node: onnx.NodeProto, constants: dict[str, TensorProto], where: str) -> None:
         self._node, self._constants, self._where = node, constants, where
-        given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-        self._inputs, self._outputs = int(given.get("K", 0)), int(given.get("N", 0))
-        self._bits, self._block = int(given.get("bits", 4)), int(given.get("block_size", 0))
-        for name, found, allowed in (("bits", self._bits, _BITS), ("block_size", self._block, _BLOCKS)):
-            if found not in allowed:
-                raise ExtractError(f"{where}: {name}: found {found}; allowed: {', '.join(map(str, allowed))}")
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        self._inputs, self._outputs = int(attributes.get("K", 0)), int(attributes.get("N", 0))
+        self._bits, self._block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 0))
+        for name, value, allowed in (("bits", self._bits, _BITS), ("block_size", self._block, _BLOCKS)):
+            if value not in allowed:
+                raise ExtractError(f"{where}: {name}: found {value}; allowed: {', '.join(map(str, allowed))}")
         if min(self._inputs, self._outputs) < 1:
             raise ExtractError(f"{where}: K and N: found {self._inputs} and {self._outputs}; each must be at least 1")
-        if self._given(4):
+        if self._has_input(4):
             raise ExtractError(f"{where}: g_idx, which reorders input features, is not supported")
         self._blocks = -(-self._inputs // self._block)
 
     def expanded(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
         """Return the weights and operators that replace the operator."""
         node, name = self._node, f"{self._node.output[0]}.anole"
-        numbers = self._unpacked(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
+        values = self._unpack(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
         scales = self._constant(2, "scales", self._blocks)
         zeros = np.full(scales.shape, 1 << self._bits - 1, np.uint8)
-        if self._given(3):
-            zeros = self._zeros()
-        parts: dict[str, NDArray[Any]] = {"numbers": numbers[:, : self._inputs].T, "scales": scales.T, "zeros": zeros.T}
+        if self._has_input(3):
+            zeros = self._zero_points()
+        parts: dict[str, NDArray[Any]] = {"numbers": values[:, : self._inputs].T, "scales": scales.T, "zeros": zeros.T}
         weight = f"{name}.weight"
         operators = []
         if zeros.dtype == np.uint8:
             operands = [f"{name}.{part}" for part in parts]
             operators.append(helper.make_node("DequantizeLinear", operands, [weight], axis=0, block_size=self._block))
         else:
-            blocks = numbers.reshape(*scales.shape, -1) - zeros[:, :, None]
-            parts = {"weight": (blocks * scales[:, :, None]).reshape(numbers.shape)[:, : self._inputs].T}
-        bias = node.input[5] if self._given(5) else ""
+            blocks = values.reshape(*scales.shape, -1) - zeros[:, :, None]
+            parts = {"weight": (blocks * scales[:, :, None]).reshape(values.shape)[:, : self._inputs].T}
+        bias = node.input[5] if self._has_input(5) else ""
         product = f"{name}.product" if bias else node.output[0]
         operators.append(helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name))
         if bias:
@@ -96,14 +96,14 @@ class _Product:
         tensors = [numpy_helper.from_array(np.ascontiguousarray(part), f"{name}.{key}") for key, part in parts.items()]
         return tensors, operators
 
-    def _zeros(self) -> NDArray[Any]:
+    def _zero_points(self) -> NDArray[Any]:
         """Return the zero points; they are uint8 if they are packed like the weights."""
         tensor = self._constants.get(self._node.input[3])
         if tensor is not None and tensor.data_type != TensorProto.UINT8:
             return self._constant(3, "zero_points", self._blocks)
-        return self._unpacked(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
+        return self._unpack(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
 
-    def _unpacked(self, packed: NDArray[Any]) -> NDArray[Any]:
+    def _unpack(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Unpack the integers of each row, lowest bits first."""
         if self._bits == 8:
             return packed
@@ -111,7 +111,7 @@ class _Product:
 
     def _constant(self, index: int, name: str, columns: int) -> NDArray[Any]:
         """Return a constant input, with a row for each output feature."""
-        tensor = self._constants.get(self._node.input[index]) if self._given(index) else None
+        tensor = self._constants.get(self._node.input[index]) if self._has_input(index) else None
         if tensor is None:
             raise ExtractError(f"{self._where}: input {name} must be constant")
         values: NDArray[Any] = numpy_helper.to_array(tensor)
@@ -120,5 +120,5 @@ class _Product:
             raise ExtractError(f"{self._where}: {name}: found shape {list(values.shape)}; expected {shape} values")
         return values.reshape(self._outputs, columns)
 
-    def _given(self, index: int) -> bool:
+    def _has_input(self, index: int) -> bool:
         return len(self._node.input) > index and bool(self._node.input[index])

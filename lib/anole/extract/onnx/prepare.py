@@ -25,7 +25,7 @@ _MIN_OPSET, _RAISED_OPSET = 10, 13
 """Models below the first opset are converted to the second, since TVM does not import some older operator forms."""
 
 _MAX_ROUNDS = 12
-"""The maximum number of folding rounds; each may reveal the trip count of a loop, and then of one nested in it."""
+"""Max number of folding rounds; each may reveal the trip count of a loop, and the next one of a loop nested in it."""
 
 
 def prepare(
@@ -37,7 +37,7 @@ def prepare(
         proto: the model, checked and with its weights; changed in place.
         inputs: the inputs with their shapes.
         known: the operator types that can be imported.
-        where: the model and its file, the prefix of each message.
+        where: prefix of messages: the model and its file.
 
     Raises:
         ExtractError: an operator cannot be imported, or the shape of its output depends on the data.
@@ -52,7 +52,7 @@ def prepare(
     write_default_attributes(model)
     for _ in range(_MAX_ROUNDS):
         fold_constants(model)
-        # No short circuit: each may enable another.
+        # A list prevents short-circuit evaluation: each step may enable the others.
         if not any([infer_missing_shapes(model), unroll_loops(model), replace_ifs(model)]):
             break
     problem = explain_unsupported(model, known, names)
@@ -75,16 +75,16 @@ def differences(before: Counter[str], after: Counter[str]) -> tuple[str, ...]:
 def _lift_constants(graph: onnx.GraphProto) -> None:
     """Turn `Constant` operators into initializers."""
     outputs = {value.name for value in graph.output}
-    rest = []
+    remaining = []
     for node in graph.node:
         value = node.attribute[0] if node.op_type == "Constant" and len(node.attribute) == 1 else None
         if value is None or value.name != "value" or node.output[0] in outputs:
-            rest.append(node)
+            remaining.append(node)
             continue
         graph.initializer.append(value.t)
         graph.initializer[-1].name = node.output[0]
     del graph.node[:]
-    graph.node.extend(rest)
+    graph.node.extend(remaining)
 
 
 def _with_min_opset(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -15,11 +15,11 @@ _LARGE_BYTES = 1024
 
 def opset_of(proto: onnx.ModelProto) -> int:
     """Return the version of ONNX's operators that a checked model imports."""
-    return int(next(each.version for each in proto.opset_import if each.domain in ONNX_DOMAINS))
+    return int(next(opset.version for opset in proto.opset_import if opset.domain in ONNX_DOMAINS))
 
 
 def upgraded_to(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
-    """Convert a checked model to an opset if its own is lower."""
+    """Convert a checked model to an opset, unless its own is at least that version."""
     return proto if opset_of(proto) >= minimum else onnx.version_converter.convert_version(proto, minimum)
 
 
@@ -34,18 +34,18 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Yield the operators of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
-        for _, each in subgraphs(node):
-            yield from all_nodes(each)
+        for _, subgraph in subgraphs(node):
+            yield from all_nodes(subgraph)
 
 
 def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
     """Apply a function to a model without its large weights, and put the weights back.
 
-    The onnx package serializes its argument, which protobuf limits to 2 GB. Meanwhile all weights are declared as
-    inputs, from which the onnx package takes their types, and small ones stay constants, too.
+    The onnx package serializes its argument, which protobuf limits to 2 GB. During the call, all weights are declared
+    as inputs, from which the onnx package takes their types; small weights also stay constants.
     """
     weights = {tensor.name: tensor for tensor in proto.graph.initializer}
-    given = {value.name for value in proto.graph.input}
+    input_names = {value.name for value in proto.graph.input}
     bare = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
     graph = proto.graph
     bare.graph.name = graph.name
@@ -58,9 +58,9 @@ def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], 
         if tensor.ByteSize() <= _LARGE_BYTES:
             bare.graph.initializer.append(tensor)
     changed = change(bare)
-    inputs = [value for value in changed.graph.input if value.name in given]
+    inputs = [value for value in changed.graph.input if value.name in input_names]
     del changed.graph.input[:]
     changed.graph.input.extend(inputs)
-    kept = {tensor.name for tensor in changed.graph.initializer}
-    changed.graph.initializer.extend(tensor for name, tensor in weights.items() if name not in kept)
+    present = {tensor.name for tensor in changed.graph.initializer}
+    changed.graph.initializer.extend(tensor for name, tensor in weights.items() if name not in present)
     return changed

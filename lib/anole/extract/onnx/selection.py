@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the part of a model that its entry selects, or the model itself if it selects none.
+    """Return the part of a model that its entry selects, or the entire model if the entry selects no part.
 
     Weights need not be loaded.
 
@@ -28,17 +28,17 @@ def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
         return proto
     part = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
     part.graph.name = proto.graph.name
-    _add_needed(part.graph, proto, model)
+    _add_dependencies(part.graph, proto, model)
     fixed = [_constant(model, value) for value in part.graph.input if value.name in model.values]
     part.graph.initializer.extend(fixed)
-    rest = [value for value in part.graph.input if value.name not in model.values]
+    free_inputs = [value for value in part.graph.input if value.name not in model.values]
     del part.graph.input[:]
-    part.graph.input.extend(rest)
+    part.graph.input.extend(free_inputs)
     return part
 
 
 def selected_part(model: ModelSpec) -> bytes | None:
-    """Return the serialized part of the file that a model's entry selects, or None if it selects none.
+    """Return the serialized part of the file that a model's entry selects, or None if the entry selects no part.
 
     Weights in external files stay there.
 
@@ -51,7 +51,7 @@ def selected_part(model: ModelSpec) -> bytes | None:
     return bytes(select_part(model, proto).SerializeToString())
 
 
-def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec) -> None:
+def _add_dependencies(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec) -> None:
     """Add the operators, inputs and weights that the outputs depend on."""
     graph = proto.graph
     weights = {tensor.name for tensor in graph.initializer}
@@ -66,63 +66,63 @@ def _add_needed(part: onnx.GraphProto, proto: onnx.ModelProto, model: ModelSpec)
             problem = f"found {name!r}, which no operator of {model.location} computes"
             raise ExtractError(f"model {model.name}: outputs: {problem}; {suggestion(name, list(computed))}")
     outputs = model.outputs or tuple(value.name for value in graph.output)
-    nodes = _needed(graph, outputs)
+    nodes = _required_nodes(graph, outputs)
     names = {name for node in nodes for name in (*node.input, *_captured(node))} | set(outputs)
-    inner = {name for node in nodes for name in node.output} - set(outputs)
+    internal = {name for node in nodes for name in node.output} - set(outputs)
     part.node.extend(nodes)
     part.input.extend(value for value in graph.input if value.name in names or not model.outputs)
     part.initializer.extend(tensor for tensor in graph.initializer if tensor.name in names)
-    part.value_info.extend(value for value in graph.value_info if value.name in inner)
-    part.output.extend(_declared(proto, model) if model.outputs else graph.output)
+    part.value_info.extend(value for value in graph.value_info if value.name in internal)
+    part.output.extend(_output_types(proto, model) if model.outputs else graph.output)
 
 
 def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
     """Return the entry's value of an input as a tensor."""
-    given, tensor = model.values[value.name], value.type.tensor_type
+    entry_value, tensor = model.values[value.name], value.type.tensor_type
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     dims = [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
-    array: Any = np.array(given)
-    exact = array.astype(dtype)
-    where = f"model {model.name}: input {value.name}: found value {shown(given)}"
-    if np.dtype(dtype).kind in "biu" and not (exact == array).all():
+    array: Any = np.array(entry_value)
+    cast = array.astype(dtype)
+    where = f"model {model.name}: input {value.name}: found value {shown(entry_value)}"
+    if np.dtype(dtype).kind in "biu" and not (cast == array).all():
         raise ExtractError(f"{where}; the file declares {np.dtype(dtype).name}")
     if array.ndim == 0 and None not in dims:
-        exact = np.full(dims, exact)
+        cast = np.full(dims, cast)
     elif array.ndim != len(dims) or any(size not in (None, own) for size, own in zip(dims, array.shape, strict=True)):
         allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
         raise ExtractError(f"{where} of shape {list(array.shape)}; the file has {allowed}")
-    return onnx.numpy_helper.from_array(exact, value.name)
+    return onnx.numpy_helper.from_array(cast, value.name)
 
 
-def _needed(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
+def _required_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
     """Return the operators that the outputs depend on, in graph order."""
     sources = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needed: set[int] = set()
+    indices: set[int] = set()
     names = list(outputs)
     while names:
         index = sources.get(names.pop())
-        if index is not None and index not in needed:
-            needed.add(index)
+        if index is not None and index not in indices:
+            indices.add(index)
             names += [*graph.node[index].input, *_captured(graph.node[index])]
-    return [graph.node[index] for index in sorted(needed)]
+    return [graph.node[index] for index in sorted(indices)]
 
 
 def _captured(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the names that an operator's subgraphs read, including their own values."""
     for _, graph in subgraphs(node):
         yield from (output.name for output in graph.output)
-        for each in graph.node:
-            yield from each.input
-            yield from _captured(each)
+        for inner_node in graph.node:
+            yield from inner_node.input
+            yield from _captured(inner_node)
 
 
-def _declared(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:
+def _output_types(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:
     """Return the declared or inferred type of each output."""
-    known = {value.name: value for value in (*proto.graph.value_info, *proto.graph.output)}
-    if not all(name in known and known[name].type.tensor_type.elem_type for name in model.outputs):
+    types = {value.name: value for value in (*proto.graph.value_info, *proto.graph.output)}
+    if not all(name in types and types[name].type.tensor_type.elem_type for name in model.outputs):
         bare = without_weights(proto, lambda bare: onnx.shape_inference.infer_shapes(bare))
-        known = {value.name: value for value in (*bare.graph.value_info, *bare.graph.output)}
+        types = {value.name: value for value in (*bare.graph.value_info, *bare.graph.output)}
     for name in model.outputs:
-        if name not in known or not known[name].type.tensor_type.elem_type:
+        if name not in types or not types[name].type.tensor_type.elem_type:
             raise ExtractError(f"model {model.name}: outputs: the type of {name!r} in {model.location} is unknown")
-    return [known[name] for name in model.outputs]
+    return [types[name] for name in model.outputs]

@@ -1,4 +1,4 @@
-"""Error messages for operators that cannot be imported, with advice on the part of the model before them."""
+"""Error messages for operators that cannot be imported, with advice on building the part of the model before them."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ def _problem(node: ir.Node, known: Collection[str]) -> str | None:
     if node.domain == "" and node.op_type in _BY_VALUES:
         return by_data
     if node.domain == "" and node.op_type in _BY_INPUTS:
-        given = [node.inputs[index] for index in _BY_INPUTS[node.op_type] if index < len(node.inputs)]
-        if any(value is not None and value.const_value is None for value in given):
+        shape_inputs = [node.inputs[index] for index in _BY_INPUTS[node.op_type] if index < len(node.inputs)]
+        if any(value is not None and value.const_value is None for value in shape_inputs):
             return by_data
-    is_other = node.domain == "" and node.op_type in AMBIGUOUS_OPERATORS
-    return None if node.op_type in known and not is_other else "there is no converter for this operator"
+    is_ambiguous = node.domain == "" and node.op_type in AMBIGUOUS_OPERATORS
+    return None if node.op_type in known and not is_ambiguous else "there is no converter for this operator"
 
 
 def _advice(last_supported: list[str]) -> str:

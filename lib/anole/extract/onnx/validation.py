@@ -17,16 +17,16 @@ from anole.errors import ExtractError, shown
 from anole.extract.onnx.protos import ONNX_DOMAINS, subgraphs
 
 MAX_ELEMENTS = 2**31
-"""The maximum number of elements of a tensor."""
+"""Max number of elements of a tensor."""
 
 MAX_BYTES = 2**34
-"""The maximum total size of all weights."""
+"""Max total size of all weights."""
 
 MAX_NODES = 100_000
-"""The maximum number of operators, including subgraphs, and functions each time they are called."""
+"""Max number of operators, including those of subgraphs and, per call, those of functions."""
 
 MAX_DEPTH = 8
-"""The maximum nesting depth of subgraphs."""
+"""Max nesting depth of subgraphs."""
 
 OPSETS = range(1, onnx.defs.onnx_opset_version() + 1)
 """The opsets that a model may import."""
@@ -45,8 +45,8 @@ _TYPES = {getattr(TensorProto, name): bits for name, bits in _BITS.items()}
 _FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
 _SIGNED = ("output_padding", "pads")
-_EXACT = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
-"""Operators whose weights must be finite; elsewhere, an infinity may be a mask, and NaN the bound of a Clip."""
+_WEIGHTED = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators whose weights must be finite; in other operators, infinity may be a mask, and NaN the bound of a Clip."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def check_format(proto: ModelProto, where: str) -> None:
 
     Args:
         proto: the model.
-        where: the model and its file, the prefix of each message.
+        where: prefix of messages: the model and its file.
 
     Raises:
         ExtractError: the first violation, with its location and the allowed values.
     """
-    versions = [each.version for each in proto.opset_import if each.domain in ONNX_DOMAINS]
+    versions = [opset.version for opset in proto.opset_import if opset.domain in ONNX_DOMAINS]
     if len(versions) != 1 or versions[0] not in OPSETS:
         found = " and ".join(map(str, versions)) or "none"
         raise ExtractError(f"{where}: found opset {found}; use one from {OPSETS[0]} to {OPSETS[-1]}")
@@ -85,7 +85,7 @@ def check_format(proto: ModelProto, where: str) -> None:
             if size > MAX_BYTES:
                 raise ExtractError(f"{where}: declares more than {MAX_BYTES} bytes of weights, the maximum")
         for node in part.graph.node:
-            _check_node(node, sizes, f"{part.location}: operator {_named(node)}")
+            _check_node(node, sizes, f"{part.location}: operator {_label(node)}")
     _check_by_onnx(proto, where)
 
 
@@ -93,15 +93,15 @@ def check_tensor(tensor: TensorProto, location: str) -> int:
     """Check the dtype, shape and size of a constant tensor, and return its size in bytes.
 
     Raises:
-        ExtractError: a property is not allowed, or they contradict each other.
+        ExtractError: a property is not allowed, or the properties contradict each other.
     """
     _check_type(tensor.data_type, location)
     _check_dims(tensor.dims, location)
     n_elements = prod(tensor.dims)
     expected: int = (n_elements * _TYPES[tensor.data_type] + 7) // 8
     if tensor.data_location == TensorProto.EXTERNAL:
-        given = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
-        found = given[-1] if given else expected
+        lengths = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
+        found = lengths[-1] if lengths else expected
     else:
         used = [name for name in _FIELDS if getattr(tensor, name)]
         if len(used) > 1:
@@ -119,9 +119,9 @@ def check_finite_weights(proto: ModelProto, where: str) -> None:
         ExtractError: such a weight is NaN or infinite.
     """
     parts = list(_parts(proto, where))
-    exact = {name for part in parts for node in part.graph.node if node.op_type in _EXACT for name in node.input}
+    names = {name for part in parts for node in part.graph.node if node.op_type in _WEIGHTED for name in node.input}
     for part in parts:
-        for tensor, location in _tensors(part, exact):
+        for tensor, location in _tensors(part, names):
             values = _floats(tensor)
             n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
             if not n_bad:
@@ -142,7 +142,7 @@ def external_tensors(proto: ModelProto) -> list[TensorProto]:
 
 def _parts(proto: ModelProto, where: str) -> Iterator[_Part]:
     """Yield a model's graph, functions, and all their subgraphs."""
-    functions = [_Part(each, f"{where}: function {shown(each.name)}", 0) for each in proto.functions]
+    functions = [_Part(function, f"{where}: function {shown(function.name)}", 0) for function in proto.functions]
     for top in (_Part(proto.graph, where, 0), *functions):
         yield from _subgraphs(top)
 
@@ -157,11 +157,11 @@ def _subgraphs(top: _Part) -> Iterator[_Part]:
         yield part
         for node in part.graph.node:
             for name, graph in subgraphs(node):
-                parts.append(_Part(graph, f"{top.location}: {name[:80]} of operator {_named(node)}", part.depth + 1))
+                parts.append(_Part(graph, f"{top.location}: {name[:80]} of operator {_label(node)}", part.depth + 1))
 
 
 def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[TensorProto, str]]:
-    """Yield the constant tensors of one graph, optionally only some names, with their locations."""
+    """Yield the constant tensors of one graph with their locations; if `names` is given, only those tensors."""
     for tensor in getattr(part.graph, "initializer", ()):
         if names is None or tensor.name in names:
             yield tensor, f"{part.location}: tensor {shown(tensor.name)}"
@@ -171,7 +171,7 @@ def _tensors(part: _Part, names: Set[str] | None = None) -> Iterator[tuple[Tenso
         for attribute in node.attribute:
             tensors = [*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])]
             yield from (
-                (tensor, f"{part.location}: {attribute.name[:80]} of operator {_named(node)}") for tensor in tensors
+                (tensor, f"{part.location}: {attribute.name[:80]} of operator {_label(node)}") for tensor in tensors
             )
 
 
@@ -188,24 +188,24 @@ def _check_values(part: _Part) -> None:
                 )
         for value in values:
             location = f"{part.location}: {what} {shown(value.name)}"
-            # Values inside of graphs and subgraphs often have no type, and may be sequences.
+            # Values within graphs and subgraphs often have no type, and may be sequences.
             if what != "value" and part.depth == 0:
                 if value.type.WhichOneof("value") not in ("tensor_type", None):
                     raise ExtractError(
                         f"{location}: found a {value.type.WhichOneof('value')}; only tensors are allowed"
                     )
                 _check_type(value.type.tensor_type.elem_type, location)
-            found = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
+            sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
             # Some exporters write -1 for a dynamic dimension.
-            dims = [dim for dim in found if dim != -1]
+            dims = [dim for dim in sizes if dim != -1]
             _check_dims(dims, location, minimum=int(what == "input"))
 
 
 def _check_type(found: int, location: str) -> None:
     if found not in _TYPES:
-        known = TensorProto.DataType.items()
-        named = next((f"{name} ({value})" for name, value in known if value == found), str(found))
-        raise ExtractError(f"{location}: found element type {named}; allowed: {', '.join(_BITS)}")
+        types = TensorProto.DataType.items()
+        type_name = next((f"{name} ({value})" for name, value in types if value == found), str(found))
+        raise ExtractError(f"{location}: found element type {type_name}; allowed: {', '.join(_BITS)}")
 
 
 def _check_dims(dims: Sequence[int], location: str, minimum: int = 0) -> None:
@@ -240,7 +240,7 @@ def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]
     }
     try:
         for key in TopologicalSorter(calls).static_order():
-            # Clamped, since each level of functions that call another twice doubles the size.
+            # Clamped, since each level of functions that call another function twice doubles the size.
             sizes[key] = min(sum(_n_nodes(part, sizes) for part in parts[key]), MAX_NODES + 1)
     except CycleError as error:
         names = " calls ".join(name for _, name in error.args[1])[:200]
@@ -260,10 +260,10 @@ def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], lo
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
             raise ExtractError(f"{location}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
-        numbers = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
+        values = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
         minimum = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
-        if minimum is not None and not all(minimum <= number < MAX_ELEMENTS for number in numbers):
-            problem = f"found {shown(list(numbers))}; each must be from {minimum} to {MAX_ELEMENTS - 1}"
+        if minimum is not None and not all(minimum <= value < MAX_ELEMENTS for value in values):
+            problem = f"found {shown(list(values))}; each must be from {minimum} to {MAX_ELEMENTS - 1}"
             raise ExtractError(f"{location}: {attribute.name}: {problem}")
         if node.op_type != "Constant" and any(np.isnan([attribute.f, *attribute.floats])):
             raise ExtractError(f"{location}: {attribute.name[:80]}: found NaN; expected a number")
@@ -298,5 +298,5 @@ def _floats(tensor: TensorProto) -> Any:
     return values.astype(np.float32) if tensor.data_type == TensorProto.BFLOAT16 else values
 
 
-def _named(node: onnx.NodeProto) -> str:
+def _label(node: onnx.NodeProto) -> str:
     return f"{node.op_type[:80]} {shown(node.name or next(iter(node.output), ''))}"

@@ -1,4 +1,4 @@
-"""Pass that rewrites 1-d and 3-d convolutions as conv2d, on images of one column or on a volume's slices."""
+"""Pass that rewrites 1-d and 3-d convolutions as conv2d, on one-column images or on a volume's slices."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from anole.ir.mutators import (
 def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite 1-d and 3-d convolutions as 2-d convolutions.
 
-    Following elementwise operators, pools, concatenations and batch norms are rewritten, too. This keeps a convolution
-    next to its epilogue, and allows folding batch norms.
+    The elementwise operators, pools, concatenations and batch norms after them are rewritten, too. This keeps a
+    convolution next to its epilogue, and allows folding batch norms.
     """
     return rewritten(module, _Imager)
 
@@ -38,14 +38,14 @@ class _Form(Protocol):
         """Return the images that the data was converted from, or None."""
 
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
-        """Convert an operand of a result of this shape so it broadcasts to images; return None if impossible."""
+        """Convert an operand of a result with this shape so it broadcasts to images; return None if impossible."""
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         """Convert images back to data of this shape."""
 
 
 class _Columns:
-    """Conversion of (batch, channels, length) to images of one column, since threads share rows."""
+    """Conversion of (batch, channels, length) to images of one column, since threads divide rows among them."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
         if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
@@ -162,8 +162,8 @@ def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]
 def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     """Pool each slice, then combine the slices within the pool's depth."""
     attrs, depth, results = call.attrs, extents(call.args[0])[2], int(call.ty.shape[2])
-    reached = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
-    if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or reached > depth:
+    end = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
+    if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or end > depth:
         return None
     reach = int(attrs.pool_size[0])
     taps = _depth_taps(mutator, call, _pool(mutator, call, operands), reach, 1)
@@ -189,11 +189,11 @@ def _depth_taps(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         widths = [0, 0] * axis + [front, back] + [0, 0] * 3
         images = builder.emit(relax.op.nn.pad(images, widths))
     span = (results - 1) * stride + 1
-    found = [
+    slices = [
         builder.emit(relax.op.strided_slice(images, [axis], [at], [at + span], [stride]))
         for at in range(0, reach * dilation, dilation)
     ]
-    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in found]
+    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in slices]
 
 
 def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
@@ -208,17 +208,17 @@ def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | 
 def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     data, axes, *bounds = operands
     to_images = {0: 0, 1: 1, 2: 2} if len(call.ty.shape) == 3 else {1: 1, 3: 2, 4: 3}
-    found = [to_images.get(int(axis.value) % len(call.ty.shape)) for axis in axes.fields]
-    return None if None in found else relax.op.strided_slice(data, found, *bounds)
+    image_axes = [to_images.get(int(axis.value) % len(call.ty.shape)) for axis in axes.fields]
+    return None if None in image_axes else relax.op.strided_slice(data, image_axes, *bounds)
 
 
 def _unchanged(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     return relax.Call(call.op, operands, call.attrs)
 
 
-def _pair(numbers: Sequence[Any], of_columns: int) -> tuple[int, int]:
+def _pair(values: Sequence[Any], of_columns: int) -> tuple[int, int]:
     """Return (rows, columns) of three values, or of a single value for rows."""
-    *_, rows, columns = (*map(int, numbers), of_columns) if len(numbers) == 1 else map(int, numbers)
+    *_, rows, columns = (*map(int, values), of_columns) if len(values) == 1 else map(int, values)
     return rows, columns
 
 
@@ -247,9 +247,9 @@ _CONVOLUTIONS: dict[str, _Make] = {
     "relax.nn.conv1d_transpose": _column_convolution,
     "relax.nn.conv3d": _volume_convolution,
 }
-"""Operators that are always rewritten; all others are only if they read converted data."""
+"""Operators that are always rewritten; other operators are rewritten only if they read converted data."""
 
-_MADE: dict[str, _Make] = {
+_CONVERTED: dict[str, _Make] = {
     **_CONVOLUTIONS,
     "relax.nn.max_pool1d": _pool,
     "relax.nn.avg_pool1d": _pool,
@@ -275,16 +275,16 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         if name == "relax.nn.batch_norm":
             return self._batch_norm(call)
         form = _FORMS.get(len(extents(call)))
-        if form is None or name not in _MADE:
+        if form is None or name not in _CONVERTED:
             return call
         if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
             return call
         shape = extents(call)
-        # A 3-d convolution's data and result differ in shape, and its weight stays as it is.
-        own = [call.args[0]] if name == "relax.nn.conv3d" else call.args
-        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in own]
-        made = None if any(operand is None for operand in operands) else _MADE[name](self, call, operands)
-        return call if made is None else form.from_images(made, shape)
+        # A 3-d convolution's data and result differ in shape, and its weight is not converted.
+        arguments = [call.args[0]] if name == "relax.nn.conv3d" else call.args
+        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in arguments]
+        result = None if any(operand is None for operand in operands) else _CONVERTED[name](self, call, operands)
+        return call if result is None else form.from_images(result, shape)
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
         item = self.visit_expr_post_order(item)
@@ -312,10 +312,10 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return relax.op.expand_dims(_FORMS[3].from_images(pooled, (batch, channels, length)), 2)
 
     def _concat(self, call: ir.Call) -> ir.Expr:
-        form, joined = _FORMS.get(len(extents(call))), bound(self, call.args[0])
-        if form is None or not isinstance(joined, relax.Tuple) or int(call.attrs.axis or 0) != 1:
+        form, fields = _FORMS.get(len(extents(call))), bound(self, call.args[0])
+        if form is None or not isinstance(fields, relax.Tuple) or int(call.attrs.axis or 0) != 1:
             return call
-        parts = [form.images(self, field) for field in joined.fields]
+        parts = [form.images(self, field) for field in fields.fields]
         if any(part is None for part in parts):
             return call
         return form.from_images(relax.op.concat(parts, 1), extents(call))

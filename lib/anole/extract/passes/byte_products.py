@@ -1,4 +1,4 @@
-"""Integer products of two computed 8-bit operands with zero points, corrected by the sums of either operand."""
+"""8-bit matrix products of two computed operands with zero points, which are corrected by sums of the operands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anole.ir.symbols import is_static
 from anole.task import BatchMatmul
 
 PACKED_LANES = 4
-"""The number of 8-bit lanes that are packed together."""
+"""The number of 8-bit values that are packed into a 32-bit word."""
 
 
 def multiply_8bit(
@@ -24,7 +24,7 @@ def multiply_8bit(
     left_zero: ir.Expr,
     right_zero: ir.Expr,
 ) -> ir.Expr:
-    """Multiply uint8 by int8, each minus an int32 scalar, with a single batch axis and an int32 result.
+    """Multiply uint8 by int8, each minus an int32 zero point, with a single batch axis and an int32 result.
 
     The reduction axis is padded to a multiple of `PACKED_LANES` with zeros, which change neither the product nor a sum.
     """
@@ -37,8 +37,8 @@ def multiply_8bit(
         product = relax.op.subtract(emit(product), emit(relax.op.multiply(rows, right_zero)))
     if not _is_zero(left_zero):
         columns = emit(relax.op.sum(emit(relax.op.astype(right, "int32")), axis))
-        summed = relax.const(w.inner) if is_static(data.ty.shape[axis]) else builder.emit_te(_length, data, axis)
-        centered = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, summed))))
+        length = relax.const(w.inner) if is_static(data.ty.shape[axis]) else builder.emit_te(_length, data, axis)
+        centered = emit(relax.op.subtract(columns, emit(relax.op.multiply(right_zero, length))))
         correction = emit(relax.op.multiply(emit(relax.op.expand_dims(centered, -2)), left_zero))
         product = relax.op.subtract(emit(product), correction)
     return emit(product)

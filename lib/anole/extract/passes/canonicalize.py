@@ -67,7 +67,7 @@ def _layer_norm(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     if n_axes < 2 or sorted(int(axis) % len(shape) for axis in call.attrs.axes) != [*range(len(shape))][-n_axes:]:
         return call
     flat = [math.prod(shape[-n_axes:])]
-    operands = [relax.op.reshape(data, shape[:-n_axes] + flat), *(relax.op.reshape(each, flat) for each in weights)]
+    operands = [relax.op.reshape(data, shape[:-n_axes] + flat), *(relax.op.reshape(weight, flat) for weight in weights)]
     return relax.op.reshape(with_attrs(call, operands, axes=[-1]), shape)
 
 
@@ -99,17 +99,17 @@ def _power(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _compare_bools(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Replace a comparison of booleans by logic, since LLVM rejects TVM's code for it."""
-    one, other = call.args
-    if not isinstance(one.ty, relax.TensorType) or str(one.ty.dtype) != "bool":
+    left, right = call.args
+    if not isinstance(left.ty, relax.TensorType) or str(left.ty.dtype) != "bool":
         return call
-    no = relax.op.logical_not
+    negate = relax.op.logical_not
     return {
-        "relax.equal": lambda: no(relax.op.logical_xor(one, other)),
-        "relax.not_equal": lambda: relax.op.logical_xor(one, other),
-        "relax.less": lambda: relax.op.logical_and(no(one), other),
-        "relax.less_equal": lambda: relax.op.logical_or(no(one), other),
-        "relax.greater": lambda: relax.op.logical_and(one, no(other)),
-        "relax.greater_equal": lambda: relax.op.logical_or(one, no(other)),
+        "relax.equal": lambda: negate(relax.op.logical_xor(left, right)),
+        "relax.not_equal": lambda: relax.op.logical_xor(left, right),
+        "relax.less": lambda: relax.op.logical_and(negate(left), right),
+        "relax.less_equal": lambda: relax.op.logical_or(negate(left), right),
+        "relax.greater": lambda: relax.op.logical_and(left, negate(right)),
+        "relax.greater_equal": lambda: relax.op.logical_or(left, negate(right)),
     }[operator_of(call)]()
 
 
@@ -125,7 +125,7 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return call
     (store,) = stores
     operation = store.value
-    if not all(isinstance(each, ir.TensorLoad) for each in (operation.a, operation.b)):
+    if not all(isinstance(operand, ir.TensorLoad) for operand in (operation.a, operation.b)):
         return call
     read, written = list(operation.a.indices), list(store.indices)
     in_place = len(read) == len(written) and all(one.same_as(other) for one, other in zip(read, written, strict=True))

@@ -66,9 +66,9 @@ def _layouts(attrs: Any, axes: _Axes) -> dict[str, Any]:
 _WITH_LAYOUT = tuple(
     f"relax.{name}" for name in ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
 )
-"""Operators with a layout attribute, which is NCHW after the permutation."""
+"""Operators with a layout attribute; it is NCHW on permuted data."""
 
-_CHANGED: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
+_CHANGED_ATTRIBUTES: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
     **dict.fromkeys((*ELEMENTWISE, "relax.strided_slice"), lambda attrs, axes: {}),
     **dict.fromkeys(_WITH_LAYOUT, _layouts),
     **dict.fromkeys(("relax.concat", "relax.nn.log_softmax", "relax.take"), _axis),
@@ -84,8 +84,8 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         name = operator_of(call)
         if name == "relax.permute_dims":
-            return self._joined(call)
-        if name not in _CHANGED or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
+            return self._merge_permutations(call)
+        if name not in _CHANGED_ATTRIBUTES or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
             return call
         operands, others = self._operands(name, call)
         if all(self._before(operand) is None for operand in operands):
@@ -93,15 +93,15 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         nhwc = [self._as_nhwc(operand) for operand in operands]
         if any(operand is None for operand in nhwc):
             return call
-        changed = _CHANGED[name](call.attrs, _TO_CHANNELS_FIRST)
-        moved = with_attrs(call, [relax.Tuple(nhwc)] if name == "relax.concat" else [*nhwc, *others], **changed)
+        attributes = _CHANGED_ATTRIBUTES[name](call.attrs, _TO_CHANNELS_FIRST)
+        moved = with_attrs(call, [relax.Tuple(nhwc)] if name == "relax.concat" else [*nhwc, *others], **attributes)
         return relax.op.permute_dims(moved, _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
         """Return the operands whose axes are reordered, and the remaining ones."""
         if name == "relax.concat":
-            joined = bound(self, call.args[0])
-            return (list(joined.fields) if isinstance(joined, relax.Tuple) else []), []
+            fields = bound(self, call.args[0])
+            return (list(fields.fields) if isinstance(fields, relax.Tuple) else []), []
         if name in ELEMENTWISE:
             return list(call.args), []
         data, *others = call.args
@@ -111,7 +111,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
             others = [relax.Tuple(moved), *bounds]
         return [data], others
 
-    def _joined(self, call: ir.Call) -> ir.Expr:
+    def _merge_permutations(self, call: ir.Call) -> ir.Expr:
         """Merge two consecutive permutations; return the data itself if they cancel out."""
         before = self._before(call.args[0])
         if before is None or not call.attrs.axes:
@@ -120,7 +120,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         return before if axes == sorted(axes) else relax.op.permute_dims(before, axes)
 
     def _as_nhwc(self, operand: ir.Expr) -> ir.Expr | None:
-        """Return an operand in NHWC order, or None if that would need a new permutation."""
+        """Return an operand in NHWC order, or None if that would require a new permutation."""
         if (before := self._before(operand)) is not None:
             return before
         is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)

@@ -16,7 +16,7 @@ _EMPTY_RESULTS = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"),
 """The results of empty sums and products."""
 
 _KEPT = tuple(f"relax.{name}" for name in ("call_tir", "nn.pad", "scatter_elements", "scatter_nd", "slice_scatter"))
-"""Operators whose result may be non-empty although an operand is empty."""
+"""Supported operators whose result may be non-empty although an operand is empty."""
 
 
 def drop_empty(module: tvm.IRModule) -> tvm.IRModule:
@@ -38,7 +38,7 @@ def _types(value: ir.Expr) -> list[Any]:
 
 
 def _operand_types(value: ir.Expr) -> list[Any]:
-    return [ty for each in value.args for ty in _types(each)] if isinstance(value, ir.Call) else []
+    return [ty for operand in value.args for ty in _types(operand)] if isinstance(value, ir.Call) else []
 
 
 def _is_empty(ty: Any) -> bool:
@@ -50,23 +50,23 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         if operator_of(call) == "relax.split" and any(map(_is_empty, call.ty.fields)):
-            return self._parts(call)
+            return self._as_slices(call)
         if operator_of(call) == "relax.concat":
-            return self._joined(call)
+            return self._without_empty_parts(call)
         if not reads_empty_operand(call) or operator_of(call) not in _EMPTY_RESULTS:
             return call
         value = np.full(extents(call), _EMPTY_RESULTS[operator_of(call)])
         return relax.const(value, str(call.ty.dtype))
 
-    def _joined(self, call: ir.Call) -> ir.Expr:
-        joined = bound(self, call.args[0])
-        parts = list(joined.fields) if isinstance(joined, relax.Tuple) else []
-        kept = [each for each in parts if not _is_empty(each.ty)]
-        if len(kept) == len(parts):
+    def _without_empty_parts(self, call: ir.Call) -> ir.Expr:
+        fields = bound(self, call.args[0])
+        parts = list(fields.fields) if isinstance(fields, relax.Tuple) else []
+        remaining = [part for part in parts if not _is_empty(part.ty)]
+        if len(remaining) == len(parts):
             return call
-        return kept[0] if len(kept) == 1 else relax.op.concat(kept, call.attrs.axis)
+        return remaining[0] if len(remaining) == 1 else relax.op.concat(remaining, call.attrs.axis)
 
-    def _parts(self, call: ir.Call) -> ir.Expr:
+    def _as_slices(self, call: ir.Call) -> ir.Expr:
         """Replace a split by slices, since TVM rejects splits with empty parts."""
         axis, start, parts = int(call.attrs.axis) % len(extents(call.args[0])), 0, []
         for ty in call.ty.fields:

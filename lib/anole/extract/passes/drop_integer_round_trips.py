@@ -14,10 +14,10 @@ from anole.ir.mutators import bindings, operator_of, rewritten, value_of
 
 def drop_integer_round_trips(module: tvm.IRModule) -> tvm.IRModule:
     """Remove casts to 8 bits and back to float32 from values that were rounded and clipped to that range."""
-    known: Values = {binding.var: binding.value for binding in bindings(module["main"])}
+    bound_values: Values = {binding.var: binding.value for binding in bindings(module["main"])}
 
     class Dropper(_RoundTripDropper):
-        values = known
+        values = bound_values
 
     return rewritten(module, mutator(Dropper))
 
@@ -28,11 +28,11 @@ class _RoundTripDropper(PyExprMutator):  # type: ignore[misc]
     values: Values
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
-        found = self._without_round_trip(call)
-        return self.visit_expr_post_order(call) if found is None else found
+        shortened = self._without_round_trip(call)
+        return self.visit_expr_post_order(call) if shortened is None else shortened
 
     def _without_round_trip(self, call: ir.Call) -> ir.Expr | None:
-        """Return a cast to float32 without the round trip before it, or None if there is none."""
+        """Return a cast to float32 without the preceding round trip, or None if there is no round trip."""
         if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "float32":
             return None
         inner, offset = self._value(call.args[0]), None

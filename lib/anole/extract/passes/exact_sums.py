@@ -1,8 +1,8 @@
-"""Pass that splits integer products in float32 by channels to keep each partial sum exact, and adds those in int32.
+"""Pass that splits integer products in float32 by channels to keep partial sums exact, and adds these in int32.
 
 A sum of integers is exact in float32, in any order of summation, if no partial sum exceeds 2**24. For 8-bit data and
-constant weights the bound follows from the weights: a partial sum lies between the products of the data's extremes with
-the positive and with the negative weights.
+constant weights the bound follows from the weights: the partial sums are bounded by the products of the data's extremes
+with the positive and with the negative weights.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def uniform_parts(inputs: int, bound: int) -> list[slice]:
 def split_sums(module: tvm.IRModule) -> tvm.IRModule:
     """Split the integer products of a normalized module so their sums are exact in float32."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
-    parts = {variable: found for variable, value in values.items() if len(found := _parts_of(value, values)) > 1}
+    parts = {variable: slices for variable, value in values.items() if len(slices := _parts_of(value, values)) > 1}
     if not parts:
         return module
 
@@ -86,19 +86,19 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
     product = _product_of(call, values)
     if product is None or (operator_of(product) == "relax.nn.conv2d" and product.attrs.groups > 1):
         return []
-    data, other = operands_of(product)
-    if is_transposed_product(product) or (weight := value_of(other)) is None:
+    data, right = operands_of(product)
+    if is_transposed_product(product) or (weight := value_of(right)) is None:
         inner = data.ty.shape[-1]
-        parts = uniform_parts(largest(inner) or extents(data)[-1], _max_bound(data, values) * _max_bound(other, values))
+        parts = uniform_parts(largest(inner) or extents(data)[-1], _max_bound(data, values) * _max_bound(right, values))
         if len(parts) > 1 and not is_static(inner):
             raise ExtractError(
                 f"found an integer product with sums of up to {parts[-1].stop} terms; with a dynamic size, at most "
                 f"{parts[0].stop} terms are exact in float32; use fixed sizes, with a model for each"
             )
         return parts
-    found = as_8bit_operand(data, values)
-    low = None if found is None else found.least - found.zero
-    ranges = ANY_BYTE if low is None else ((low, low + MAX_BYTE),)
+    operand = as_8bit_operand(data, values)
+    minimum = None if operand is None else operand.least - operand.zero
+    ranges = ANY_BYTE if minimum is None else ((minimum, minimum + MAX_BYTE),)
     by_channel = np.moveaxis(weight.astype(np.int64), max(weight.ndim - 2, 0), 0)
     return exact_parts(ranges, by_channel.reshape(len(by_channel), -1, weight.shape[-1])) or []
 
@@ -109,19 +109,19 @@ def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | No
     A product with a transposed right operand is cast afterwards, since its own dtype cannot be int32.
     """
     if operator_of(call) in _CHANNELS:
-        return call if [str(each.ty.dtype) for each in (*call.args, call)] == _EXACT else None
+        return call if [str(expr.ty.dtype) for expr in (*call.args, call)] == _EXACT else None
     if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "int32":
         return None
-    made = values.get(call.args[0])
-    return made if operator_of(made) == "relax.einsum" and is_transposed_product(made) else None
+    product = values.get(call.args[0])
+    return product if operator_of(product) == "relax.einsum" and is_transposed_product(product) else None
 
 
 def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
     """Return the maximum absolute value of an 8-bit operand minus its zero point."""
-    found = as_8bit_operand(operand, values)
-    if found is None or found.computed is not None:
+    operand_ = as_8bit_operand(operand, values)
+    if operand_ is None or operand_.computed is not None:
         return MAX_BYTE
-    low = found.least - found.zero
+    low = operand_.least - operand_.zero
     return max(-low, low + MAX_BYTE)
 
 
@@ -154,20 +154,20 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
             return self.builder_.emit(with_attrs(call, [left, right]))
 
         def transposed(part: slice) -> ir.Expr:
-            made = transposed_product(*(self._sliced(operand, -1, part) for operand in (data, weight)))
-            return self.builder_.emit(with_attrs(call, [self.builder_.emit(made)]))
+            part_product = transposed_product(*(self._sliced(operand, -1, part) for operand in (data, weight)))
+            return self.builder_.emit(with_attrs(call, [self.builder_.emit(part_product)]))
 
         return reduce(relax.op.add, map(sum_part if product is call else transposed, parts))
 
     def _sliced(self, operand: ir.Expr, axis: int, part: slice) -> ir.Expr:
         if (value := value_of(operand)) is not None:
             return relax.const(np.take(value, np.arange(part.start, part.stop), axis))
-        own = axis % len(operand.ty.shape)
-        return self.builder_.emit(relax.op.strided_slice(operand, [own], [part.start], [part.stop]))
+        axis_ = axis % len(operand.ty.shape)
+        return self.builder_.emit(relax.op.strided_slice(operand, [axis_], [part.start], [part.stop]))
 
 
 def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
-    """Yield by how much each channel may increase or decrease a sum, for each zero point.
+    """Yield bounds on the increase and the decrease of a sum by each channel, for each zero point.
 
     The bounds of a channel have shape (bounds, results).
     """
@@ -180,13 +180,13 @@ def _bounds(ranges: Ranges, weights: Iterable[_Values]) -> Iterator[_Values]:
 
 
 def _parts(bounds: Iterable[_Values]) -> list[slice] | None:
-    found: list[slice] = []
-    first, last, total = 0, 0, np.zeros((), np.int64)
-    for channel, own in enumerate(bounds):
-        total, last = total + own, channel + 1
+    parts: list[slice] = []
+    start, end, total = 0, 0, np.zeros((), np.int64)
+    for channel, channel_bounds in enumerate(bounds):
+        total, end = total + channel_bounds, channel + 1
         if total.max(initial=0) > _MAX_EXACT_INTEGER:
-            if own.max(initial=0) > _MAX_EXACT_INTEGER:
+            if channel_bounds.max(initial=0) > _MAX_EXACT_INTEGER:
                 return None
-            found.append(slice(first, channel))
-            first, total = channel, own
-    return [*found, slice(first, last)]
+            parts.append(slice(start, channel))
+            start, total = channel, channel_bounds
+    return [*parts, slice(start, end)]

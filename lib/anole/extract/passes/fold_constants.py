@@ -53,8 +53,8 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         fold = _FOLDS.get(operator_of(call))
         if fold is None:
-            return self._evaluated(call)
-        operands = [bound_value(self, each) for arg in call.args for each in self._parts(arg)]
+            return self._evaluate(call)
+        operands = [bound_value(self, operand_) for arg in call.args for operand_ in self._parts(arg)]
         if any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
@@ -64,10 +64,10 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
         """Return the fields of a tuple, or a list of the operand itself."""
-        found = bound(self, operand)
-        return list(found.fields) if isinstance(found, relax.Tuple) else [operand]
+        value = bound(self, operand)
+        return list(value.fields) if isinstance(value, relax.Tuple) else [operand]
 
-    def _evaluated(self, call: ir.Call) -> ir.Expr:
+    def _evaluate(self, call: ir.Call) -> ir.Expr:
         """Evaluate a call with TVM; return it unchanged if an operand is not constant."""
         if not operator_of(call):
             return call
@@ -88,10 +88,10 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
     def _constant(self, operand: ir.Expr) -> ir.Expr | None:
         """Replace an operand's variables by constants; return None if it depends on an input."""
-        found = bound(self, operand)
-        if isinstance(found, relax.Tuple):
-            fields = [self._constant(field) for field in found.fields]
+        value = bound(self, operand)
+        if isinstance(value, relax.Tuple):
+            fields = [self._constant(field) for field in value.fields]
             return None if any(field is None for field in fields) else relax.Tuple(fields)
-        is_known = isinstance(found, (ir.GenericConst, ir.GlobalVar, tirx.IntImm, tirx.FloatImm, ir.StringImm))
-        is_known |= isinstance(found, relax.ShapeExpr) and value_of(found) is not None
-        return found if is_known else None
+        is_known = isinstance(value, (ir.GenericConst, ir.GlobalVar, tirx.IntImm, tirx.FloatImm, ir.StringImm))
+        is_known |= isinstance(value, relax.ShapeExpr) and value_of(value) is not None
+        return value if is_known else None

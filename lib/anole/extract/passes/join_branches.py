@@ -1,4 +1,4 @@
-"""Pass that merges a sum of convolutions of the same data into one convolution."""
+"""Pass that merges the sum of several convolutions of the same data into one convolution."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class _Branch:
     shift: _Values
 
     def joined(self, other: _Branch) -> _Branch | None:
-        """Merge two branches; return None if they are incompatible, or if the result would compute more than both."""
+        """Merge two branches; return None if they are incompatible, or if the result requires more computation."""
         if self.windows and other.windows:
             areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
             return _sum(self, other, max_taps=sum(areas))
         scaled, convolved = (self, other) if other.windows else (other, self)
-        if not convolved.windows or (single := scaled.with_tap(convolved)) is None:
+        if not convolved.windows or (one_tap := scaled.with_tap(convolved)) is None:
             return None
-        return _sum(convolved, single, max_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
+        return _sum(convolved, one_tap, max_taps=convolved.weight.shape[0] * convolved.weight.shape[1])
 
     def with_tap(self, other: _Branch) -> _Branch | None:
-        """Turn scaled data into a 1x1 convolution with as many groups as another; return None if impossible."""
+        """Turn scaled data into a 1x1 convolution with as many groups as `other`; return None if impossible."""
         _, _, channels, results = other.weight.shape
         if results != channels * other.groups:
             return None
@@ -59,27 +59,27 @@ class _Branch:
         return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
-def _sum(one: _Branch, two: _Branch, max_taps: int) -> _Branch | None:
+def _sum(one: _Branch, other: _Branch, max_taps: int) -> _Branch | None:
     """Return the sum of two convolutions, or None if it has more than `max_taps` taps or they are incompatible."""
-    if not one.data.same_as(two.data) or (one.strides, one.groups) != (two.strides, two.groups):
+    if not one.data.same_as(other.data) or (one.strides, one.groups) != (other.strides, other.groups):
         return None
-    rows, columns = (each.union(other) for each, other in zip(one.windows, two.windows, strict=True))
+    rows, columns = (own.union(others) for own, others in zip(one.windows, other.windows, strict=True))
     if rows is None or columns is None or rows.taps * columns.taps > max_taps:
         return None
     weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
-    for branch in (one, two):
-        row, column = (union.index_of(own) for own, union in zip(branch.windows, (rows, columns), strict=True))
+    for branch in (one, other):
+        row, column = (union.index_of(window) for window, union in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
         weight[row : row + taps[0], column : column + taps[1]] += branch.weight
-    return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + two.shift)
+    return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + other.shift)
 
 
 def join_branches(module: tvm.IRModule) -> tvm.IRModule:
     """Merge sums of convolutions of the same data in an NHWC module.
 
     Kernel sizes may differ. Data that is added directly or scaled by channel counts as a convolution with one tap.
-    Branches are merged only if that does not increase the computation, and if nothing else reads their results. This
-    serves networks with parallel training branches (RepVGG, https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
+    Branches are merged only if that does not increase the computation, and if nothing else reads their results. This is
+    for networks with parallel training branches (RepVGG, https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
     """
     return rewritten(module, _Joiner)
 
@@ -101,8 +101,8 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         if any(value_of(operand) is not None or extents(operand) != extents(call) for operand in call.args):
             return call
         pairs = product(*(self._branches(operand) for operand in call.args))
-        joined = next((both for one, two in pairs if (both := one.joined(two)) is not None), None)
-        return call if joined is None else self._written(joined)
+        merged = next((both for branch_a, branch_b in pairs if (both := branch_a.joined(branch_b)) is not None), None)
+        return call if merged is None else self._as_convolution(merged)
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
         """Yield the interpretations of an operand: its operator, if nothing else reads the result, and plain data."""
@@ -126,7 +126,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
             data = before
         return data
 
-    def _written(self, branch: _Branch) -> ir.Expr:
+    def _as_convolution(self, branch: _Branch) -> ir.Expr:
         weight = relax.const(branch.weight.astype(np.float32))
         settings = {"strides": branch.strides, "groups": branch.groups, **attrs_of(branch.windows), **CHANNELS_LAST}
         result = relax.op.nn.conv2d(branch.data, weight, **settings)

@@ -1,6 +1,6 @@
 """Pass that converts convolutions and matrix products to low-precision operands, and stores their inputs rounded.
 
-Sums are float32, or int32 for integers; all other operators stay float32. A value is rounded once, where it is
+Accumulators are float32, or int32 for integers; all other operators stay float32. A value is rounded once, where it is
 computed, so its readers load less memory; operators that only move or select values run on rounded values.
 """
 
@@ -48,7 +48,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class _Operand:
-    """An anchor's low-precision operand: a stored variable minus a zero point, the sum of a constant and a variable."""
+    """An anchor's low-precision operand: a stored variable minus a zero point, which is `zero` + `computed`."""
 
     data: relax.Var
     stored: _Stored
@@ -74,27 +74,27 @@ def lower_precision(
 ) -> tvm.IRModule:
     """Convert the anchors of a normalized module to the dtypes of `in_target_precision(workload)`."""
     values = {binding.var: binding.value for binding in bindings(module["main"])}
-    found_anchors: dict[relax.Var, _Anchor] = {}
+    anchors_: dict[relax.Var, _Anchor] = {}
     for variable, value in values.items():
         workload = workload_of(value)
         operands = () if workload is None else _operands(value, workload, in_target_precision, values)
         if workload is not None and operands:
-            found_anchors[variable] = _Anchor(operands, workload)
-    if not found_anchors:
+            anchors_[variable] = _Anchor(operands, workload)
+    if not anchors_:
         return module
-    stored = {each.data: each.stored for anchor in found_anchors.values() for each in anchor.operands}
-    products = (variable for variable, anchor in found_anchors.items() if isinstance(anchor.workload, BatchMatmul))
+    stored = {each.data: each.stored for anchor in anchors_.values() for each in anchor.operands}
+    products = (variable for variable, anchor in anchors_.items() if isinstance(anchor.workload, BatchMatmul))
     stored |= dict.fromkeys(products, _Stored("int32"))
     if any(each.dtype == "uint8" for each in stored.values()):
         clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
-        found = {variable: as_8bit_operand(variable, values) for variable in clipped}
-        stored = {each.base: _Stored("uint8", each.least) for each in found.values() if each is not None} | stored
+        operands_ = {variable: as_8bit_operand(variable, values) for variable in clipped}
+        stored = {each.base: _Stored("uint8", each.least) for each in operands_.values() if each is not None} | stored
     for variable, value in reversed(list(values.items())):
         if variable in stored and operator_of(value) in _COMMUTING:
             stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
 
     class Converter(_Converter):
-        anchors, stored_as = found_anchors, stored
+        anchors, stored_as = anchors_, stored
 
     return rewritten(module, mutator(Converter))
 
@@ -102,7 +102,7 @@ def lower_precision(
 def _operands(
     call: ir.Expr, workload: Workload, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return the computed operands of an anchor to convert, or none to keep it in float32."""
+    """Return the computed operands of an anchor, to convert; empty to keep it in float32."""
     if isinstance(workload, BatchMatmul):
         return _product_operands(call, workload, in_target_precision, values)
     data = call.args[0]
@@ -120,8 +120,8 @@ def _operands(
 def _product_operands(
     call: ir.Expr, workload: BatchMatmul, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return both operands of a product of computed tensors to convert to 8 bits, or none to keep it in float32."""
-    left, right = (as_8bit_operand(each, values) for each in operands_of(call))
+    """Return both operands of a product of computed tensors, to convert to 8 bits; empty to keep it in float32."""
+    left, right = (as_8bit_operand(operand, values) for operand in operands_of(call))
     inner = operands_of(call)[0].ty.shape[-1]
     if left is None or right is None or (largest(inner) or workload.inner) > _MAX_EXACT_TERMS:
         return ()
@@ -130,10 +130,10 @@ def _product_operands(
     return _stored_operand(left, "uint8"), _stored_operand(right, "int8")
 
 
-def _stored_operand(found: Operand8Bit, dtype: str) -> _Operand:
+def _stored_operand(operand: Operand8Bit, dtype: str) -> _Operand:
     """Return an 8-bit operand stored as uint8 or int8."""
-    offset = found.least - int(np.iinfo(dtype).min)
-    return _Operand(found.base, _Stored(dtype, offset), found.zero - offset, found.computed)
+    offset = operand.least - int(np.iinfo(dtype).min)
+    return _Operand(operand.base, _Stored(dtype, offset), operand.zero - offset, operand.computed)
 
 
 def _padded(workload: Workload) -> Workload:
@@ -163,7 +163,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._rounded: dict[tuple[relax.Var, _Stored], ir.Expr] = {}
+        self._stored_values: dict[tuple[relax.Var, _Stored], ir.Expr] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._binding = binding.var
@@ -172,31 +172,31 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         variable, operator = self._binding, operator_of(call)
         if (anchor := self.anchors.get(variable)) is not None:
-            return self._converted(call, anchor)
+            return self._convert(call, anchor)
         if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
-            return self._computed(self._on(call, lambda each: self._rounded_to(each, stored)), stored)
+            return self._register(self._map_tensors(call, lambda each: self._rounded_to(each, stored)), stored)
         if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
             return rounded
-        return self._on(call, self._widened) if operator in _READERS else self.visit_expr_post_order(call)
+        return self._map_tensors(call, self._wide) if operator in _READERS else self.visit_expr_post_order(call)
 
-    def _computed(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
+    def _register(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
         """Register the stored value of the current variable, and return it in float32."""
-        rounded = self._rounded[self._binding, stored] = self.builder_.emit(value)
-        return self._wide(rounded, stored)
+        rounded = self._stored_values[self._binding, stored] = self.builder_.emit(value)
+        return self._widen(rounded, stored)
 
-    def _converted(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
+    def _convert(self, call: ir.Call, anchor: _Anchor) -> ir.Expr:
         if isinstance(anchor.workload, BatchMatmul):
-            return self._of_computed(call, anchor.workload, anchor.operands)
+            return self._convert_product(call, anchor.workload, anchor.operands)
         (operand,) = anchor.operands
         return self._to_8_bits(call, operand) if operand.stored.dtype == "uint8" else self._to_float(call, operand)
 
-    def _of_computed(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
+    def _convert_product(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
         """Return the product of two computed 8-bit operands, in int32 if its readers allow that."""
         left, right = (self._rounded_to(each.data, each.stored) for each in operands)
         zeros = (self._zero_of(each, "int32") for each in operands)
         flat = multiply_8bit(self.builder_, workload, left, right, *zeros)
         product = relax.op.reshape(flat, call.ty.shape)
-        return product if str(call.ty.dtype) == "int32" else self._computed(product, self.stored_as[self._binding])
+        return product if str(call.ty.dtype) == "int32" else self._register(product, self.stored_as[self._binding])
 
     def _to_float(self, call: ir.Call, operand: _Operand) -> ir.Call:
         dtype = operand.stored.dtype
@@ -205,7 +205,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
 
     def _to_8_bits(self, call: ir.Call, operand: _Operand) -> ir.Expr:
-        """Return the 8-bit product minus the product of the zero point, with which data is padded."""
+        """Return the 8-bit product minus the contribution of the zero point, which also pads the data."""
         data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % PACKED_LANES
@@ -217,9 +217,9 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             after = [0, *pads[2:], missing] if is_image else [*leading, missing]
             zero = self._zero_of(operand, operand.stored.dtype)
             data = self.builder_.emit_te(pad, data, zero, before, after, primfunc_name_hint="pad")
-        filled = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
-        changed: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
-        product = with_attrs(call, [data, relax.const(filled)], out_dtype="int32", **changed)
+        packed = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
+        attributes: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
+        product = with_attrs(call, [data, relax.const(packed)], out_dtype="int32", **attributes)
         sums = weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int32)
         if operand.zero:
             product = relax.op.subtract(self.builder_.emit(product), relax.const(operand.zero * sums))
@@ -238,7 +238,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         zero_point = self.builder_.emit(relax.op.add(computed, constant))
         return self.builder_.emit(relax.op.astype(zero_point, dtype))
 
-    def _on(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
+    def _map_tensors(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Return the call with a function applied to the float32 variables that it reads."""
         tensors = _tensors(call)
 
@@ -250,20 +250,20 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return with_attrs(call, list(map(changed, call.args)))
 
     def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
-        """Return a value as stored; it is rounded once for each kind of storage."""
-        if (operand, stored) not in self._rounded:
+        """Return a value as stored; it is rounded once per kind of storage."""
+        if (operand, stored) not in self._stored_values:
             value = self.visit_expr(operand)
             if stored.offset:
                 value = self.builder_.emit(relax.op.subtract(value, relax.const(float(stored.offset), "float32")))
-            self._rounded[operand, stored] = self.builder_.emit(relax.op.astype(value, stored.dtype))
-        return self._rounded[operand, stored]
+            self._stored_values[operand, stored] = self.builder_.emit(relax.op.astype(value, stored.dtype))
+        return self._stored_values[operand, stored]
 
-    def _widened(self, operand: relax.Var) -> ir.Expr:
+    def _wide(self, operand: relax.Var) -> ir.Expr:
         """Return a stored value cast back to float32; the cast is not shared with other readers."""
         stored = self.stored_as.get(operand)
-        return self.visit_expr(operand) if stored is None else self._wide(self._rounded_to(operand, stored), stored)
+        return self.visit_expr(operand) if stored is None else self._widen(self._rounded_to(operand, stored), stored)
 
-    def _wide(self, rounded: ir.Expr, stored: _Stored) -> ir.Expr:
+    def _widen(self, rounded: ir.Expr, stored: _Stored) -> ir.Expr:
         wide = self.builder_.emit(relax.op.astype(rounded, "float32"))
         if stored.offset:
             wide = self.builder_.emit(relax.op.add(wide, relax.const(float(stored.offset), "float32")))

@@ -40,19 +40,19 @@ class _Affine(NamedTuple):
     def undoes(self, first: _Affine, is_weighted: bool) -> bool:
         """Whether this step reverts the first one, except for its rounding, overflow or underflow.
 
-        ``(x + 12582912) - 12582912`` rounds x to an integer. After a product with weights, such as with a batch norm,
-        the shifts of some channels may nearly cancel by chance, so the maximum over channels decides.
+        ``(x + 12582912) - 12582912`` rounds x to an integer. After an operator with weights, as with a batch norm, the
+        shifts of some channels may nearly cancel by chance, so the maximum over channels is compared.
         """
-        both, shifted = self.after(first), self.scale * first.shift
-        sizes, kept = np.broadcast_arrays(np.abs(shifted), np.abs(both.shift))
+        combined, shifted = self.after(first), self.scale * first.shift
+        sizes, remaining = np.broadcast_arrays(np.abs(shifted), np.abs(combined.shift))
         if is_weighted:
-            sizes, kept = sizes.max(), kept.max()
+            sizes, remaining = sizes.max(), remaining.max()
         with np.errstate(divide="ignore"):
-            exponents, kept_exponents = (np.abs(np.log2(np.abs(each))) for each in (first.scale, both.scale))
+            exponents, remaining_exponents = (np.abs(np.log2(np.abs(scale))) for scale in (first.scale, combined.scale))
         is_finite = np.isfinite(exponents)
         return bool(
-            (kept < sizes * _MIN_KEPT_SHIFT).any()
-            or (kept_exponents + _MAX_EXPONENT_UNDONE < np.where(is_finite, exponents, 0)).any()
+            (remaining < sizes * _MIN_KEPT_SHIFT).any()
+            or (remaining_exponents + _MAX_EXPONENT_UNDONE < np.where(is_finite, exponents, 0)).any()
         )
 
 
@@ -67,7 +67,7 @@ _STEPS: dict[str, Callable[[_Values], tuple[_Values, _Values]]] = {
 """The scale and shift of each operator with a constant right operand."""
 
 _MIN_KEPT_SHIFT = 2.0**-12
-"""The smallest share of a shift that may remain after two steps; below it, the first step's rounding is visible."""
+"""Min share of a shift that remains after two steps; below it, the first step's rounding affects the result."""
 
 _MAX_EXPONENT_UNDONE = 64
 """Half of float32's exponent range."""
@@ -81,8 +81,8 @@ def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
     """Reduce chains of constant operations in an NHWC module to at most one multiplication and one addition.
 
     A multiplication is folded into the weights of the preceding convolution or matrix product, if nothing else reads
-    that result. This also folds a batch norm after a bias. A division by constants counts as a multiplication, except
-    of a scalar, where it saves nothing, and before rounding, where the last bit may change the result.
+    that result. This also folds a batch norm after a bias. A division by constants is treated as a multiplication,
+    except of a scalar, where it saves nothing, and before rounding, where the last bit may change the result.
     """
     return rewritten(module, _Merger)
 
@@ -94,26 +94,26 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         self._uses = read_counts(module)
         rounded = (binding.value for binding in bindings(module) if operator_of(binding.value) in _ROUNDING)
         self._rounded = {call.args[0] for call in rounded}
-        self._is_kept = False
+        self._is_before_rounding = False
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        self._is_kept = binding.var in self._rounded
+        self._is_before_rounding = binding.var in self._rounded
         super().visit_var_binding_(binding)
         self._uses[self.visit_expr(binding.var)] = self._uses[binding.var]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         step = _step(call)
-        if step is None or (call.op.name == "relax.divide" and (self._is_kept or prod(extents(call)) == 1)):
+        if step is None or (call.op.name == "relax.divide" and (self._is_before_rounding or prod(extents(call)) == 1)):
             return call
-        merged = self._merged(step)
-        weighted = None if (merged.scale == 1).all() else self._weighted(merged.data, merged.scale)
+        merged = self._merge(step)
+        weighted = None if (merged.scale == 1).all() else self._scaled_weights(merged.data, merged.scale)
         if weighted is not None:
             merged = _Affine(self.builder_.emit(weighted), _ONE, merged.shift)
         is_new = merged.data is not step.data or call.op.name == "relax.divide"
-        return self._written(merged) if is_new and np.isfinite(merged.scale).all() else call
+        return self._as_calls(merged) if is_new and np.isfinite(merged.scale).all() else call
 
-    def _merged(self, step: _Affine) -> _Affine:
+    def _merge(self, step: _Affine) -> _Affine:
         """Merge a step with preceding steps whose results nothing else reads, up to one that it undoes."""
         is_weighted = self._is_weighted(step)
         while (before := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
@@ -124,13 +124,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
 
     def _is_weighted(self, step: _Affine | None) -> bool:
         """Whether a chain of steps starts at a product with weights."""
-        found: Any = None
+        call: Any = None
         while step is not None:
-            found = bound_if_read_once(self, self._uses, step.data)
-            step = _step(found)
-        return operator_of(found) in _WEIGHTED
+            call = bound_if_read_once(self, self._uses, step.data)
+            step = _step(call)
+        return operator_of(call) in _WEIGHTED
 
-    def _weighted(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
+    def _scaled_weights(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Fold a scale into the weights of the data's operator; return None if impossible."""
         call = bound_if_read_once(self, self._uses, data)
         if operator_of(call) not in _WEIGHTED:
@@ -144,7 +144,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         scaled = relax.const((weight * scale.ravel()).astype(weight.dtype))
         return relax.Call(call.op, [call.args[0], scaled], call.attrs)
 
-    def _written(self, affine: _Affine) -> ir.Expr:
+    def _as_calls(self, affine: _Affine) -> ir.Expr:
         data, scale, shift = affine
         if (scale == 1).all():
             return relax.op.add(data, _const(shift)) if shift.any() else data

@@ -38,7 +38,7 @@ class _Axis:
             reads, counted from the first input; -1 for none.
         before, after: padding at both ends, in inputs.
         groups: number of computed groups of outputs.
-        first: first wanted output among the computed ones.
+        first: index of the first wanted output among the computed outputs.
         extent: number of wanted outputs.
     """
 
@@ -91,20 +91,20 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
                 (height, width), weight.shape[:2], attrs.strides, attrs.dilation, (top, left), sides, strict=True
             )
         )
-        made = relax.op.nn.conv2d(
+        result = relax.op.nn.conv2d(
             call.args[0],
             relax.const(_forward_weight(weight, rows, columns, groups), str(call.args[1].ty.dtype)),
             padding=(rows.before, columns.before, rows.after, columns.after),
             groups=groups,
             **CHANNELS_LAST,
         )
-        return self._moved(made, batch, rows, columns, groups, filters)
+        return self._moved(result, batch, rows, columns, groups, filters)
 
     def _over_zeros(self, call: ir.Call) -> ir.Expr:
         """Convolve the inputs, with zeros in between, with the flipped weight."""
         (batch, *sides, channels), (*kernel, _, filters) = extents(call.args[0]), extents(call.args[1])
         attrs, groups = call.attrs, int(call.attrs.groups)
-        strides, dilation = [int(each) for each in attrs.strides], [int(each) for each in attrs.dilation]
+        strides, dilation = [int(value) for value in attrs.strides], [int(value) for value in attrs.dilation]
         separated = relax.op.reshape(call.args[0], (batch, sides[0], 1, sides[1], 1, channels))
         separated = relax.op.nn.pad(separated, [0, 0, 0, 0, 0, strides[0] - 1, 0, 0, 0, strides[1] - 1, 0, 0])
         spread = [side * stride for side, stride in zip(sides, strides, strict=True)]
@@ -130,17 +130,17 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
             **CHANNELS_LAST,
         )
 
-    def _moved(self, made: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
+    def _moved(self, result: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
         """Rearrange the outputs and crop the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
-            moved = relax.op.permute_dims(relax.op.reshape(made, parts), [0, 1, 4, 2, 5, 3, 6])
+            moved = relax.op.permute_dims(relax.op.reshape(result, parts), [0, 1, 4, 2, 5, 3, 6])
             shape = (batch, rows.groups * rows.stride, columns.groups * columns.stride, filters)
-            made = relax.op.reshape(moved, shape)
+            result = relax.op.reshape(moved, shape)
         if rows.is_uncropped and columns.is_uncropped:
-            return made
+            return result
         ends = [rows.first + rows.extent, columns.first + columns.extent]
-        return relax.op.strided_slice(made, [1, 2], [rows.first, columns.first], ends)
+        return relax.op.strided_slice(result, [1, 2], [rows.first, columns.first], ends)
 
 
 def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: int) -> NDArray[Any]:
@@ -150,7 +150,7 @@ def _forward_weight(weight: NDArray[Any], rows: _Axis, columns: _Axis, groups: i
     """
     padded = np.pad(weight, [(0, 1), (0, 1), (0, 0), (0, 0)])
     # Tap -1 reads the zero padding. Axes: (y, row in group, x, column in group, in, out).
-    taken = padded[rows.taps[:, :, None, None], columns.taps[None, None]]
-    y, in_rows, x, in_columns, channels, filters = taken.shape
-    separated = taken.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
+    gathered = padded[rows.taps[:, :, None, None], columns.taps[None, None]]
+    y, in_rows, x, in_columns, channels, filters = gathered.shape
+    separated = gathered.reshape(y, in_rows, x, in_columns, groups, channels // groups, filters)
     return np.ascontiguousarray(separated.transpose(0, 2, 5, 4, 1, 3, 6)).reshape(y, x, channels // groups, -1)

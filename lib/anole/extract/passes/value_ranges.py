@@ -89,7 +89,7 @@ def _is_integral(operand: ir.Expr, values: Values) -> bool:
     if operator == "relax.reshape":
         return _is_integral(call.args[0], values)
     if operator in ("relax.add", "relax.subtract"):
-        return all(_is_integral(each, values) for each in call.args)
+        return all(_is_integral(operand_, values) for operand_ in call.args)
     return operator == "relax.round" or (operator == "relax.astype" and "int" in str(call.args[0].ty.dtype))
 
 

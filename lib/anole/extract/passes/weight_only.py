@@ -1,7 +1,7 @@
 """Weight-only quantization: a custom operator for products of float32 data with low-bit weights, and its pass.
 
 The operands are the data and a matrix of packed weights, see `anole.targets.shared.weight_only`; the attributes are the
-fields of their scheme. The operator hides the weights from other passes until a target is known.
+fields of the weights' scheme. The operator hides the weights from other passes until a target is known.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ WEIGHT_ONLY = "anole.weight_only"
 
 
 def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
-    data, words = (operand.ty.shape.values for operand in call.args)
-    return relax.TensorType([*data[:-1], words[-1]], "float32")
+    data, packed = (operand.ty.shape.values for operand in call.args)
+    return relax.TensorType([*data[:-1], packed[-1]], "float32")
 
 
 tvm.ir._ffi_api.RegisterOp(WEIGHT_ONLY, "A product with weights stored in few bits.")
@@ -51,7 +51,7 @@ def store_weights(
 ) -> tvm.IRModule:
     """Store the weights of a normalized module's dense layers in the scheme of `in_target_precision(workload)`.
 
-    Weights stored in another scheme are rounded again; without a scheme, they are dequantized.
+    Weights stored in another scheme are quantized again; without a scheme, they are dequantized.
     """
 
     @mutator
@@ -62,17 +62,17 @@ def store_weights(
             if not isinstance(workload, Dense):
                 return call
             scheme = weight_scheme(in_target_precision(workload))
-            return call if scheme == workload.weights else _stored_by(call, scheme)
+            return call if scheme == workload.weights else _with_scheme(call, scheme)
 
     return rewritten(module, Storing)
 
 
-def _stored_by(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
+def _with_scheme(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
     """Return a product with weights stored in a scheme, or with float32 weights if it is None."""
-    (data, weight), own = call.args, scheme_of(call)
+    (data, weight), current_scheme = call.args, scheme_of(call)
     value: Any = value_of(weight)
-    if own is not None:
-        value = StoredWeights.read(value, own).values()
+    if current_scheme is not None:
+        value = StoredWeights.read(value, current_scheme).values()
     if scheme is None:
         return relax.op.matmul(data, relax.const(value))
     return weight_only(data, StoredWeights.rounded(value, scheme), scheme)

@@ -17,26 +17,26 @@ _MIN_LATENCY_S = 1e-9
 
 @dataclass(frozen=True)
 class AdaptiveEvaluator:
-    """An evaluator that times micro-batches, after one untimed run, until the speed since the start is steady.
+    """An evaluator that times micro-batches, after one untimed run, until the mean speed since the start is steady.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.1. The
     latency is the mean over all runs; the standard deviation, cv and repeats refer to the micro-batches.
     `threshold` applies to `stability`.
 
-    The defaults are the paper's (n = 500 runs at most, B = 50), except two that it does not state:
-    `min_micro_batches` is 3, as in the paper's code, since a variation needs two values; and `max_s` lets a
-    slow kernel finish before it is killed.
+    The defaults are the paper's (n = 500 runs at most, B = 50), except for two values that it does not state:
+    `min_micro_batches` is 3, as in the paper's code, since a variation requires two values; and `max_s` ends the
+    timing of a slow kernel before it would be killed.
 
     Attributes:
         micro_batch: runs of one micro-batch, back to back (the paper's B).
-        micro_batch_s: duration of one micro-batch, in seconds; the latency so far gives its number of runs, at least
-            one. Null uses `micro_batch`.
+        micro_batch_s: duration of one micro-batch, in seconds; the latency so far determines its number of runs, which
+            is at least one. None uses `micro_batch`.
         min_micro_batches: number of micro-batches before a steady speed may end the timing.
         max_micro_batches: max number of micro-batches (the paper's n, over B).
         threshold: coefficient of variation of the speed since the start, below which it is steady.
-        max_s: max seconds of timed runs; exceeded by one run at most.
+        max_s: max seconds of timed runs; one run may exceed it.
         slow_factor: a kernel this many times slower than the fastest rival is abandoned after its first
-            micro-batch; null abandons none.
+            micro-batch; None abandons no kernel.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -65,11 +65,11 @@ class AdaptiveEvaluator:
 
     def _runs(self, latency_s: float, left_s: float) -> int:
         """Return the number of runs of the next micro-batch."""
-        fitting = int(left_s / max(latency_s, _MIN_LATENCY_S))
-        wanted = self.micro_batch
+        max_runs = int(left_s / max(latency_s, _MIN_LATENCY_S))
+        n_runs = self.micro_batch
         if self.micro_batch_s is not None:
-            wanted = int(self.micro_batch_s / max(latency_s, _MIN_LATENCY_S))
-        return max(1, min(wanted, fitting))
+            n_runs = int(self.micro_batch_s / max(latency_s, _MIN_LATENCY_S))
+        return max(1, min(n_runs, max_runs))
 
     def _is_done(self, numbers: Sequence[int], costs_s: Sequence[float], spent_s: float, best_s: float | None) -> bool:
         latency_s = spent_s / sum(numbers)
@@ -81,10 +81,10 @@ class AdaptiveEvaluator:
 
 
 def stability(numbers: Sequence[int], costs_s: Sequence[float]) -> float:
-    """Return the coefficient of variation of the speed since the start, taken after each of n micro-batches.
+    """Return the coefficient of variation of the mean speed since the start, computed after each micro-batch.
 
     AdaTune's CV(Perf_1 .. Perf_n) with Perf_i = runs so far * FLOP / Time(i), where the FLOP cancels out. `numbers` are
-    the runs of each micro-batch, `costs_s` the mean seconds per run.
+    the run counts of the n micro-batches, `costs_s` the mean seconds per run.
     """
     speeds: NDArray[np.float64] = np.cumsum(numbers) / np.cumsum(np.multiply(numbers, costs_s))
     return float(speeds.std() / speeds.mean())

@@ -16,12 +16,12 @@ class Fixed:
     """An evaluator that times the same number of runs for every kernel, after one untimed run.
 
     The defaults are AutoTVM's (``LocalRunner(number=4, repeat=3)``), and so is the mean: with
-    more than two repeats, the fastest and the slowest are left out. The standard deviation and cv are over all repeats.
+    more than two repeats, it omits the fastest and the slowest. The standard deviation and cv are over all repeats.
 
     Attributes:
         number: runs of one repeat, back to back.
         max_s: max seconds of timed runs: each repeat of a slow kernel has fewer runs, at least one, since the kernel
-            would be killed otherwise. Null sets no limit.
+            would otherwise be killed. None sets no limit.
     """
 
     name: ClassVar[str] = "fixed"
@@ -37,6 +37,6 @@ class Fixed:
         if self.max_s is not None:
             number = max(1, min(number, int(self.max_s / self.repeats / max(first_s, 1e-9))))
         costs_s = np.sort([timer(number) for _ in range(self.repeats)])
-        kept_s = costs_s[1:-1] if len(costs_s) > 2 else costs_s
+        trimmed_s = costs_s[1:-1] if len(costs_s) > 2 else costs_s
         std_s = float(costs_s.std())
-        return Timing(float(kept_s.mean()), std_s, std_s / float(costs_s.mean()), len(costs_s))
+        return Timing(float(trimmed_s.mean()), std_s, std_s / float(costs_s.mean()), len(costs_s))

@@ -14,7 +14,7 @@ from anole.search.settings import Range
 from anole.space.space import Space, Vectors
 
 _N_PROPOSALS = 8
-"""Neighbors sampled at once for each chain; the first valid one is taken."""
+"""Number of neighbors sampled at once per chain; the chain moves to the first valid one."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Annealing:
     """Parallel annealing chains that propose the best configs they visited.
 
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
-    AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike there, a config with a score below
-    zero remains a candidate.
+    AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike in AutoTVM, a config with a score
+    below zero remains a candidate.
 
     Attributes:
         n_chains: number of parallel chains; they keep their current configs from one iteration to the next.
@@ -31,7 +31,7 @@ class Annealing:
         start_temperature, end_temperature: the temperature falls linearly; scores are about 0 to 1.
         patience: steps without a change of the best candidates after which the search ends early.
         patience_over: number of the best candidates to watch for a change: AutoTVM's plan of 64. AutoTVM's code
-            proposes no more than these, unless diversity is enabled; null watches all candidates.
+            proposes no more than these, unless diversity is enabled; None watches all candidates.
         n_candidates: number of proposed configs: twice AutoTVM's batch of 64, to allow a diverse choice.
     """
 
@@ -59,7 +59,7 @@ class AnnealingExplorer:
         self._points: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return the best configs that the chains visited, or uniform ones before the surrogate's first fit."""
+        """Return the best configs that the chains visited, or random configs before the surrogate's first fit."""
         settings = self.settings
         if not surrogate.fitted:
             return draw(history, settings.n_candidates, rng)
@@ -96,8 +96,8 @@ class AnnealingExplorer:
         sizes = self.space.cardinalities[knobs]
         shifts = 1 + (rng.random((n_proposals, n_chains)) * (sizes - 1)).astype(np.int64)
         moved = np.repeat(points[None], n_proposals, axis=0)
-        at = (np.arange(n_proposals)[:, None], np.arange(n_chains)[None, :], knobs)
-        moved[at] = (moved[at] + shifts) % sizes
+        indices = (np.arange(n_proposals)[:, None], np.arange(n_chains)[None, :], knobs)
+        moved[indices] = (moved[indices] + shifts) % sizes
         valid = self.space.valid(moved.reshape(-1, n_knobs)).reshape(n_proposals, n_chains)
         first_valid = moved[np.argmax(valid, axis=0), np.arange(n_chains)]
         return np.where(np.any(valid, axis=0)[:, None], first_valid, points)

@@ -1,4 +1,4 @@
-"""Configs by decreasing merit, an analytical score of their speed: a search without learning."""
+"""Propose configs in order of decreasing merit (an analytical estimate of speed), without learning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anole.search.settings import Range, Stateless
 
 @dataclass(frozen=True)
 class ByMerit(Stateless):
-    """An explorer that proposes the unmeasured configs with the highest merit; uniform ones if a space has no merit.
+    """An explorer that proposes unmeasured configs with the highest merit, or random ones if the space has no merit.
 
     A space that can be enumerated is sorted completely; other spaces are sampled. Our own method, not from a paper: the
     baseline for searches that learn.

@@ -18,8 +18,8 @@ class ContextualAnnealing(Annealing):
     """Annealing with a share of random configs that follows the surrogate's uncertainty.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), section 4.2.2: the
-    share is the mean standard deviation of the predictions of random configs, relative to the best speed
-    measured (equation 3). It is 0 with a surrogate that has no spread. The walk is that of the paper's baseline.
+    share is the mean standard deviation of the predictions for random configs, relative to the best measured
+    speed (equation 3). It is 0 if the surrogate has no spread. The walk is the same as in the paper's baseline.
 
     Attributes:
         n_probes: number of random configs that estimate the uncertainty (the paper's K, appendix A).

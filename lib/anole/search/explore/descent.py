@@ -20,11 +20,11 @@ from anole.space.space import Space, Vectors
 
 @dataclass(frozen=True)
 class Descent(Stateless):
-    """An explorer that starts with the highest merit, then mixes in neighbors of the fastest configs so far.
+    """An explorer that starts at the highest merit, then also proposes neighbors of the fastest configs so far.
 
-    A neighbor differs in one knob, by one value. Without a surrogate, a search takes milliseconds. After Canesche et
-    al., "The Droplet Search Algorithm for Kernel Scheduling" (TACO 2024), which descends along one knob after the other
-    from one config; here a batch has the neighbors of several.
+    A neighbor differs in one knob, by one value. A search takes milliseconds, since it uses no surrogate. Based on
+    Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling" (TACO 2024), which descends from one config
+    along one knob after the other; here a batch contains neighbors of several configs.
 
     Attributes:
         n_best: number of the fastest configs whose neighbors are proposed.
@@ -41,11 +41,11 @@ class Descent(Stateless):
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return neighbors, starting at the fastest config, mixed with configs by merit; their scores are zero."""
         space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
-        taken = set(history.visited.tolist())
+        visited = set(history.visited.tolist())
         near = chain.from_iterable(_neighbors(space, history.vectors[row]) for row in fastest if history.gflops[row])
-        led = list(islice(fresh(near, taken, space), self.n_candidates))
-        rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, taken, space))
-        neighbors, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (led, rest))
+        leading = list(islice(fresh(near, visited, space), self.n_candidates))
+        rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, visited, space))
+        neighbors, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (leading, rest))
         vectors = interleaved(neighbors, others, self.led_share)[: self.n_candidates]
         return Candidates(vectors, np.zeros(len(vectors)))
 
@@ -53,6 +53,6 @@ class Descent(Stateless):
 def _neighbors(space: Space, vector: NDArray[np.int64]) -> Iterator[Vectors]:
     """Yield the valid index vectors, shape (n_knobs,), that differ from the given one in one knob, by one value."""
     steps = np.concatenate([np.eye(len(vector), dtype=np.int64), -np.eye(len(vector), dtype=np.int64)])
-    near = vector + steps
-    near = near[((near >= 0) & (near < space.cardinalities)).all(axis=1)]
-    yield from near[space.valid(near)]
+    moved = vector + steps
+    moved = moved[((moved >= 0) & (moved < space.cardinalities)).all(axis=1)]
+    yield from moved[space.valid(moved)]

@@ -1,4 +1,4 @@
-"""The frontier of one search: scores every config once and keeps the best unmeasured ones."""
+"""The frontier of a search: the best unmeasured configs so far; every config is scored once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _CONVERGENCE_TOLERANCE = 0.01
 class Frontier:
     """The `n_best` most promising unmeasured configs of an explorer's search; scores each visited config once.
 
-    Of configs with the same program, only the first promising one is kept. `n_watched` is the number of best configs
-    to watch for a change; None watches all.
+    Of several configs with the same program, only the first promising one is kept. `n_watched` is the number of best
+    configs to watch for a change; None watches all.
     """
 
     def __init__(self, surrogate: Surrogate, history: History, n_best: int, n_watched: int | None = None) -> None:

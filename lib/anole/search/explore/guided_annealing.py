@@ -19,14 +19,14 @@ class GuidedAnnealing(Annealing):
     """Annealing whose first candidates are the default config and mostly the configs with the highest merit.
 
     Before the first measurement, a template's analytical model of memory traffic and compute already predicts speed
-    better than chance. Interleaved uniform candidates cover what the model misses. The default config comes first,
-    because a search has to beat it, and where this is hard, good configs are near it. A surrogate that is fitted from
-    the start, by the space's merit, is searched at once; then the default config is one of many. Our own method, not
-    from a paper.
+    better than chance. Interleaved random candidates cover what the model misses. The default config comes first,
+    because a search has to beat it, and where this is hard, good configs are near it. If the surrogate is fitted from
+    the start, by the space's merit, annealing begins at once, and the default config has no priority. Our own method,
+    not from a paper.
 
     Attributes:
         led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
-            all candidates are uniform if the space defines no merit.
+            all candidates are uniformly random if the space defines no merit.
     """
 
     name: ClassVar[str] = "guided_annealing"
@@ -46,11 +46,11 @@ class _GuidedExplorer(AnnealingExplorer):
             return super().propose(surrogate, history, rng)
         space, n, share = history.space, self.settings.n_candidates, self.settings.led_share
         first = history.default[~np.isin(space.identities(history.default), history.visited)]
-        led = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.identities(first)))
+        leading = space.promising(round(share * n), rng, exclude=np.append(history.visited, space.identities(first)))
         uniform = draw(history, n, rng)
-        known = space.identities(np.concatenate([first, led]))
-        fresh = uniform.vectors[~np.isin(space.identities(uniform.vectors), known)]
-        vectors = np.concatenate([first, interleaved(led, fresh, share)])[:n]
+        proposed = space.identities(np.concatenate([first, leading]))
+        others = uniform.vectors[~np.isin(space.identities(uniform.vectors), proposed)]
+        vectors = np.concatenate([first, interleaved(leading, others, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
 
 

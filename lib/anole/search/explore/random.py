@@ -24,11 +24,11 @@ class Random(Stateless):
     n_candidates: Annotated[int, Range(1)] = 256
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return uniform candidates."""
+        """Return uniformly random candidates."""
         return draw(history, self.n_candidates, rng)
 
 
 def draw(history: History, n: int, rng: np.random.Generator) -> Candidates:
-    """Return n uniform candidates, or all that the space still has, with zero scores."""
+    """Return n uniformly random candidates, or all remaining configs if these are fewer, with zero scores."""
     vectors = history.space.sample(n, rng, exclude=history.visited)
     return Candidates(vectors, np.zeros(len(vectors)))

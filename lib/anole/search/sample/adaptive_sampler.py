@@ -27,24 +27,24 @@ class AdaptiveSampler(Stateless):
 
     Attributes:
         k_min, k_max: the range of cluster counts to try, `k_max` excluded.
-        k_step: step between cluster counts. The papers use 1, but from one k to the next the loss hardly ever
-            falls by the threshold: the search then stops at 9, whatever the candidates. The authors' code uses 8,
-            which mostly stops at 16, a quarter of a batch, and so fits the 2 to 4 times fewer measurements
-            that they report.
-        threshold: the search ends at the first k that does not divide the loss by more than this, and uses this k.
-        representative: the config that represents a cluster: its ``centroid``, rounded to a config if that is valid,
-            else its nearest candidate (the papers); the candidate ``nearest`` to the centroid; or the cluster's
-            ``best`` candidate by the surrogate's score.
+        k_step: step between cluster counts. With 1, as in the papers, the loss almost never drops by the required
+            factor between consecutive k, so the search stops at k = 9 regardless of the candidates. With 8, as in the
+            authors' code, it mostly stops at 16, a quarter of a batch, which matches the 2 to 4 times fewer
+            measurements that they report.
+        threshold: the search stops at the first k at which the loss shrinks by no more than this factor, and uses it.
+        representative: the config that represents a cluster: its ``centroid``, rounded to a config, or the nearest
+            candidate if that config is invalid (the papers); the candidate ``nearest`` to the centroid; or the
+            cluster's ``best`` candidate by the surrogate's score.
         synthesis: the replacement of a representative that was already measured or chosen: a config of the most
             frequent values of all candidates (``mode``, the papers) or of the cluster's (``cluster``), or
             ``nearest``, the candidate nearest to the centroid, without synthesis.
-        n_best: number of the most promising candidates to consider; null takes all, as the papers do.
-        max_points: at most this many of them, sampled uniformly, are clustered; bounds the time of a choice.
+        n_best: number of the most promising candidates to consider; None considers all, as the papers do.
+        max_points: max number of considered candidates, sampled uniformly, that are clustered; bounds the time.
         clustered: the input of k-means: ``all`` knobs, each scaled to [0, 1] (the papers), or the indices of the two
             knobs with the most values (``widest``, the authors' code); a centroid then takes its other knobs from a
             uniformly sampled candidate.
-        n_random: number of chosen configs to replace by uniform ones. In the authors' code, the last twentieth of
-            each plan of 64 is random, which is 3 of 16 configs.
+        n_random: number of chosen configs to replace by uniformly random ones. In the authors' code, the last twentieth
+            of each plan of 64 is random, which is 3 of 16 configs.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -62,7 +62,7 @@ class AdaptiveSampler(Stateless):
     n_random: Annotated[int, Range(0, 256)] = 0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return one config for each cluster; the last few are replaced by random ones."""
+        """Return one config per cluster; random configs replace the last `n_random`."""
         space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
@@ -74,20 +74,20 @@ class AdaptiveSampler(Stateless):
         n_distinct = len(np.unique(points, axis=0))
         clusters = find_knee(points, self._ks(min(n, n_distinct)), self.threshold, rng)
         modes = synthesize(considered, space)
-        taken = set(history.visited.tolist())
+        visited = set(history.visited.tolist())
         chosen = []
         for cluster in clusters.most_promising(scores):
             members = vectors[clusters.labels == cluster]
             distances = np.square(points - clusters.centroids[cluster]).sum(axis=1)
             nearest = vectors[np.argsort(distances, kind="stable")]
             centroid = self._to_indices(clusters.centroids[cluster], knobs, considered, space, rng)
-            first = self._representative(space, centroid, members, nearest)
+            representative = self._representative(space, centroid, members, nearest)
             synthesized = {"mode": modes, "cluster": synthesize(members, space), "nearest": ()}[self.synthesis]
             # There are at most as many clusters as distinct points, so the last fallback never runs out.
-            chosen.append(next(fresh(chain(first, synthesized, nearest), taken, space)))
-        kept = np.array(chosen[: max(1, len(chosen) - self.n_random)])
-        known = np.concatenate([history.visited, space.identities(kept)])
-        return np.concatenate([kept, space.sample(len(chosen) - len(kept), rng, exclude=known)])
+            chosen.append(next(fresh(chain(representative, synthesized, nearest), visited, space)))
+        retained = np.array(chosen[: max(1, len(chosen) - self.n_random)])
+        excluded = np.concatenate([history.visited, space.identities(retained)])
+        return np.concatenate([retained, space.sample(len(chosen) - len(retained), rng, exclude=excluded)])
 
     def _clustered_knobs(self, space: Space) -> NDArray[np.int64]:
         """Return the indices of the knobs that k-means sees."""
@@ -112,8 +112,8 @@ class AdaptiveSampler(Stateless):
 
     def _ks(self, limit: int) -> range:
         """Return the cluster counts to try: at least one, none above `limit`."""
-        first = min(self.k_min, limit)
-        return range(first, max(first, min(self.k_max - 1, limit)) + 1, self.k_step)
+        k_min = min(self.k_min, limit)
+        return range(k_min, max(k_min, min(self.k_max - 1, limit)) + 1, self.k_step)
 
     def _representative(self, space: Space, centroid: Vectors, members: Vectors, nearest: Vectors) -> Vectors:
         """Return the config that represents a cluster, shape (1, n_knobs), given its centroid, shape (n_knobs,).
@@ -151,8 +151,8 @@ class Clusters:
 def find_knee(points: NDArray[np.float32], ks: Iterable[int], threshold: float, rng: np.random.Generator) -> Clusters:
     """Return the clusters at the knee of the loss: Chameleon's threshold-based swift meta-search.
 
-    The search ends when a step divides the loss by no more than the threshold. As in Algorithm 1, the clusters of that
-    last step are returned. Points have shape (n, n_knobs); `ks` ascends, up to n.
+    The search stops at the first k at which the loss shrinks by no more than the factor `threshold`. As in Algorithm 1,
+    the clusters for that k are returned. Points have shape (n, n_knobs); `ks` ascends, up to n.
     """
     previous_loss = math.inf
     for k in ks:
@@ -170,5 +170,5 @@ def k_means(points: NDArray[np.float32], k: int, rng: np.random.Generator) -> Cl
 
     # With several threads, the order of a centroid's partial sums would vary.
     with threadpool_limits(1):
-        found = KMeans(k, n_init=1, random_state=int(rng.integers(1 << 31))).fit(points)
-    return Clusters(found.cluster_centers_, found.labels_.astype(np.int64), float(found.inertia_))
+        model = KMeans(k, n_init=1, random_state=int(rng.integers(1 << 31))).fit(points)
+    return Clusters(model.cluster_centers_, model.labels_.astype(np.int64), float(model.inertia_))

@@ -1,4 +1,4 @@
-"""DCOC's confidence sampling: candidates are sampled by the critic's values, and low-value ones are replaced."""
+"""DCOC's confidence sampling: samples candidates by the critic's values, and replaces those of low value."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from anole.space.space import Vectors
 class Confidence(Stateless):
     """A sampler that draws by the softmax of the critic's values and replaces configs not above the overall median.
 
-    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs under the
-    sampled configs' frequencies of each knob's values, in order of probability; when these run out, the sampled config
+    "DCOC" (ASP-DAC 2025), section 3.3 and algorithm 2. Replacements are the most probable configs, most probable first,
+    if each knob's value has its frequency among the sampled configs; when these run out, the sampled config
     stays. Without a critic, the surrogate's scores are used as values. If all values are equal, as before the
     surrogate's first fit, every sampled config stays.
 
@@ -39,10 +39,10 @@ class Confidence(Stateless):
     version: Literal[3] = 3
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return the confident ones of the sampled candidates, then the replacements of the others.
+        """Return the sampled candidates with values above the median, then replacements for the others.
 
-        The effective number of equally likely candidates, which is the inverse of the sum of squared probabilities, is
-        added to the explorer's log.
+        The inverse of the sum of squared probabilities, the effective number of equally likely candidates, is added to
+        the explorer's log.
         """
         if not len(candidates.vectors):
             return candidates.vectors
@@ -55,8 +55,8 @@ class Confidence(Stateless):
         confident = above_median(values)[rows]
         selected = candidates.vectors[rows]
         chosen = selected[confident]
-        taken = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
-        replacements = fresh(chain(synthesize(selected, space), selected[~confident]), taken, space)
+        visited = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
+        replacements = fresh(chain(synthesize(selected, space), selected[~confident]), visited, space)
         # The replaced configs themselves come last, so the replacements never run out.
         return np.array([*chosen, *islice(replacements, len(selected) - len(chosen))])
 
@@ -68,5 +68,5 @@ def above_median(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def softmax(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the softmax of values, shape (n,), with no probability below the smallest normal float."""
-    grown = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
-    return np.asarray(grown / grown.sum())
+    powers = np.maximum(np.exp(values - values.max()), np.finfo(np.float64).tiny)
+    return np.asarray(powers / powers.sum())

@@ -17,7 +17,7 @@ class ContextualGreedy(EpsilonGreedy):
     """Epsilon-greedy sampling with the random share that the explorer sets.
 
     Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), algorithm 1, lines 8
-    and 9. `epsilon` applies only if the explorer sets no share.
+    and 9. `epsilon` is used only if the explorer sets no share.
     """
 
     name: ClassVar[str] = "contextual"

@@ -20,16 +20,16 @@ class EpsilonGreedy(Stateless):
     Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3: from the best
     `diversity_ratio` * b candidates, b are chosen greedily to maximize the sum of their scores plus `diversity_weight`
     times the number of distinct knob values among them, a submodular objective. If the space describes the programs of
-    its configs, distinct properties of these count instead, since knobs without an effect add no diversity. AutoTVM's
+    its configs, distinct program properties count instead, since knobs without effect add no diversity. AutoTVM's
     code ignores the scores here, and its diversity is off by default.
 
     Attributes:
         epsilon: share of a batch that is sampled uniformly; the default is AutoTVM's.
-        diversity_ratio: candidates considered per chosen one (the paper's lambda); 1 or null takes the best
-            without regard to diversity. The default is RELEASE's.
-        diversity_weight: value of one more distinct knob value (the paper's alpha), where the score of the
-            best config is 1. The default is our own and is not tuned.
-        least_random: minimum number of uniform configs in a batch, since `epsilon` of a small batch rounds to none.
+        diversity_ratio: number of candidates considered per chosen candidate (the paper's lambda); 1 or None takes the
+            best without regard to diversity. The default is RELEASE's.
+        diversity_weight: value of one more distinct knob value (the paper's alpha); the best config's score is 1. The
+            default is our own and is not tuned.
+        least_random: min number of uniformly random configs in a batch, since `epsilon` of a small batch rounds to 0.
     """
 
     name: ClassVar[str] = "greedy"
@@ -50,12 +50,12 @@ class EpsilonGreedy(Stateless):
             outcomes = history.space.outcomes(vectors)
             vectors = vectors[pick_diverse(outcomes, scores, n_greedy, self.diversity_weight)]
         greedy = vectors[:n_greedy]
-        seen = np.concatenate([history.visited, history.space.identities(greedy)])
-        return np.concatenate([greedy, history.space.sample(n - len(greedy), rng, exclude=seen)])
+        visited = np.concatenate([history.visited, history.space.identities(greedy)])
+        return np.concatenate([greedy, history.space.sample(n - len(greedy), rng, exclude=visited)])
 
 
 def pick_diverse(outcomes: NDArray[np.int64], scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:
-    """Return at most n rows that score high and together cover many values, in the order of choice.
+    """Return at most n rows with high scores that together cover many values, in the order of choice.
 
     Greedy maximization of the sum of scores + weight * number of distinct (column, value) pairs. Outcomes have shape
     (m, n_columns), see `Space.outcomes`, and scores shape (m,).
@@ -64,10 +64,10 @@ def pick_diverse(outcomes: NDArray[np.int64], scores: NDArray[np.float64], n: in
     values = outcomes + np.cumsum(widths) - widths
     covered = np.zeros(widths.sum(), dtype=bool)
     remaining = scores.astype(np.float64)
-    picked: list[int] = []
-    while len(picked) < min(n, len(outcomes)):
+    rows: list[int] = []
+    while len(rows) < min(n, len(outcomes)):
         best = int(np.argmax(remaining + weight * (~covered[values]).sum(axis=1)))
-        picked.append(best)
+        rows.append(best)
         covered[values[best]] = True
         remaining[best] = -np.inf
-    return np.array(picked, dtype=np.int64)
+    return np.array(rows, dtype=np.int64)

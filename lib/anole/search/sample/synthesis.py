@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.space.space import Space, Vectors
 
 _N_CONSIDERED = 1024
-"""Max number of configs tried, which bounds the time of synthesis if nearly all are invalid."""
+"""Max number of configs to try, which bounds the time of synthesis if nearly all are invalid."""
 
 _BATCH_SIZE = 64
 
@@ -20,8 +20,8 @@ _BATCH_SIZE = 64
 def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
     """Yield valid configs, most probable first, as if each knob's value were sampled independently by its frequency.
 
-    The first one is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
-    value. That is only one config, which is soon visited; the next ones replace it.
+    The first config is Chameleon's ``mode`` (Ahn et al., ICLR 2020, section 3.3): every knob has its most frequent
+    value. The mode is a single config and is soon visited; the next most probable configs follow.
 
     Yielded index vectors have shape (n_knobs,). `vectors` must not be empty.
     """

@@ -24,8 +24,8 @@ class BoostedTrees:
     """XGBoost on the space's features, refitted in every iteration.
 
     The defaults are those of AutoTVM's ``XGBoostCostModel``, except `max_rounds`. Boosting stops when the
-    average recall of the fastest configs measured (`average_recall`) has not grown for `patience` rounds;
-    AutoTVM also computes it on the training data, since the trees only have to rank the right configs first.
+    average recall of the fastest measured configs (`average_recall`) has not grown for `patience` rounds. As in
+    AutoTVM, it is computed on the training data, since the trees only have to rank the right configs first.
     XGBoost runs on one thread: the trees then do not depend on the number of cores, and small batches do not
     wait for a second thread on a busy machine.
 
@@ -67,7 +67,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
         return self._boost(history.examples())
 
     def _boost(self, examples: Examples, margins: NDArray[np.float64] | None = None) -> Model | None:
-        """Return new trees that are boosted from the margins of the examples, shape (n,), or from zero without any."""
+        """Return new trees that are boosted from the examples' margins, shape (n,), or from zero if there are none."""
         import xgboost
 
         settings, scores = self.settings, examples.scores
@@ -113,12 +113,12 @@ class BoostedTreesSurrogate(GuardedSurrogate):
         )
         worst, width = 0.0, 1.0
         if settings.objective == "ranking":
-            found = booster.predict(data, output_margin=True)
-            worst, width = float(found.min()), float(np.ptp(found)) or 1.0
+            margins_ = booster.predict(data, output_margin=True)
+            worst, width = float(margins_.min()), float(np.ptp(margins_)) or 1.0
 
         def predict(vectors: Vectors) -> Prediction:
-            grown = booster.inplace_predict(self.space.features(vectors), predict_type="margin").astype(np.float64)
-            return (grown + self._unlearned(vectors) - worst) / width, np.zeros(len(vectors))
+            margins_ = booster.inplace_predict(self.space.features(vectors), predict_type="margin").astype(np.float64)
+            return (margins_ + self._unlearned(vectors) - worst) / width, np.zeros(len(vectors))
 
         return predict
 
@@ -145,6 +145,6 @@ def average_recall(predicted: NDArray[Any], scores: NDArray[Any], n_top: int) ->
     rank, predicted_rank = np.empty((2, len(scores)), dtype=np.int64)
     rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
     predicted_rank[np.argsort(-predicted, kind="stable")] = np.arange(len(scores))
-    # A config counts as found at every n that exceeds both of its ranks.
-    found = np.bincount(np.maximum(rank, predicted_rank), minlength=n_top)[:n_top].cumsum()
-    return float((found / np.arange(1, n_top + 1)).mean())
+    # The top n configs contain a config at every n that exceeds both of its ranks.
+    n_found = np.bincount(np.maximum(rank, predicted_rank), minlength=n_top)[:n_top].cumsum()
+    return float((n_found / np.arange(1, n_top + 1)).mean())

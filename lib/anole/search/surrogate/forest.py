@@ -30,9 +30,9 @@ class Forest:
     the hyper-parameters of its appendix A.
 
     Attributes:
-        acquisition: the acquisition function: ``expected_improvement`` over the best measured config, as a share of the
-            largest among the measured configs and as many random ones; or ``mean``, the predicted speed relative to
-            the best.
+        acquisition: the acquisition function: ``expected_improvement`` over the best measured config, relative to the
+            largest one among the measured configs and an equal number of random configs; or ``mean``, the predicted
+            speed relative to the best.
         spread: the deviation of a prediction: the standard deviation over the ``trees``, as in the paper's code, or the
             standard error of their mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the
             paper names. With so few trees, the latter is mostly noise; docs/methods/adatune.md has a comparison.
@@ -64,16 +64,16 @@ class _ForestSurrogate(GuardedSurrogate):
         if not examples.scores.any():
             return None
         predict = self._grow(examples)
-        # The largest expected improvement among the examples and as many random configs is the unit of scores.
+        # The unit of scores is the largest expected improvement among the examples and as many random configs.
         random = self.space.features(self.space.sample(len(examples), np.random.default_rng(0)))
         reference = predict(np.concatenate([examples.features, random]))
         largest = max(_MIN_IMPROVEMENT, float(expected_improvement(*reference, _BEST).max()))
 
         def score(vectors: Vectors) -> Prediction:
-            mean, std = predict(self.space.features(vectors))
+            mean_, std = predict(self.space.features(vectors))
             if self.settings.acquisition == "mean":
-                return mean, std
-            return expected_improvement(mean, std, _BEST) / largest, std
+                return mean_, std
+            return expected_improvement(mean_, std, _BEST) / largest, std
 
         return score
 

@@ -21,7 +21,7 @@ _N_SAMPLED = 1024
 class MeritTrees(BoostedTrees):
     """Boosted trees that start from the space's merit, if it is a speed.
 
-    The merit scores configs before the first trial, which guides the explorer. Then it is the margin from which the
+    Before the first trial, the merit scores configs, which guides the explorer. Later, it is the margin from which the
     trees are boosted. In other spaces these are plain boosted trees. Our own method, not from a paper.
     """
 
@@ -45,13 +45,13 @@ class _MeritTreesSurrogate(BoostedTreesSurrogate):
     def _learn(self, history: History) -> Model | None:
         """Scale the merit to the measured speeds, and boost new trees from it.
 
-        The ratio of merit to speed differs between configs; the median is used. Examples of other tasks are left out,
+        The ratio of merit to speed differs between configs; the median is used. Examples from other tasks are omitted,
         since they have no merit.
         """
         expected = self._expected(history.vectors)
-        known = (history.gflops > 0) & (expected > 0)
-        if known.any():
-            self._unit = float(history.best_gflops * np.median(expected[known] / history.gflops[known]))
+        comparable = (history.gflops > 0) & (expected > 0)
+        if comparable.any():
+            self._unit = float(history.best_gflops * np.median(expected[comparable] / history.gflops[comparable]))
         return self._boost(history.measured(), self._unlearned(history.vectors))
 
     def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:

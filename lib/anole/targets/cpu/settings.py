@@ -56,13 +56,13 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
     if "max_relative_error" in entry:
         settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
     if remote is not None:
-        return {**settings, "model": _model_elsewhere(node, remote)}
+        return {**settings, "model": _remote_model(node, remote)}
     if "model" in entry and "nodes" not in entry:
         raise entry["model"].error("is the name of another machine's processor; give `measure` or `nodes`, or omit it")
     return settings
 
 
-def _model_elsewhere(node: Node, remote: Remote) -> str:
+def _remote_model(node: Node, remote: Remote) -> str:
     """Return the name of a remote processor, and check that the entry describes it fully."""
     entry = node.mapping()
     for name in ("mcpu", "threads"):
@@ -95,7 +95,7 @@ def describe_cpu(
         space: ``constrained``, or ``open`` for spaces without constraints.
         precision: of the operands of convolutions and dense layers: ``float32``, ``bf16``, or ``int8`` for quantized
             networks.
-        weights: type to which the weights of dense layers with few rows are rounded, ``int8`` or ``int4``.
+        weights: type to which the weights of dense layers with few rows are quantized, ``int8`` or ``int4``.
 
     Raises:
         TargetError: this machine does not have the processor's features or the threads, or the processor does not
@@ -112,7 +112,7 @@ def describe_cpu(
     if precision != FLOAT32:
         if missing := missing_features(precision, described["features"]):
             raise TargetError(
-                f"precision {precision} needs {', '.join(missing)}; {described['model']} has none of them"
+                f"precision {precision} requires {', '.join(missing)}; {described['model']} has none of them"
             )
         described["precision"] = precision
     if weights is not None:
@@ -123,7 +123,7 @@ def describe_cpu(
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (missing := host.missing_features(mcpu)):
-        raise TargetError(f"mcpu {mcpu} needs {', '.join(missing)}; this machine's {host.name} has none of them")
+        raise TargetError(f"mcpu {mcpu} requires {', '.join(missing)}; this machine's {host.name} has none of them")
     if threads is not None and threads > available_threads():
         raise TargetError(f"found threads: {threads}; this process may use at most {available_threads()}")
     features, threads = host.features if mcpu is None else features_of(mcpu), threads or available_cores()
@@ -143,7 +143,7 @@ def _inventory() -> Inventory:
     features: list[str] = description["features"]
     precisions = precisions_of(features)
     unneeded = LOW_PRECISION_FEATURES.difference(
-        BYTE_FEATURES, *(each for precision in precisions for each in NEEDS[precision])
+        BYTE_FEATURES, *(required for precision in precisions for required in NEEDS[precision])
     )
     used = [feature for feature in features if feature not in unneeded]
     unused = [feature for feature in features if feature in unneeded]

@@ -56,19 +56,19 @@ class CpuTarget:
         self.weights = STORED_WEIGHTS.get(str(description.get("weights")))
         features = description.get("features", ())
         self.dtypes = (
-            *dict.fromkeys(DTYPES[each] for each in precisions_of(features)),
+            *dict.fromkeys(DTYPES[precision] for precision in precisions_of(features)),
             *((UINT8,) if has_bytes(features) else ()),
         )
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
     def absence(self) -> str | None:
-        """Return why nothing can be measured here: the processor differs, or has too few threads for this process."""
-        here, meant, usable = processor().name, self.description["model"], available_threads()
-        if meant == here and self.threads <= usable:
+        """Return why nothing can be measured here: the processor differs, or this process may use too few threads."""
+        local, expected, usable = processor().name, self.description["model"], available_threads()
+        if expected == local and self.threads <= usable:
             return None
         return (
-            f"cpu {meant} with {self.threads} threads: this machine's processor is {here}, "
+            f"cpu {expected} with {self.threads} threads: this machine's processor is {local}, "
             f"and this process may use {usable} threads"
         )
 
@@ -87,9 +87,9 @@ class CpuTarget:
         return True
 
     def in_target_precision(self, workload: Workload) -> Workload:
-        """Return a float32 workload in the target's precision, or in 8 bits if its values are integers, if faster.
+        """Cast a float32 workload to the target's precision, or to 8 bits if its values are integers, if faster.
 
-        A dense layer that should be faster with its weights in few bits keeps float32 for its data and sums.
+        A dense layer for which weight-only quantization should be faster keeps float32 data and accumulators.
         """
         workload = programs.weight_only(workload, self.weights)
         if weight_scheme(workload) is not None:

@@ -59,7 +59,7 @@ class Remote:
         (host, port), *others = _distinct(rpc.items()) if is_list else [_address(rpc)]
         if is_list and "key" in entry:
             raise rpc.error(
-                "found a list and a key; a key needs the one address of a tracker: give one address, or omit the key"
+                "found a list and a key; a key requires the address of a tracker: give one address, or omit the key"
             )
         if "servers" in entry and "key" not in entry:
             raise entry["servers"].error(
@@ -89,7 +89,7 @@ class Remote:
 
     @property
     def places(self) -> list[Remote]:
-        """One `Remote` for each address."""
+        """One `Remote` per address."""
         return [replace(self, host=host, port=port, others=()) for host, port in self._addresses]
 
     @property
@@ -104,12 +104,12 @@ class Remote:
 
 
 def _distinct(nodes: Sequence[Node]) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     for node in nodes:
-        if (address := _address(node)) in found:
+        if (address := _address(node)) in addresses:
             raise node.error(f"found {node.value!r} a second time; list each server once")
-        found.append(address)
-    return found
+        addresses.append(address)
+    return addresses
 
 
 def _address(node: Node) -> tuple[str, int]:

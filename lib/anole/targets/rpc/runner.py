@@ -101,8 +101,8 @@ class SessionRunner:
     def latency_s(self, library: Any, arguments: tuple[Any, ...], number: int) -> float:
         """Run a kernel `number` times and return the mean seconds of one run, by the device's own clock."""
         if not self._is_warm:
-            ends_s = time.perf_counter() + self._conditions.warm_up_s
-            while time.perf_counter() < ends_s:
+            end_s = time.perf_counter() + self._conditions.warm_up_s
+            while time.perf_counter() < end_s:
                 self._time(library, arguments, 10)
             self._is_warm = True
         return self._time(library, arguments, number)

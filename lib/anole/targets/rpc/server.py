@@ -41,11 +41,11 @@ def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
 def _serve_once(host: str, port: int, tracker: Remote | None) -> None:
     from tvm import rpc
 
-    named: dict[str, Any] = {}
+    registration: dict[str, Any] = {}
     if tracker is not None:
-        named = {"key": tracker.key, "tracker_addr": (tracker.host, tracker.port)}
+        registration = {"key": tracker.key, "tracker_addr": (tracker.host, tracker.port)}
     try:
-        server = rpc.Server(host, port, port + 1, server_init_callback=_prepare, **named)
+        server = rpc.Server(host, port, port + 1, server_init_callback=_prepare, **registration)
     except (OSError, RuntimeError, ValueError) as error:
         raise TargetError(f"cannot serve at {host}:{port}: {cause(error)}") from error
     try:

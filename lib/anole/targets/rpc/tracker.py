@@ -30,7 +30,7 @@ class Tracker:
 
     def __init__(self, remote: Remote) -> None:
         self._remote, self._key = remote, remote.key or ""
-        with self._reaching():
+        with self._converting_errors():
             self._socket = socket.create_connection((remote.host, remote.port), timeout=_REACH_S)
             try:
                 self._greet()
@@ -48,29 +48,29 @@ class Tracker:
         self._socket.close()
 
     def count(self) -> tuple[int, int]:
-        """Return the numbers of all and of free servers with the key.
+        """Return the number of servers with the key, and how many of them are free.
 
         Raises:
             DeviceLostError: there is none, or the tracker does not answer.
         """
-        with self._reaching():
+        with self._converting_errors():
             self._send([SUMMARY])
             summary = self._receive()
-            known = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
+            keys = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
             free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
-        if self._key not in known:
-            listed = ", ".join(sorted(set(known))) or "none"
+        if self._key not in keys:
+            listed = ", ".join(sorted(set(keys))) or "none"
             raise DeviceLostError(f"{self._remote} has no server with the key {self._key!r}; its keys are: {listed}")
-        return known.count(self._key), free
+        return keys.count(self._key), free
 
     def request(self) -> None:
         """Ask for a server; requests are granted in the order in which the tracker received them."""
-        with self._reaching():
+        with self._converting_errors():
             self._send([REQUEST, self._key, "", 1])
 
     def granted(self) -> Server:
         """Wait until the request is granted, and return the server."""
-        with self._reaching():
+        with self._converting_errors():
             host, port, match_key = self._receive()
             return Server(str(host), int(port), str(match_key))
 
@@ -79,26 +79,26 @@ class Tracker:
         for option, value in _ALIVE.items():
             self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
         self._socket.sendall(struct.pack("<i", MAGIC))
-        if self._number() != MAGIC:
-            raise ValueError("this is no RPC tracker")
+        if self._receive_integer() != MAGIC:
+            raise ValueError("this is not an RPC tracker")
 
     def _send(self, message: Any) -> None:
         data = json.dumps(message).encode()
         self._socket.sendall(struct.pack("<i", len(data)) + data)
 
     def _receive(self) -> Any:
-        size = self._number()
+        size = self._receive_integer()
         if not 0 < size <= _MAX_MESSAGE_BYTES:
             raise ValueError(f"found a message of {size} bytes")
-        code, value = json.loads(self._exactly(size))
+        code, value = json.loads(self._receive_exactly(size))
         if code != SUCCESS:
             raise ValueError(f"the tracker answered {code}")
         return value
 
-    def _number(self) -> int:
-        return int(struct.unpack("<i", self._exactly(4))[0])
+    def _receive_integer(self) -> int:
+        return int(struct.unpack("<i", self._receive_exactly(4))[0])
 
-    def _exactly(self, size: int) -> bytes:
+    def _receive_exactly(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
             chunk = self._socket.recv(size - len(data))
@@ -108,7 +108,7 @@ class Tracker:
         return data
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _converting_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:
@@ -116,7 +116,7 @@ class Tracker:
 
 
 def count_servers(remote: Remote) -> tuple[int, int]:
-    """Return the numbers of all and of free servers with a key at a tracker.
+    """Return the number of servers with a key at a tracker, and how many of them are free.
 
     Raises:
         DeviceLostError: there is none, or the tracker does not answer.

@@ -79,17 +79,17 @@ def convolve(
         packed: (panels, kernel height, kernel width, channels of a group, panel width), without channels if depthwise.
         size: number of rows, columns and filters of the result; any beyond the convolution's output are unused.
         name: the block's name.
-        first_channel: maps a filter to its first input channel; by default the first one of its group.
+        first_channel: maps a filter to its first input channel; by default, the first channel of its group.
     """
     (rows, columns, filters), panel = size, int(packed.shape[-1])
     channels, filters_of_group = w.in_channels // w.groups, w.out_channels // w.groups
-    summed = [te.reduce_axis((0, channels), "rc")] if len(packed.shape) == 5 else []
+    channel_axes = [te.reduce_axis((0, channels), "rc")] if len(packed.shape) == 5 else []
     ry = te.reduce_axis((0, w.kernel[0]), "ry")
     rx = te.reduce_axis((0, w.kernel[1]), "rx")
 
     def channel(f: Any) -> Any:
-        own = first_channel(f) if first_channel is not None else f // filters_of_group * channels
-        return sum(summed, own) if w.groups > 1 else summed[0]
+        first = first_channel(f) if first_channel is not None else f // filters_of_group * channels
+        return sum(channel_axes, first) if w.groups > 1 else channel_axes[0]
 
     def point(n: Any, y: Any, x: Any, f: Any) -> Any:
         row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
@@ -97,23 +97,23 @@ def convolve(
             column = tirx.min(column, w.padded_width - 1)
         if rows > w.out_height:
             row = tirx.min(row, w.padded_height - 1)
-        weight = packed[(f // panel, ry, rx, *summed, f % panel)]
-        return te.sum(product(w.dtype, padded[n, row, column, channel(f)], weight), axis=[*summed, ry, rx])
+        weight = packed[(f // panel, ry, rx, *channel_axes, f % panel)]
+        return te.sum(product(w.dtype, padded[n, row, column, channel(f)], weight), axis=[*channel_axes, ry, rx])
 
     return te.compute((w.batch, rows, columns, filters), point, name=name, attrs={ANCHOR: w.operator})
 
 
 def crop(result: te.Tensor, *shape: Any) -> te.Tensor:
-    """Crop a result to a shape, from its first element on."""
-    if all(is_same_extent(own, other) for own, other in zip(result.shape, shape, strict=True)):
+    """Crop a result to a shape, starting at its first element."""
+    if all(is_same_extent(a, b) for a, b in zip(result.shape, shape, strict=True)):
         return result
     return te.compute(shape, lambda *at: result[at], name="crop")
 
 
-def is_same_extent(one: Any, other: Any) -> bool:
+def is_same_extent(a: Any, b: Any) -> bool:
     """Whether two extents, integers or expressions, are provably equal."""
-    known = [isinstance(each, (int, tirx.IntImm)) for each in (one, other)]
-    return int(one) == int(other) if all(known) else not any(known) and tvm_ffi.structural_equal(one, other)
+    is_static = [isinstance(extent, (int, tirx.IntImm)) for extent in (a, b)]
+    return int(a) == int(b) if all(is_static) else not any(is_static) and tvm_ffi.structural_equal(a, b)
 
 
 def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
@@ -123,8 +123,8 @@ def scheduled(sch: s_tir.Schedule) -> tirx.PrimFunc:
 
 def _inline_operands(sch: s_tir.Schedule, epilogue: SBlockRV, anchor: SBlockRV) -> None:
     """Inline all producers of the epilogue except the anchor, recursively."""
-    own = sch.get_sref(anchor)
-    while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(own)]:
+    anchor_ref = sch.get_sref(anchor)
+    while operands := [block for block in sch.get_producers(epilogue) if not sch.get_sref(block).same_as(anchor_ref)]:
         for block in operands:
             sch.compute_inline(block)
 

@@ -21,7 +21,7 @@ from anole.task import Workload
 def define(template: Template, workload: Workload, config: Config) -> tirx.PrimFunc:
     """Return the unscheduled kernel: the anchor and the canonical epilogue.
 
-    With a constant weight, the epilogue is bias and relu, and the parameters are data, packed weight, bias of shape
+    With a constant weight, the epilogue is bias and ReLU, and the parameters are data, packed weight, bias of shape
     (out channels,) and output. A product of two activations has no epilogue, because the softmax that follows it in
     attention is a separate function; its parameters are both operands and the output.
     """
@@ -49,12 +49,12 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
     """Run a build tool of a kind, such as ``linker``; raise MachineError if it fails."""
     tool = f"the {kind} {command[0]}"
     try:
-        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
         raise MachineError(f"{tool} cannot be started: {error.strerror}; nothing can be built") from error
-    if made.returncode:
-        how = f"ended by {signal.Signals(-made.returncode).name}" if made.returncode < 0 else f"exit {made.returncode}"
-        printed = "; ".join(made.stdout.strip().splitlines()[-2:])
+    if done.returncode:
+        how = f"killed by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"exit {done.returncode}"
+        printed = "; ".join(done.stdout.strip().splitlines()[-2:])
         raise MachineError(f"{tool} failed ({how}), so nothing can be built: {printed or 'no output'}")
 
 
@@ -75,7 +75,7 @@ def find_tool(kind: str, names: Sequence[str], package: str) -> str:
             return found
     missing = " nor ".join(f"`{name}`" for name in names)
     raise MachineError(
-        f"found neither {missing} on PATH; a {kind} is needed to build anything: install {package}, or put it on PATH"
+        f"found neither {missing} on PATH; a {kind} is required to build anything: install {package}, or put it on PATH"
     )
 
 

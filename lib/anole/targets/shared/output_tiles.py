@@ -14,7 +14,7 @@ from anole.task import Conv2d, Workload
 _MAX_FINE_POINTS = 6
 """Side of the largest transformed tile, as in F(4x4, 3x3), whose rounding error is at most about twice that of direct
 convolution. The same then holds for an entire network, even if its layers amplify rounding errors; the evaluation
-allows three times a reference's error. The rounding error of tiles of eight points is four times as large as here."""
+allows three times a reference's error. The rounding error of tiles of eight points is four times as large."""
 
 
 def finer_tiles(workload: Workload, config: Config) -> Mapping[str, Sequence[Any]] | None:
@@ -34,7 +34,7 @@ class OutputTiles:
 
     Attributes:
         size: outputs along a side of a tile.
-        taps: number of rows, and of columns, of the filters.
+        taps: rows, and columns, of a filter.
         dilation: row and column stride between neighboring outputs of a tile.
         rows: rows of tiles in a subimage.
         columns: columns of tiles in a subimage.

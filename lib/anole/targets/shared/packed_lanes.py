@@ -1,4 +1,4 @@
-"""Packed 32-bit lanes (groups of four 8-bit integers, pairs of bfloat16) and their dot products, as TensorIR.
+"""Packed 32-bit words (four 8-bit integers or two bfloat16 each) and their dot products, as TensorIR.
 
 A dot product is a separate operator, vectorized like a multiplication; lowering replaces it by the processor's
 instruction.
@@ -21,19 +21,19 @@ DOTS = {
     "uint8x4": ("anole.dot_uint8x4", "int32"),
     "uint8x1": ("anole.dot_uint8x1", "int32"),
 }
-"""The dot product operators and their result types, by the type of a packed lane.
+"""The dot product operators and their result types, by the type of a packed word.
 
 ``uint8x4`` multiplies four uint8 with four int8; ``uint8x1`` one uint8, in the lowest bits, with an int8 held as int32.
 """
 
 for _name, _ in DOTS.values():
-    tvm.ir._ffi_api.RegisterOp(_name, "The dot product of two packed 32-bit lanes.")
+    tvm.ir._ffi_api.RegisterOp(_name, "The dot product of two packed 32-bit words.")
     ir.register_op_attr(_name, "TCallEffectKind", _PURE)
     ir.register_op_attr(_name, "TVectorizable", True)
 
 
 def product(dtype: str, left: Any, right: Any) -> Any:
-    """Return the product of two values, or the dot product of two packed lanes, of a type."""
+    """Return the product of two values, or the dot product of two packed words, of a type."""
     if dtype not in DOTS:
         return left * right
     operator, result = DOTS[dtype]
@@ -41,18 +41,18 @@ def product(dtype: str, left: Any, right: Any) -> Any:
 
 
 def is_dot(call: Any) -> bool:
-    """Whether a call is a dot product of two packed lanes."""
+    """Whether a call is a dot product of two packed words."""
     return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
 
 
 def is_packed_lane(call: Any) -> bool:
-    """Whether an expression is a packed lane made by `pack_lane`."""
-    named = getattr(getattr(call, "op", None), "name", None)
-    return named == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
+    """Whether an expression is a packed word made by `pack_lane`."""
+    name = getattr(getattr(call, "op", None), "name", None)
+    return name == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
 
 
 def first_element(word: Any) -> Any:
-    """Return the load of a packed lane's first element, or the operand itself if it is no packed lane."""
+    """Return the load of a packed word's first element, or the operand itself if it is not a packed word."""
     return word.args[0].vectors[0] if is_packed_lane(word) else word
 
 
@@ -64,6 +64,6 @@ def packed_dtype(workload: Workload) -> str:
     return workload.dtype if is_plain else "int32"
 
 
-def pack_lane(numbers: Sequence[Any]) -> Any:
-    """Pack contiguous loads into a 32-bit lane, the first in its lowest bits."""
-    return tirx.reinterpret("int32", tirx.Shuffle(list(numbers), list(range(len(numbers)))))
+def pack_lane(elements: Sequence[Any]) -> Any:
+    """Pack contiguous loads into a 32-bit word, the first in its lowest bits."""
+    return tirx.reinterpret("int32", tirx.Shuffle(list(elements), list(range(len(elements)))))

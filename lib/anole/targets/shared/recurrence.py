@@ -112,30 +112,30 @@ class Recurrence:
         extents = self._extents
         rows = (extents["n"], extents["t"]) if self.batch_first else (extents["t"], extents["n"])
         states = (self.directions, extents["n"], self.hidden)
-        found = [
+        parameters = [
             Parameter("projected", (*rows, self.directions, self.gates, self.padded)),
             Parameter("recurrent", (self.directions, self.blocks, self.hidden, self.gates, LANES), self.weight_dtype),
             Parameter("initial_h", states),
         ]
         if self.cell == "lstm":
-            found.append(Parameter("initial_c", states))
+            parameters.append(Parameter("initial_c", states))
         if self.reset_after:
-            found.append(Parameter("bias", (self.directions, self.padded)))
+            parameters.append(Parameter("bias", (self.directions, self.padded)))
         if self.peepholes:
-            found.append(Parameter("peepholes", (self.directions, 3, self.padded)))
+            parameters.append(Parameter("peepholes", (self.directions, 3, self.padded)))
         if self.quantized:
-            found.append(Parameter("scales", (self.directions, self.gates, self.padded)))
+            parameters.append(Parameter("scales", (self.directions, self.gates, self.padded)))
         if self.lengths:
-            found.append(Parameter("lengths", (extents["n"],), "int32"))
-        return tuple(found)
+            parameters.append(Parameter("lengths", (extents["n"],), "int32"))
+        return tuple(parameters)
 
     @property
     def results(self) -> tuple[Parameter, ...]:
         """The kernel's results: the state after each step, and the final states."""
         extents = self._extents
         states = (self.directions, extents["n"], self.hidden)
-        found = [Parameter("y", (*(extents[axis] for axis in self.axes), self.hidden)), Parameter("last_h", states)]
-        return (*found, Parameter("last_c", states)) if self.cell == "lstm" else tuple(found)
+        results = [Parameter("y", (*(extents[axis] for axis in self.axes), self.hidden)), Parameter("last_h", states)]
+        return (*results, Parameter("last_c", states)) if self.cell == "lstm" else tuple(results)
 
     @property
     def _extents(self) -> dict[str, int | str]:
@@ -148,6 +148,6 @@ class Recurrence:
 
 
 def recurrence_of(func: Any) -> Recurrence | None:
-    """Return the recurrence that a TVM function computes, or None if it is no recurrent kernel."""
+    """Return the recurrence that a TVM function computes, or None if it is not a recurrent kernel."""
     text = func.attrs.get(RECURRENCE) if func.attrs else None
     return None if text is None else decode(Recurrence, json.loads(str(text)))

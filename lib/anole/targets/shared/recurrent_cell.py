@@ -19,24 +19,24 @@ UPDATE, RESET, HIDDEN = range(3)
 Gate = Callable[[int], Value]
 
 
-def _softplus(x: Value, own: Activation) -> Value:
+def _softplus(x: Value, spec: Activation) -> Value:
     """Compute log(1 + exp(x)) without overflow of the exponential."""
     inner = const(1) + bound(-tirx.abs(x), polynomials.exp)
     return tirx.max(x, const(0)) + bound(inner, polynomials.logarithm)
 
 
 ACTIVATIONS: Mapping[str, Callable[[Value, Activation], Value]] = {
-    "affine": lambda x, own: x * const(own.alpha) + const(own.beta),
-    "elu": lambda x, own: tirx.Select(x >= const(0), x, const(own.alpha) * (polynomials.exp(x) - const(1))),
-    "hardsigmoid": lambda x, own: tirx.max(tirx.min(x * const(own.alpha) + const(own.beta), const(1)), const(0)),
-    "leakyrelu": lambda x, own: tirx.Select(x >= const(0), x, x * const(own.alpha)),
-    "relu": lambda x, own: tirx.max(x, const(0)),
-    "scaledtanh": lambda x, own: const(own.alpha) * bound(x * const(own.beta), polynomials.tanh),
-    "sigmoid": lambda x, own: polynomials.sigmoid(x),
+    "affine": lambda x, spec: x * const(spec.alpha) + const(spec.beta),
+    "elu": lambda x, spec: tirx.Select(x >= const(0), x, const(spec.alpha) * (polynomials.exp(x) - const(1))),
+    "hardsigmoid": lambda x, spec: tirx.max(tirx.min(x * const(spec.alpha) + const(spec.beta), const(1)), const(0)),
+    "leakyrelu": lambda x, spec: tirx.Select(x >= const(0), x, x * const(spec.alpha)),
+    "relu": lambda x, spec: tirx.max(x, const(0)),
+    "scaledtanh": lambda x, spec: const(spec.alpha) * bound(x * const(spec.beta), polynomials.tanh),
+    "sigmoid": lambda x, spec: polynomials.sigmoid(x),
     "softplus": _softplus,
-    "softsign": lambda x, own: x / (const(1) + tirx.abs(x)),
-    "tanh": lambda x, own: polynomials.tanh(x),
-    "thresholdedrelu": lambda x, own: tirx.Select(x > const(own.alpha), x, const(0)),
+    "softsign": lambda x, spec: x / (const(1) + tirx.abs(x)),
+    "tanh": lambda x, spec: polynomials.tanh(x),
+    "thresholdedrelu": lambda x, spec: tirx.Select(x > const(spec.alpha), x, const(0)),
 }
 """ONNX's activation functions by their names in lower case."""
 
@@ -51,12 +51,12 @@ class CellEquations:
     def next_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
         """Return an LSTM's next cell; `gate` returns a gate's input to its activation, without peepholes."""
 
-        def with_input(taken: Value) -> Value:
+        def with_input(input_gate: Value) -> Value:
             if self._recurrence.coupled:
-                kept = const(1) - taken
+                forget_gate = const(1) - input_gate
             else:
-                kept = self._activate(0, self._with_peephole(gate, FORGET, c, peephole))
-            return kept * c + taken * self._activate(1, gate(CELL))
+                forget_gate = self._activate(0, self._with_peephole(gate, FORGET, c, peephole))
+            return forget_gate * c + input_gate * self._activate(1, gate(CELL))
 
         return bound(self._activate(0, self._with_peephole(gate, INPUT, c, peephole)), with_input)
 
@@ -72,11 +72,11 @@ class CellEquations:
         """Return a GRU's next state; `candidate` is the hidden gate's input to its activation."""
         return bound(update, lambda z: (const(1) - z) * self._activate(1, candidate) + z * h)
 
-    def _with_peephole(self, gate: Gate, which: int, c: Value, peephole: Gate) -> Value:
-        return gate(which) + peephole(which) * c if self._recurrence.peepholes else gate(which)
+    def _with_peephole(self, gate: Gate, index: int, c: Value, peephole: Gate) -> Value:
+        return gate(index) + peephole(index) * c if self._recurrence.peepholes else gate(index)
 
-    def _activate(self, which: int, x: Value, clips: bool = True) -> Value:
-        own, limit = self._activations[which], self._recurrence.clip
+    def _activate(self, index: int, x: Value, clips: bool = True) -> Value:
+        activation, limit = self._activations[index], self._recurrence.clip
         if limit is not None and clips:
             x = tirx.max(tirx.min(x, const(limit)), const(-limit))
-        return bound(x, lambda x: ACTIVATIONS[own.name](x, own))
+        return bound(x, lambda x: ACTIVATIONS[activation.name](x, activation))

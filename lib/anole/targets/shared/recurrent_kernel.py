@@ -3,7 +3,7 @@
 Directions and rows of the batch are independent: if there are enough of them, each thread runs all steps of its share.
 Otherwise all threads share the hidden units of a step, with a barrier after it.
 
-Loading weights, mostly from the second-level cache, dominates a step. So each step visits them in the opposite order of
+Loading weights, mostly from the second-level cache, dominates a step. So each step visits them in the reverse order of
 the previous step.
 """
 
@@ -33,7 +33,7 @@ class Tiling:
 
     Attributes:
         rows: rows of the batch that are computed together; the last tile may extend beyond the batch.
-        blocks: blocks of hidden units whose sums are in registers together; it divides the number of blocks.
+        blocks: blocks of hidden units whose accumulators are in registers together; it divides the number of blocks.
         strands: parts of the batch that run through all steps independently, with the same number of tiles; 1 if the
             state is quantized, since its scale depends on the entire batch.
         parts: parts into which each step's tiles are divided among threads, instead of directions and strands; 1 for
@@ -47,20 +47,20 @@ class Tiling:
 
 
 def recurrent_kernel(
-    recurrence: Recurrence, tiling: Tiling | None = None, of_one: Tiling | None = None
+    recurrence: Recurrence, tiling: Tiling | None = None, single_tiling: Tiling | None = None
 ) -> tirx.PrimFunc:
     """Return the kernel of a recurrence; its arguments are the recurrence's parameters, then its results.
 
-    If the batch is dynamic and `of_one` is given, a batch of 1 has its own code with that tiling.
+    If the batch is dynamic and `single_tiling` is given, a batch of 1 has its own code with that tiling.
     """
     with recurrent_function(recurrence) as (builder, arguments):
         general = _Kernel(recurrence, tiling or Tiling(), arguments)
-        if of_one is None:
+        if single_tiling is None:
             general.write()
         else:
             with T.If(arguments.symbols[recurrence.batch_symbol] == 1):
                 with T.Then():
-                    _Kernel(replace(recurrence, batch=1, batch_symbol=None), of_one, arguments).write()
+                    _Kernel(replace(recurrence, batch=1, batch_symbol=None), single_tiling, arguments).write()
                 with T.Else():
                     general.write()
     return builder.get()
@@ -78,10 +78,10 @@ class _Kernel(RecurrentStep):
     def __init__(self, recurrence: Recurrence, tiling: Tiling, arguments: Arguments) -> None:
         super().__init__(recurrence, arguments)
         self._tiling = tiling
-        at_once = tiling.rows * tiling.strands
-        self._tiles = (self._batch + at_once - 1) // at_once
+        rows_at_once = tiling.rows * tiling.strands
+        self._tiles = (self._batch + rows_at_once - 1) // rows_at_once
         self._rows_of_strand = self._tiles * tiling.rows
-        self._has_surplus = at_once > 1 and not (isinstance(self._batch, int) and self._batch % at_once == 0)
+        self._has_surplus = rows_at_once > 1 and not (isinstance(self._batch, int) and self._batch % rows_at_once == 0)
         self._allocate((recurrence.directions, self._rows_of_strand * tiling.strands, recurrence.padded))
         self._groups = recurrence.blocks // tiling.blocks
 
@@ -94,36 +94,36 @@ class _Kernel(RecurrentStep):
 
     def _write_strands(self) -> None:
         strands, rows = self._tiling.strands, self._rows_of_strand
-        with T.parallel(0, self._own.directions * strands) as strand:
+        with T.parallel(0, self._layer.directions * strands) as strand:
             direction, first_row = strand // strands, strand % strands * rows
-            with T.serial(0, rows) as row, T.serial(0, self._own.padded) as unit:
+            with T.serial(0, rows) as row, T.serial(0, self._layer.padded) as unit:
                 self.begin((direction, first_row + row, unit))
             with T.serial(0, self._steps) as step:
-                if self._own.quantized:
+                if self._layer.quantized:
                     self.quantize(step, direction)
                 for part in self.parts():
                     # A group's weights stay in the cache from one tile to the next.
                     with T.serial(0, self._groups) as at, T.serial(0, self._tiles) as tile:
                         group = alternating_index(step, at, self._groups)
                         part(step, direction, first_row + tile * self._tiling.rows, group)
-            with T.serial(0, rows) as row, T.serial(0, self._own.hidden) as unit:
+            with T.serial(0, rows) as row, T.serial(0, self._layer.hidden) as unit:
                 self.end((direction, first_row + row, unit))
 
     def _write_shared(self) -> None:
-        own, rows, per_direction = self._own, self._rows_of_strand, self._groups * self._tiles
-        n_tiles = own.directions * per_direction // self._tiling.parts
-        with T.serial(0, own.directions * rows) as index, T.serial(0, own.padded) as unit:
+        layer, rows, per_direction = self._layer, self._rows_of_strand, self._groups * self._tiles
+        n_tiles = layer.directions * per_direction // self._tiling.parts
+        with T.serial(0, layer.directions * rows) as index, T.serial(0, layer.padded) as unit:
             self.begin((index // rows, index % rows, unit))
         with T.serial(0, self._steps) as step:
-            if own.quantized:
-                with T.parallel(0, own.directions) as direction:
+            if layer.quantized:
+                with T.parallel(0, layer.directions) as direction:
                     self.quantize(step, direction)
             for part in self.parts():
-                with T.parallel(0, self._tiling.parts) as own_part, T.serial(0, n_tiles) as at:
-                    index = own_part * n_tiles + alternating_index(step, at, n_tiles)
+                with T.parallel(0, self._tiling.parts) as part_index, T.serial(0, n_tiles) as at:
+                    index = part_index * n_tiles + alternating_index(step, at, n_tiles)
                     group, tile = index % per_direction // self._tiles, index % self._tiles
                     part(step, index // per_direction, tile * self._tiling.rows, group)
-        with T.serial(0, own.directions * rows) as index, T.serial(0, own.hidden) as unit:
+        with T.serial(0, layer.directions * rows) as index, T.serial(0, layer.hidden) as unit:
             self.end((index // rows, index % rows, unit))
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
@@ -137,8 +137,8 @@ class _Kernel(RecurrentStep):
         """
         rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._steps - 1)
         if self._tiling.parts > 1:
-            with T.serial(0, rows * self._own.blocks) as at:
-                row, block = first_row + at // self._own.blocks, at % self._own.blocks
+            with T.serial(0, rows * self._layer.blocks) as at:
+                row, block = first_row + at // self._layer.blocks, at % self._layer.blocks
                 T.evaluate(prefetched(self._state(step, (direction, row, block * LANES)), level=1))
         with T.serial(0, rows * blocks) as at:
             row, block = first_row + at // blocks, group * blocks + at % blocks
@@ -146,7 +146,7 @@ class _Kernel(RecurrentStep):
                 T.evaluate(prefetched(self._projected(later, (direction, row, block * LANES), gate), level=1))
 
     def _source(self, step: Value, at: Value) -> Value:
-        return alternating_index(step, at, self._own.hidden)
+        return alternating_index(step, at, self._layer.hidden)
 
     @contextmanager
     def _tile(
@@ -158,7 +158,7 @@ class _Kernel(RecurrentStep):
             yield (direction, first_row + row, unit), lambda gate: (row, block, gate, lane)
 
     def _allocated_sums(self) -> Any:
-        return allocated(self._tiling.rows, self._tiling.blocks, self._own.gates, LANES, scope="local")
+        return allocated(self._tiling.rows, self._tiling.blocks, self._layer.gates, LANES, scope="local")
 
 
 def alternating_index(step: Value, at: Value, extent: Value) -> Value:

@@ -24,7 +24,7 @@ UnitPosition = tuple[Value, Value, Value]
 
 Gate = Callable[[int], Value]
 Sums = Callable[[int], tuple[Value, ...]]
-"""Maps a gate to the indices of its sum."""
+"""Maps a gate to the indices of its accumulator."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class RecurrentStep(ABC):
 
     Its buffers, besides the parameters: ``h`` (halves, *slots), the states before even and odd steps; ``c``, an LSTM's
     cells; ``factor``, the factors of the recurrent weights unless they are ``h``; ``update``, a GRU's update gate;
-    ``scale``, the scale of each direction's quantized states; ``sums``, the sums of a tile's gates.
+    ``scale``, the scale of each direction's quantized states; ``sums``, the accumulators of a tile's gates.
     """
 
     def __init__(self, recurrence: Recurrence, arguments: Arguments) -> None:
-        self._own = recurrence
+        self._layer = recurrence
         self._buffers = arguments.buffers
         self._steps = arguments.symbols.get(recurrence.steps_symbol, recurrence.steps)
         self._batch = arguments.symbols.get(recurrence.batch_symbol, recurrence.batch)
@@ -64,26 +64,26 @@ class RecurrentStep(ABC):
 
     def _allocate(self, slots: Sequence[Value], scope: str = "global") -> None:
         """Allocate the buffers; buffers of states have the shape `slots` and the given scope."""
-        own = self._own
+        layer = self._layer
 
         def states(*shape: int) -> Any:
             return allocated(*shape, *slots, scope=scope)
 
         self._h: Any = states(1 if self._has_factor else 2)
-        self._c: Any = states() if own.cell == "lstm" else None
+        self._c: Any = states() if layer.cell == "lstm" else None
         self._factor: Any = states() if self._has_factor else None
         self._update: Any = states() if self._resets_first else None
-        self._scale: Any = allocated(own.directions) if own.quantized else None
+        self._scale: Any = allocated(layer.directions) if layer.quantized else None
 
     @abstractmethod
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
     ) -> AbstractContextManager[tuple[UnitPosition, Sums]]:
-        """Open loops over a tile of rows and a group of hidden units; yield their position and where sums are."""
+        """Open loops over a tile of rows and a group of hidden units; yield their position and the indices of sums."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:
-        """Return a buffer for the sums of a tile."""
+        """Allocate the accumulators of a tile."""
 
     def _slot(self, position: UnitPosition) -> tuple[Value, ...]:
         """Return the indices of a position in a buffer of states."""
@@ -96,21 +96,21 @@ class RecurrentStep(ABC):
     def begin(self, position: UnitPosition) -> None:
         """Copy the initial state of a hidden unit, or store 0 if the unit is padding."""
         direction, row, unit = position
-        known = (direction, self._known(row), tirx.min(unit, self._own.hidden - 1))
-        T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][known]), [0, *self._slot(position)])
-        if self._own.cell == "lstm":
-            T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][known]), self._slot(position))
+        source = (direction, self._clamped_row(row), tirx.min(unit, self._layer.hidden - 1))
+        T.buffer_store(self._h, self._or_zero(unit, self._buffers["initial_h"][source]), [0, *self._slot(position)])
+        if self._layer.cell == "lstm":
+            T.buffer_store(self._c, self._or_zero(unit, self._buffers["initial_c"][source]), self._slot(position))
 
     def end(self, position: UnitPosition) -> None:
         """Copy the final state of a hidden unit."""
         with self._if_row(position[1]):
             T.buffer_store(self._buffers["last_h"], self._state(self._steps, position), position)
-            if self._own.cell == "lstm":
+            if self._layer.cell == "lstm":
                 T.buffer_store(self._buffers["last_c"], self._c[self._slot(position)], position)
 
     def quantize(self, step: Value, direction: Value) -> None:
         """Quantize the states of a direction like ONNX's DynamicQuantizeLinear, and subtract the zero point."""
-        rows, blocks = self._batch, self._own.blocks
+        rows, blocks = self._batch, self._layer.blocks
         lows, highs = (allocated(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
             T.buffer_store(lows, const(0), [lane])
@@ -152,20 +152,20 @@ class RecurrentStep(ABC):
     def replace(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
         """Compute the next state for a tile of rows and a group of hidden units."""
         step, first_row, group = self._as_loads(step, first_row, group)
-        self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._own.gates))
+        self._multiply(step, direction, first_row, group, (HIDDEN,) if self._resets_first else range(self._layer.gates))
 
         def act(cell: CellEquations) -> None:
             with self._units(step, direction, first_row, group) as (position, gate):
                 old, unit = self._state(step, position), position[-1]
                 new = self._if_active(step, position[1], self._next(cell, step, position, gate), old)
                 T.buffer_store(self._h, self._or_zero(unit, new), [self._half(step + 1), *self._slot(position)])
-                if self._own.padded == self._own.hidden:
+                if self._layer.padded == self._layer.hidden:
                     self._store_result(step, position)
 
         self._in_direction(direction, act)
-        if self._own.padded != self._own.hidden:
+        if self._layer.padded != self._layer.hidden:
             with self._tile(direction, first_row, group, has_lanes=False) as (position, _):
-                with only_if(position[-1] < self._own.hidden):
+                with only_if(position[-1] < self._layer.hidden):
                     self._store_result(step, position)
 
     def _as_loads(self, *variables: Value) -> list[Value]:
@@ -183,12 +183,12 @@ class RecurrentStep(ABC):
 
     def _next(self, cell: CellEquations, step: Value, position: UnitPosition, gate: Gate) -> Value:
         """Return the next state of a hidden unit, and store an LSTM's next cell."""
-        if self._own.cell == "rnn":
+        if self._layer.cell == "rnn":
             return cell.opening(gate(0))
         old = self._state(step, position)
         if self._resets_first:
             return cell.mixed(self._update[self._slot(position)], gate(HIDDEN), old)
-        if self._own.cell == "gru":
+        if self._layer.cell == "gru":
             candidate = self._projected(step, position, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
             return cell.mixed(cell.opening(gate(UPDATE)), candidate, old)
         c, peephole = self._c[self._slot(position)], partial(self._peephole, position)
@@ -203,7 +203,7 @@ class RecurrentStep(ABC):
         with self._tile(direction, first_row, group) as (position, sums):
             for gate in gates:
                 T.buffer_store(self._sums, self._start(step, position, gate), sums(gate))
-        with T.serial(0, self._own.hidden) as at, self._tile(direction, first_row, group) as (position, sums):
+        with T.serial(0, self._layer.hidden) as at, self._tile(direction, first_row, group) as (position, sums):
             source, (row, unit) = self._source(step, at), position[1:]
             factor = self._factor_at(step, (direction, row, source), gates)
             for gate in gates:
@@ -220,13 +220,13 @@ class RecurrentStep(ABC):
             return self._state(step, position)
         direction, row, unit = position
         # Rows beyond the batch have not been quantized.
-        return self._factor[self._slot((direction, self._known(row) if self._own.quantized else row, unit))]
+        return self._factor[self._slot((direction, self._clamped_row(row) if self._layer.quantized else row, unit))]
 
     def _start(self, step: Value, position: UnitPosition, gate: int) -> Value:
-        """Return the initial value of a gate's sum."""
-        if self._own.quantized:
+        """Return the initial value of a gate's accumulator."""
+        if self._layer.quantized:
             return const(0)
-        if self._own.reset_after and gate == HIDDEN:
+        if self._layer.reset_after and gate == HIDDEN:
             return self._buffers["bias"][position[0], position[-1]]
         return self._projected(step, position, gate)
 
@@ -237,12 +237,12 @@ class RecurrentStep(ABC):
         """Open the loops of a tile; yield a hidden unit's position and the inputs of its gates' activations."""
         with self._tile(direction, first_row, group) as (position, sums):
 
-            def gate(which: int) -> Value:
-                found = self._sums[sums(which)]
-                if not self._own.quantized:
-                    return found
-                scale = self._scale[direction] * self._buffers["scales"][direction, which, position[-1]]
-                return self._projected(step, position, which) + found * scale
+            def gate(index: int) -> Value:
+                total = self._sums[sums(index)]
+                if not self._layer.quantized:
+                    return total
+                scale = self._scale[direction] * self._buffers["scales"][direction, index, position[-1]]
+                return self._projected(step, position, index) + total * scale
 
             yield position, gate
 
@@ -258,7 +258,7 @@ class RecurrentStep(ABC):
         """Return the product of the inputs for a gate of a hidden unit."""
         direction, row, unit = position
         time = self._time(step, direction, row)
-        outer = (self._known(row), time) if self._own.batch_first else (time, self._known(row))
+        outer = (self._clamped_row(row), time) if self._layer.batch_first else (time, self._clamped_row(row))
         return self._buffers["projected"][(*outer, direction, gate, unit)]
 
     def _peephole(self, position: UnitPosition, gate: int) -> Value:
@@ -270,28 +270,28 @@ class RecurrentStep(ABC):
         at = {"t": self._time(step, direction, row), "n": row, "d": direction}
         value = self._if_active(step, row, self._state(step + 1, position), const(0))
         with self._if_row(row):
-            T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._own.axes), unit])
+            T.buffer_store(self._buffers["y"], value, [*(at[axis] for axis in self._layer.axes), unit])
 
     def _time(self, step: Value, direction: Value, row: Value) -> Value:
         """Return the time of a sequence's next step; beyond its end, all directions go forward."""
-        backward = self._own.backward
+        backward = self._layer.backward
         if not any(backward):
             return step
-        length = tirx.min(self._length(row), self._steps) if self._own.lengths else self._steps
+        length = tirx.min(self._length(row), self._steps) if self._layer.lengths else self._steps
         last = self._if_active(step, row, length - 1 - step, step)
         if all(backward):
             return last
-        chosen = [direction == index for index, is_backward in enumerate(backward) if is_backward]
-        return tirx.Select(reduce(tirx.any, chosen), last, step)
+        conditions = [direction == index for index, is_backward in enumerate(backward) if is_backward]
+        return tirx.Select(reduce(tirx.any, conditions), last, step)
 
     def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
-        """Select the first value until the end of a sequence, and the other one after it."""
-        return tirx.Select(step < self._length(row), value, otherwise) if self._own.lengths else value
+        """Select the first value until the end of a sequence, and the second one after it."""
+        return tirx.Select(step < self._length(row), value, otherwise) if self._layer.lengths else value
 
     def _length(self, row: Value) -> Value:
-        return self._buffers["lengths"][self._known(row)]
+        return self._buffers["lengths"][self._clamped_row(row)]
 
-    def _known(self, row: Value) -> Value:
+    def _clamped_row(self, row: Value) -> Value:
         """Clamp a row to the batch: tiles beyond the last row compute it again."""
         return tirx.min(row, self._batch - 1) if self._has_surplus else row
 
@@ -299,13 +299,13 @@ class RecurrentStep(ABC):
         """Open a block that runs if a row is within the batch."""
         return only_if(row < self._batch) if self._has_surplus else nullcontext()
 
-    def _or_zero(self, unit: Value, value: Value) -> Value:
+    def _or_zero(self, unit: Value, x: Value) -> Value:
         """Return zero for hidden units that are padding."""
-        return value if self._own.padded == self._own.hidden else tirx.Select(unit < self._own.hidden, value, const(0))
+        return x if self._layer.padded == self._layer.hidden else tirx.Select(unit < self._layer.hidden, x, const(0))
 
     def _in_direction(self, direction: Value, act: Callable[[CellEquations], None]) -> None:
         """Emit statements that depend on a direction's activations."""
-        if len(set(self._own.activations)) == 1:
+        if len(set(self._layer.activations)) == 1:
             act(self._equations[0])
             return
         for index, equations in enumerate(self._equations):

@@ -22,7 +22,7 @@ class Example:
 
     Attributes:
         data: NHWC for conv2d, (rows, in) for dense, the left operand for batch_matmul.
-        weight: HWIO for conv2d, (in, out) for dense, maybe in packed 32-bit lanes; the right operand, which is not a
+        weight: HWIO for conv2d, (in, out) for dense, maybe in packed 32-bit words; the right operand, which is not a
             constant, for batch_matmul.
         bias: (out,); None if the second operand is an activation and the anchor has no epilogue.
         expected: the anchor's result in float64; with a bias, relu(result + bias).
@@ -77,11 +77,11 @@ def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Any
 def _random_packed(
     rng: np.random.Generator, scheme: WeightScheme, inputs: int, outputs: int
 ) -> tuple[AnyArray, AnyArray]:
-    """Return random weights of a scheme, as packed 32-bit lanes and as values."""
+    """Return random weights of a scheme, as packed 32-bit words and as values."""
     limits = (0, 1 << scheme.bits)
     scales = rng.standard_normal((inputs // scheme.block, outputs), dtype=np.float32)
-    zeros = rng.integers(*limits, scales.shape) if scheme.zeros else np.full(scales.shape, limits[1] // 2)
-    centered = rng.integers(*limits, (inputs, outputs)) - np.repeat(zeros, scheme.block, 0)
+    zero_points = rng.integers(*limits, scales.shape) if scheme.zeros else np.full(scales.shape, limits[1] // 2)
+    centered = rng.integers(*limits, (inputs, outputs)) - np.repeat(zero_points, scheme.block, 0)
     stored = StoredWeights(centered.astype(np.int16), scales)
     return stored.words(scheme), stored.values()
 

@@ -19,8 +19,8 @@ from anole.task import BatchMatmul
 
 def in_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
     """Copy (..., out) weights to (panels, ..., width), padded with zeros to a number of columns."""
-    missing = 0 if columns is None else columns - weight.shape[-1]
-    padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, missing)])
+    padding = 0 if columns is None else columns - weight.shape[-1]
+    padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, padding)])
     return np.ascontiguousarray(np.moveaxis(padded.reshape(*weight.shape[:-1], -1, width), -2, 0))
 
 
@@ -44,19 +44,19 @@ class ChoiceTemplate:
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
         """Return the shape of the weight as packed by the chosen template."""
-        return self._chosen(config).packed_shape(workload, config)
+        return self._template_for(config).packed_shape(workload, config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Return the weight as packed by the chosen template."""
-        return self._chosen(config).pack_weight(workload, config, weight)
+        return self._template_for(config).pack_weight(workload, config, weight)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the chosen template's definition."""
-        return self._chosen(config).compute(workload, config, data, packed)
+        return self._template_for(config).compute(workload, config, data, packed)
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
         """Return the function as scheduled by the chosen template."""
-        return self._chosen(config).schedule(func, workload, config)
+        return self._template_for(config).schedule(func, workload, config)
 
-    def _chosen(self, config: Config) -> Template:
+    def _template_for(self, config: Config) -> Template:
         return self.templates[config[ALGORITHM]]

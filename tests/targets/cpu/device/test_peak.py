@@ -23,7 +23,7 @@ AMX = {**describe_cpu(), "features": [*describe_cpu()["features"], *AMX_FEATURES
 def test_every_step_adds_a_product(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(peak, "_STEPS", 3)
     kernel = load(peak._schedule(peak._define(1, 4, 8, dtype)), describe_cpu(threads=1))
-    factors = np.array([[2.0] * 8, np.arange(8)], dtype=peak._sum_dtype(dtype))
+    factors = np.array([[2.0] * 8, np.arange(8)], dtype=peak._accumulator_dtype(dtype))
     out = tvm.runtime.tensor(np.zeros((1, 4, 8), dtype=factors.dtype))
     kernel(tvm.runtime.tensor(factors), out)
     assert (out.numpy() == 2**3 + (2**2 + 2 + 1) * factors[1]).all()
@@ -44,7 +44,7 @@ def test_every_thread_multiplies_tiles(monkeypatch: pytest.MonkeyPatch, dtype: s
     kernel = load(peak._multiply_tiles(2, 3, dtype), AMX)
     shapes = ((2, 16, 16), (3, 16, 32))
     operands = [tvm.runtime.tensor(np.full(shape, peak._PACKED_ONES, np.int32)) for shape in shapes]
-    out = tvm.runtime.tensor(np.zeros((2, 32, 32), dtype=peak._sum_dtype(dtype)))
+    out = tvm.runtime.tensor(np.zeros((2, 32, 32), dtype=peak._accumulator_dtype(dtype)))
     kernel(*operands, out)
     assert (out.numpy() == 3 * 16 * product).all()
 

@@ -45,7 +45,7 @@ class Call:
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def input(self, index: int) -> relax.Expr:
-        """Return an input that is required, or that `has` confirmed."""
+        """Return an input that is required, or that is given according to `has`."""
         return self.inputs[index]
 
     def shape(self, index: int) -> tuple[int, ...]:
@@ -75,13 +75,13 @@ class Call:
 
     def choice(self, name: str, allowed: Collection[str], default: str) -> str:
         """Return a string attribute, which must be one of the allowed values."""
-        found = str(self.attributes.get(name, default))
-        if found not in allowed:
-            raise self.refuse(f"{name}: found {found!r}; allowed: {', '.join(allowed)}")
-        return found
+        value = str(self.attributes.get(name, default))
+        if value not in allowed:
+            raise self.refuse(f"{name}: found {value!r}; allowed: {', '.join(allowed)}")
+        return value
 
     def dtype(self, name: str, default: str) -> str:
-        """Return the dtype that an attribute holds as an ONNX enum value."""
+        """Return the dtype that an attribute specifies as an ONNX enum value."""
         from onnx.helper import tensor_dtype_to_np_dtype
 
         number = self.integer(name, 0)
@@ -118,38 +118,38 @@ class Call:
         # TVM's default mode warns of indices that may be out of bounds.
         return self.emit(relax.op.take(data, const(indices, "int64"), axis, mode="clip"))
 
-    def fields(self, whole: relax.Expr, count: int) -> list[relax.Expr]:
+    def fields(self, tuple_: relax.Expr, count: int) -> list[relax.Expr]:
         """Return the fields of a tuple."""
-        return [self.emit(relax.TupleGetItem(whole, index)) for index in range(count)]
+        return [self.emit(relax.TupleGetItem(tuple_, index)) for index in range(count)]
 
     def kernel(self, compute: Callable[..., te.Tensor], *operands: relax.Expr) -> relax.Expr:
         """Emit a kernel, given as a function from the operands' tensors to one or several tensors."""
-        bound = [operand if isinstance(operand, relax.Var) else self.emit(operand) for operand in operands]
-        return self.builder.emit_te(compute, *bound, primfunc_name_hint=self.operator.lower())
+        variables = [operand if isinstance(operand, relax.Var) else self.emit(operand) for operand in operands]
+        return self.builder.emit_te(compute, *variables, primfunc_name_hint=self.operator.lower())
 
-    def by_tvm(self, **changed: Any) -> relax.Expr:
+    def by_tvm(self, **changes: Any) -> relax.Expr:
         """Convert the operator with TVM's converter, with some fields of this call replaced.
 
         Raises:
             Exception: any class; TVM cannot import the operator.
         """
-        call = replace(self, **changed)
-        attributes = {name: _as_tvm_reads(value) for name, value in call.attributes.items()}
+        call = replace(self, **changes)
+        attributes = {name: _encode_strings(value) for name, value in call.attributes.items()}
         attributes["tvm_custom"] = {"name": call.name, "num_outputs": call.n_outputs}
         convert = _BY_TVM[call.operator].get_converter(call.opset)
-        found = convert(call.builder, onnx_frontend.onnx_input(call.inputs), attributes, [{}, {}])
-        return call.builder.normalize(found)
+        result = convert(call.builder, onnx_frontend.onnx_input(call.inputs), attributes, [{}, {}])
+        return call.builder.normalize(result)
 
 
 Converter = Callable[[Call], relax.Expr | Sequence[relax.Expr]]
-"""A function that returns the Relax expression of the output, or of each output in ONNX's order, omitted ones too."""
+"""A function that returns the Relax expression of the output, or of each output, even if omitted, in ONNX's order."""
 
 
-def _as_tvm_reads(value: Any) -> Any:
+def _encode_strings(value: Any) -> Any:
     """Encode an attribute's strings as bytes."""
     if isinstance(value, str):
         return value.encode()
-    return tuple(map(_as_tvm_reads, value)) if isinstance(value, tuple) else value
+    return tuple(map(_encode_strings, value)) if isinstance(value, tuple) else value
 
 
 def shape_of(expr: relax.Expr) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ def const(values: NDArray[Any] | Sequence[float] | float, dtype: str) -> relax.E
 
 def along(axis: int, rank: int, extent: int = -1) -> list[int]:
     """Return the shape that broadcasts values along one axis to a tensor."""
-    return [extent if each == axis % rank else 1 for each in range(rank)]
+    return [extent if axis_ == axis % rank else 1 for axis_ in range(rank)]
 
 
 def replaced(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:

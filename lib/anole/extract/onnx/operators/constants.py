@@ -21,7 +21,7 @@ def _constant(call: Call) -> relax.Expr:
     raise call.refuse(f"found {', '.join(call.attributes)}; allowed: value, {', '.join(_TYPES)}")
 
 
-def _evaluated(call: Call) -> relax.Expr:
+def _evaluate(call: Call) -> relax.Expr:
     """Evaluate the operator with ONNX's reference implementation."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
@@ -32,12 +32,12 @@ def _evaluated(call: Call) -> relax.Expr:
     inputs = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph([node], "constant", inputs, [helper.make_empty_tensor_value_info("y")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", call.opset)])
-    found = np.asarray(ReferenceEvaluator(model).run(None, values)[0])
-    return const(found, str(found.dtype))
+    value = np.asarray(ReferenceEvaluator(model).run(None, values)[0])
+    return const(value, str(value.dtype))
 
 
 CONVERTERS: dict[str, Converter] = {
     "Constant": _constant,
-    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range"), _evaluated),
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range"), _evaluate),
 }
 """Converters by operator type."""

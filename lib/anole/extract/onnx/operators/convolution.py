@@ -15,7 +15,7 @@ from anole.extract.onnx.operators.call import Call, Converter, dtype_of, shape_o
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window over an image, with one value per spatial axis in each field."""
+    """A sliding window over an image; each field has one value per spatial axis."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -36,12 +36,12 @@ class Window:
                 max((-(-size // stride) - 1) * stride + span - size, 0)
                 for size, stride, span in zip(image, strides, spans, strict=True)
             ]
-            pads = _pads_of(totals, mode)
+            pads = _split_pads(totals, mode)
         elif mode == "VALID":
             pads = ((0,) * rank, (0,) * rank)
         elif mode in ("NOTSET", ""):
-            both = _ints(call, "pads", 2 * rank, 0)
-            pads = both[:rank], both[rank:]
+            pads_ = _ints(call, "pads", 2 * rank, 0)
+            pads = pads_[:rank], pads_[rank:]
         else:
             raise call.refuse(f"auto_pad: found {mode!r}; allowed: NOTSET, VALID, SAME_UPPER, SAME_LOWER")
         return cls(tuple(kernel), strides, dilations, *pads)
@@ -52,15 +52,15 @@ class Window:
 
     def outputs(self, image: Sequence[int], ceil: bool = False) -> tuple[int, ...]:
         """Return the output size along each axis; with `ceil`, the last window may be incomplete."""
-        found = []
+        counts = []
         for axis, size in enumerate(image):
             span = (self.kernel[axis] - 1) * self.dilations[axis] + 1
             room, stride = size + self.before[axis] + self.after[axis] - span, self.strides[axis]
             count = (-(-room // stride) if ceil else room // stride) + 1
             if ceil and (count - 1) * stride >= size + self.before[axis]:
                 count -= 1
-            found.append(count)
-        return tuple(found)
+            counts.append(count)
+        return tuple(counts)
 
     def positions(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
         """Return the input position of a tap of the window at an output position; may be outside of the image."""
@@ -70,17 +70,17 @@ class Window:
         ]
 
 
-def _pads_of(totals: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split_pads(totals: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Split total padding into before and after; SAME_UPPER puts the larger half after, other modes before."""
-    less, more = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
-    return (less, more) if mode == "SAME_UPPER" else (more, less)
+    smaller, larger = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    return (smaller, larger) if mode == "SAME_UPPER" else (larger, smaller)
 
 
 def _ints(call: Call, name: str, count: int, default: int) -> tuple[int, ...]:
-    found = tuple(int(number) for number in call.attributes.get(name, (default,) * count))
-    if len(found) != count:
-        raise call.refuse(f"{name}: found {list(found)}; expected {count} values")
-    return found
+    values = tuple(int(number) for number in call.attributes.get(name, (default,) * count))
+    if len(values) != count:
+        raise call.refuse(f"{name}: found {list(values)}; expected {count} values")
+    return values
 
 
 def is_inside(positions: Sequence[Any], image: Sequence[int]) -> Any:
@@ -143,17 +143,17 @@ def _conv_transpose(call: Call) -> relax.Expr:
 
         return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
 
-    found = call.kernel(compute, call.input(0), call.input(1))
+    result_ = call.kernel(compute, call.input(0), call.input(1))
     if call.has(2):
         bias = relax.op.reshape(call.input(2), [1, per_group * groups, *[1] * rank])
-        found = call.emit(relax.op.add(found, bias))
-    return found
+        result_ = call.emit(relax.op.add(result_, bias))
+    return result_
 
 
 def _transposed_window(
     call: Call, window: Window, image: Sequence[int], extra: Sequence[int]
 ) -> tuple[Window, tuple[int, ...]]:
-    """Return a transposed convolution's window, with the pads implied by the output size, and that size."""
+    """Return a transposed convolution's window, with the pads implied by the output size, and the output size."""
     mode, rank = str(call.attributes.get("auto_pad", "NOTSET")), len(image)
     spans = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
     full = [s * (i - 1) + e + p for s, i, e, p in zip(window.strides, image, extra, spans, strict=True)]
@@ -162,10 +162,10 @@ def _transposed_window(
     if "output_shape" in call.attributes:
         result = tuple(int(extent) for extent in call.attributes["output_shape"])[-rank:]
     elif mode.startswith("SAME"):
-        # A kernel shorter than its stride leaves nothing to crop, and the result is smaller.
+        # With a kernel shorter than its stride, there is nothing to crop, and the result is smaller.
         result = tuple(min(w, size * stride) for w, size, stride in zip(full, image, window.strides, strict=True))
     if result is not None:
-        before, after = _pads_of([w - r for w, r in zip(full, result, strict=True)], mode)
+        before, after = _split_pads([w - r for w, r in zip(full, result, strict=True)], mode)
     result = tuple(w - b - a for w, b, a in zip(full, before, after, strict=True))
     return replace(window, before=before, after=after), result
 
@@ -174,9 +174,9 @@ def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequ
     """Return the window position whose tap covers a pixel, and the condition that it exists."""
     positions, conditions = [], []
     for axis, size in enumerate(image):
-        moved = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
-        index = tirx.floordiv(moved, window.strides[axis])
-        conditions.append(tirx.all(moved >= 0, tirx.floormod(moved, window.strides[axis]) == 0, index < size))
+        offset = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
+        index = tirx.floordiv(offset, window.strides[axis])
+        conditions.append(tirx.all(offset >= 0, tirx.floormod(offset, window.strides[axis]) == 0, index < size))
         positions.append(index)
     return positions, tirx.all(*conditions)
 
@@ -206,10 +206,10 @@ def _col2im(call: Call) -> relax.Expr:
 
 def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
     """Return the row-major offset of an element."""
-    found: Any = 0
+    offset: Any = 0
     for index, extent in zip(at, extents, strict=True):
-        found = found * extent + index
-    return found
+        offset = offset * extent + index
+    return offset
 
 
 def _deform_conv(call: Call) -> relax.Expr:
@@ -222,7 +222,7 @@ def _deform_conv(call: Call) -> relax.Expr:
     window = Window.of(call, kernel_shape, image)
     (height, width), taps = window.outputs(image), prod(kernel_shape)
     dtype = dtype_of(call.input(0))
-    masked = [call.input(4)] if call.has(4) else []
+    masks = [call.input(4)] if call.has(4) else []
 
     def compute(data: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
         def one(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
@@ -234,7 +234,7 @@ def _deform_conv(call: Call) -> relax.Expr:
 
         return te.compute((batch, channels, taps, height, width), one, "sampled")
 
-    sampled = call.kernel(compute, call.input(0), call.input(2), *masked)
+    sampled = call.kernel(compute, call.input(0), call.input(2), *masks)
     columns = call.emit(relax.op.reshape(sampled, [batch, groups, depth * taps, height * width]))
     weight = relax.op.reshape(call.input(1), [groups, outputs // groups, depth * taps])
     result = relax.op.reshape(relax.op.matmul(weight, columns), [batch, outputs, height, width])

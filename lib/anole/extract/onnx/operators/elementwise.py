@@ -12,11 +12,11 @@ from tvm import relax, te, tirx
 from anole.extract.onnx.operators.call import Call, Converter, compute_dtype, const, dtype_of
 from anole.extract.shifts import shifted
 
-_THROUGH = {
+_INTERMEDIATE_DTYPES = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
     **dict.fromkeys(("uint32", "int64"), "int64"),
 }
-"""By integer dtype, the dtype that floats are converted to first; the lowest bits of the result are kept."""
+"""By integer dtype, the dtype that floats are converted to first; the lowest bits of that result are used."""
 
 
 def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
@@ -36,12 +36,12 @@ def _mean(call: Call) -> relax.Expr:
 
 def _is_inf(call: Call) -> relax.Expr:
     data = call.input(0)
-    found, zero = relax.op.isinf(data), const(0, dtype_of(data))
+    result, zero = relax.op.isinf(data), const(0, dtype_of(data))
     if not call.flag("detect_negative", True):
-        found = relax.op.logical_and(found, relax.op.greater(data, zero))
+        result = relax.op.logical_and(result, relax.op.greater(data, zero))
     if not call.flag("detect_positive", True):
-        found = relax.op.logical_and(found, relax.op.less(data, zero))
-    return call.emit(found)
+        result = relax.op.logical_and(result, relax.op.less(data, zero))
+    return call.emit(result)
 
 
 def _cosh(call: Call) -> relax.Expr:
@@ -50,13 +50,13 @@ def _cosh(call: Call) -> relax.Expr:
     half = const(0.5, dtype_of(data))
     # exp(|x|) would overflow before exp(|x|) / 2 does.
     root = call.emit(relax.op.exp(relax.op.multiply(relax.op.abs(data), half)))
-    halved = call.emit(relax.op.multiply(root, half))
-    small = relax.op.divide(relax.op.divide(half, root), root)
-    return call.emit(relax.op.add(relax.op.multiply(halved, root), small))
+    half_root = call.emit(relax.op.multiply(root, half))
+    reciprocal = relax.op.divide(relax.op.divide(half, root), root)
+    return call.emit(relax.op.add(relax.op.multiply(half_root, root), reciprocal))
 
 
 def _sinh(call: Call) -> relax.Expr:
-    """Compute the hyperbolic sine; near 0 by its series, where the difference of exponentials cancels."""
+    """Compute the hyperbolic sine, near 0 by its series, since the difference of exponentials cancels there."""
     data = call.input(0)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -75,15 +75,15 @@ def _sinh(call: Call) -> relax.Expr:
 def _power(call: Call) -> relax.Expr:
     """Compute a power in the base's dtype; the exponent may have another dtype."""
     base, exponent = call.input(0), call.input(1)
-    dtype, other = dtype_of(base), dtype_of(exponent)
-    if dtype == other and dtype.startswith("float"):
+    dtype, exponent_dtype = dtype_of(base), dtype_of(exponent)
+    if dtype == exponent_dtype and dtype.startswith("float"):
         return call.by_tvm()
     if dtype.startswith("float"):
         return call.emit(relax.op.power(base, call.cast(exponent, dtype)))
-    if other.startswith("float"):
+    if exponent_dtype.startswith("float"):
         # float32 cannot represent large int64 results.
-        wide = relax.op.power(call.cast(base, "float64"), call.cast(exponent, "float64"))
-        return call.cast(call.emit(wide), dtype)
+        double_power = relax.op.power(call.cast(base, "float64"), call.cast(exponent, "float64"))
+        return call.cast(call.emit(double_power), dtype)
     return _integer_power(call, base, call.cast(exponent, "int64"))
 
 
@@ -111,24 +111,24 @@ def _mod(call: Call) -> relax.Expr:
     dtype = dtype_of(a)
     if not dtype.startswith("float"):
         return call.by_tvm()
-    has_sign_of_dividend, wide = call.flag("fmod"), compute_dtype(dtype)
+    has_sign_of_dividend, dtype_ = call.flag("fmod"), compute_dtype(dtype)
 
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         extents = np.broadcast_shapes(_shape_of(a), _shape_of(b))
 
         def one(*at: Any) -> Any:
             x, y = _broadcast(a, at), _broadcast(b, at)
-            rest = tirx.call_pure_extern(wide, "fmod" if wide == "float64" else "fmodf", x, y)
+            remainder = tirx.call_pure_extern(dtype_, "fmod" if dtype_ == "float64" else "fmodf", x, y)
             if has_sign_of_dividend:
-                return rest
-            zero = tirx.const(0, wide)
-            differs = tirx.any(tirx.all(rest < 0, y > 0), tirx.all(rest > 0, y < 0))
-            signed_zero = tirx.call_pure_extern(wide, "copysign" if wide == "float64" else "copysignf", zero, y)
-            return tirx.Select(differs, rest + y, tirx.Select(rest == zero, signed_zero, rest))
+                return remainder
+            zero = tirx.const(0, dtype_)
+            differs = tirx.any(tirx.all(remainder < 0, y > 0), tirx.all(remainder > 0, y < 0))
+            signed_zero = tirx.call_pure_extern(dtype_, "copysign" if dtype_ == "float64" else "copysignf", zero, y)
+            return tirx.Select(differs, remainder + y, tirx.Select(remainder == zero, signed_zero, remainder))
 
         return te.compute(extents, one, "mod")
 
-    return call.cast(call.kernel(compute, call.cast(a, wide), call.cast(b, wide)), dtype)
+    return call.cast(call.kernel(compute, call.cast(a, dtype_), call.cast(b, dtype_)), dtype)
 
 
 def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
@@ -139,17 +139,17 @@ def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
 def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
     """Return an element of a broadcast tensor."""
     shape = _shape_of(tensor)
-    own = at[len(at) - len(shape) :] if shape else ()
-    return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, own, strict=True)))
+    indices = at[len(at) - len(shape) :] if shape else ()
+    return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, indices, strict=True)))
 
 
 def _cast(call: Call) -> relax.Expr:
-    """Truncate floats to integers as C compilers do; TVM's code for values out of range takes minutes to compile."""
+    """Truncate floats to integers as C compilers do; TVM's code for out-of-range values takes minutes to compile."""
     data, to = call.input(0), call.dtype("to", "")
     is_float = isinstance(data.ty, relax.TensorType) and dtype_of(data).startswith("float")
-    if not is_float or call.constant(0) is not None or to not in _THROUGH:
+    if not is_float or call.constant(0) is not None or to not in _INTERMEDIATE_DTYPES:
         return call.by_tvm()
-    return call.cast(call.cast(data, _THROUGH[to]), to)
+    return call.cast(call.cast(data, _INTERMEDIATE_DTYPES[to]), to)
 
 
 def _bit_cast(call: Call) -> relax.Expr:
@@ -197,12 +197,12 @@ def _celu(call: Call) -> relax.Expr:
     """Scale an Elu; ONNX's function definition would turn a scalar into a vector."""
     alpha = const(call.attributes.get("alpha", 1.0), dtype_of(call.input(0)))
     scaled = call.emit(relax.op.divide(call.input(0), alpha))
-    found = call.by_tvm(operator="Elu", inputs=(scaled,), attributes={})
-    return call.emit(relax.op.multiply(found, alpha))
+    elu = call.by_tvm(operator="Elu", inputs=(scaled,), attributes={})
+    return call.emit(relax.op.multiply(elu, alpha))
 
 
 def _prelu(call: Call) -> relax.Expr:
-    """Convert by TVM, whose operator needs data with at least one axis."""
+    """Convert by TVM, whose operator requires data with at least one axis."""
     if call.shape(0):
         return call.by_tvm()
     data = call.emit(relax.op.reshape(call.input(0), [1]))

@@ -16,41 +16,41 @@ from anole.extract.onnx.operators.convolution import is_inside
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
-def _wrapped(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
+def _wrap_negative(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
     """Convert indices to int64 and wrap negative ones around."""
-    wide = call.cast(indices, "int64")
-    is_negative = relax.op.less(wide, const(0, "int64"))
-    return call.emit(relax.op.where(is_negative, relax.op.add(wide, const(extent, "int64")), wide))
+    indices_ = call.cast(indices, "int64")
+    is_negative = relax.op.less(indices_, const(0, "int64"))
+    return call.emit(relax.op.where(is_negative, relax.op.add(indices_, const(extent, "int64")), indices_))
 
 
 def _scatter_elements(call: Call) -> relax.Expr:
     data, indices, updates = (call.input(index) for index in range(3))
     shape = shape_of(data)
     axis, reduction = call.axis(len(shape), 0), _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
-    return _scattered(call, data, _wrapped(call, indices, shape[axis]), updates, axis, reduction)
+    return _scatter(call, data, _wrap_negative(call, indices, shape[axis]), updates, axis, reduction)
 
 
-def _scattered(
+def _scatter(
     call: Call, data: relax.Expr, positions: relax.Expr, updates: relax.Expr, axis: int, reduction: str
 ) -> relax.Expr:
     """Write updates into data at indices along an axis."""
     extents = shape_of(positions)
     columns = [
-        positions if each == axis else const(np.broadcast_to(_counted(each, extents), extents), "int64")
-        for each in range(len(extents))
+        positions if axis_ == axis else const(np.broadcast_to(_indices_along(axis_, extents), extents), "int64")
+        for axis_ in range(len(extents))
     ]
     at = [relax.op.expand_dims(column, len(extents)) for column in columns]
-    joined = at[0] if len(at) == 1 else relax.op.concat(at, len(extents))
-    return call.emit(relax.op.scatter_nd(data, joined, updates, reduction))
+    index_vectors = at[0] if len(at) == 1 else relax.op.concat(at, len(extents))
+    return call.emit(relax.op.scatter_nd(data, index_vectors, updates, reduction))
 
 
-def _counted(axis: int, extents: Sequence[int]) -> NDArray[np.int64]:
+def _indices_along(axis: int, extents: Sequence[int]) -> NDArray[np.int64]:
     """Return the indices along an axis, in a shape that broadcasts to a tensor."""
     return np.arange(extents[axis]).reshape(along(axis, len(extents)))
 
 
 def _max_unpool(call: Call) -> relax.Expr:
-    """Scatter data into zeros at the indices that MaxPool returned."""
+    """Scatter data into zeros, at the indices that MaxPool returned."""
     data = call.input(0)
     batch, channels, *image = shape_of(data)
     rank = len(image)
@@ -69,28 +69,28 @@ def _max_unpool(call: Call) -> relax.Expr:
 
 
 def _tensor_scatter(call: Call) -> relax.Expr:
-    """Write an update into a cache, at a start index for each batch element."""
+    """Write an update into a cache, at a start index per batch element."""
     cache, update = call.input(0), call.input(1)
-    shape, written = shape_of(cache), shape_of(update)
+    shape, update_shape = shape_of(cache), shape_of(update)
     axis = call.axis(len(shape), -2)
     mode = str(call.attributes.get("mode", "linear"))
     if mode not in ("linear", "circular") or axis == 0:
         raise call.refuse(f"found mode {mode!r} and axis {axis}; allowed: linear, circular; any axis but the first")
-    positions: relax.Expr = const(np.broadcast_to(_counted(axis, written), written), "int64")
+    positions: relax.Expr = const(np.broadcast_to(_indices_along(axis, update_shape), update_shape), "int64")
     if call.has(2):
         start = relax.op.reshape(call.cast(call.input(2), "int64"), [shape[0], *[1] * (len(shape) - 1)])
         positions = call.emit(relax.op.add(positions, start))
     if mode == "circular":
         positions = call.emit(relax.op.floor_mod(positions, const(shape[axis], "int64")))
-    return _scattered(call, cache, positions, update, axis, "update")
+    return _scatter(call, cache, positions, update, axis, "update")
 
 
 def _one_hot(call: Call) -> relax.Expr:
     depth = int(call.required(1, "depth").item())
-    indices = _wrapped(call, call.input(0), depth)
+    indices = _wrap_negative(call, call.input(0), depth)
     rank = len(shape_of(indices)) + 1
     axis = call.axis(rank, -1)
-    positions = const(_counted(axis, [depth] * rank), "int64")
+    positions = const(_indices_along(axis, [depth] * rank), "int64")
     is_hot = call.emit(relax.op.equal(relax.op.expand_dims(indices, axis), positions))
     off, on = (call.emit(relax.op.reshape(call.gathered(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
     return call.emit(relax.op.where(is_hot, on, off))
@@ -115,14 +115,14 @@ def _reverse_sequence(call: Call) -> relax.Expr:
 
 
 def _pad(call: Call) -> relax.Expr:
-    """Crop by negative pads first, as ONNX Runtime does; pad by TVM, or by `_padded_with` if the value is computed."""
+    """Crop by negative pads first, as ONNX Runtime does; pad by TVM, or by `_pad_with` if the value is computed."""
     shape = call.shape(0)
     if call.opset < 11:
         return call.by_tvm()
     before, after = _pads(call, len(shape))
     is_computed, is_cut = call.has(2) and call.constant(2) is None, min((*before, *after), default=0) < 0
     if str(call.attributes.get("mode", "constant")) == "constant" and (is_computed or is_cut):
-        return _padded_with(call, before, after)
+        return _pad_with(call, before, after)
     data, axes = call.input(0), list(range(len(shape)))
     if is_cut:
         starts, ends = [max(-b, 0) for b in before], [size + min(a, 0) for size, a in zip(shape, after, strict=True)]
@@ -135,16 +135,16 @@ def _pad(call: Call) -> relax.Expr:
 
 def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
     """Return the padding before and after each axis."""
-    given, axes = call.required(1, "pads"), list(range(rank))
+    pads, axes = call.required(1, "pads"), list(range(rank))
     if call.has(3):
         axes = [call.normal_axis(int(axis), rank) for axis in call.required(3, "axes")]
     before, after = [0] * rank, [0] * rank
     for position, axis in enumerate(axes):
-        before[axis], after[axis] = int(given[position]), int(given[position + len(axes)])
+        before[axis], after[axis] = int(pads[position]), int(pads[position + len(axes)])
     return before, after
 
 
-def _padded_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
+def _pad_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
     """Pad or crop with a fill value that may be computed."""
     shape = call.shape(0)
     fill = call.input(2) if call.has(2) else const(0, dtype_of(call.input(0)))
@@ -176,24 +176,24 @@ def _space_to_depth(call: Call) -> relax.Expr:
 def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
     """Convert by TVM, with unsigned integers mapped to int64 in the same order."""
     # Unsorted results may have any order.
-    given = {name: value for name, value in call.attributes.items() if name != "sorted"}
+    attributes = {name: value for name, value in call.attributes.items() if name != "sorted"}
     dtype = dtype_of(call.input(0))
     if not dtype.startswith("u"):
-        return call.by_tvm(attributes=given)
-    data = _flipped(call, call.input(0), "int64") if dtype == "uint64" else call.cast(call.input(0), "int64")
-    values, positions = call.fields(call.emit(call.by_tvm(inputs=(data, *call.inputs[1:]), attributes=given)), 2)
-    return [_flipped(call, values, dtype) if dtype == "uint64" else call.cast(values, dtype), positions]
+        return call.by_tvm(attributes=attributes)
+    data = _flip_sign_bit(call, call.input(0), "int64") if dtype == "uint64" else call.cast(call.input(0), "int64")
+    values, positions = call.fields(call.emit(call.by_tvm(inputs=(data, *call.inputs[1:]), attributes=attributes)), 2)
+    return [_flip_sign_bit(call, values, dtype) if dtype == "uint64" else call.cast(values, dtype), positions]
 
 
-def _flipped(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
+def _flip_sign_bit(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
     """Reinterpret 64-bit integers with the sign bit flipped, which maps unsigned to signed order and back."""
-    own = dtype_of(data)
+    source_dtype = dtype_of(data)
 
     def compute(data: te.Tensor) -> te.Tensor:
         def one(*at: Any) -> Any:
-            bits = tirx.reinterpret("uint64", data(*at)) if own != "uint64" else data(*at)
-            found = bits ^ (tirx.const(1, "uint64") << tirx.const(63, "uint64"))
-            return tirx.reinterpret(dtype, found) if dtype != "uint64" else found
+            bits = tirx.reinterpret("uint64", data(*at)) if source_dtype != "uint64" else data(*at)
+            flipped = bits ^ (tirx.const(1, "uint64") << tirx.const(63, "uint64"))
+            return tirx.reinterpret(dtype, flipped) if dtype != "uint64" else flipped
 
         return te.compute(data.shape, one, "flipped")
 

@@ -1,4 +1,4 @@
-"""Integer products with exact float32 sums, which share the templates of float products.
+"""Integer convolutions and matrix products with exact float32 sums, which share the templates of float products.
 
 Such a product has float32 operands and an int32 result. This keeps passes from merging scales into its weights, and
 marks the product as exact, see `anole.task.Conv2d.exact`. Targets with 8-bit products use them, see
@@ -27,9 +27,9 @@ class Factor:
     """An 8-bit operand minus its zero points.
 
     Attributes:
-        numbers: the integers, in float32.
-        ranges: their minimum and maximum, for the smallest and for the largest zero point.
-        values: the integers if they are constant.
+        numbers: the integers, stored as float32.
+        ranges: the minimum and maximum of the integers, for the smallest and for the largest zero point.
+        values: the integers, if they are constant.
     """
 
     numbers: relax.Expr
@@ -46,68 +46,68 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
     """Subtract constant zero points, which broadcast to the data, from 8-bit integers."""
     if isinstance(data, ir.GenericConst):
         return constant_factor(data.value.numpy().astype(np.int32) - zero.astype(np.int32))
-    info, numbers = np.iinfo(dtype_of(data)), as_integral_float(call, data)
+    info, integers = np.iinfo(dtype_of(data)), as_integral_float(call, data)
     if zero.any():
-        numbers = call.emit(relax.op.subtract(numbers, const(zero, "float32")))
+        integers = call.emit(relax.op.subtract(integers, const(zero, "float32")))
     ends = (int(zero.min()), int(zero.max()))
-    return Factor(numbers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
+    return Factor(integers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Subtract the zero points, another input, from an input.
+    """Subtract zero points, which are another input, from an input.
 
-    There is a single zero point, or one for each index along an axis.
+    There is a single zero point, or one per index along an axis.
     """
-    data, (values, zeros) = call.input(index), (call.constant(each) for each in (index, zero_index))
+    data, (values, zero_points) = call.input(index), (call.constant(index_) for index_ in (index, zero_index))
     has_zero = call.has(zero_index)
     shape = _zero_shape(call, index, zero_index, axis) if has_zero else ()
-    if values is not None and (zeros is not None or not has_zero):
-        point = np.zeros((), np.int32) if zeros is None else zeros.astype(np.int32).reshape(shape)
+    if values is not None and (zero_points is not None or not has_zero):
+        point = np.zeros((), np.int32) if zero_points is None else zero_points.astype(np.int32).reshape(shape)
         return constant_factor(values.astype(np.int32) - point)
     info = np.iinfo(dtype_of(data))
     if not has_zero:
         ends: tuple[int, ...] = (0,)
-    elif zeros is not None:
-        ends = (int(zeros.min()), int(zeros.max()))
+    elif zero_points is not None:
+        ends = (int(zero_points.min()), int(zero_points.max()))
     else:
         ends = (int(info.min), int(info.max))
-    numbers = as_integral_float(call, data)
+    integers = as_integral_float(call, data)
     if has_zero and ends != (0, 0):
         zero = relax.op.reshape(as_integral_float(call, call.input(zero_index)), shape)
-        numbers = call.emit(relax.op.subtract(numbers, zero))
-    return Factor(numbers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
+        integers = call.emit(relax.op.subtract(integers, zero))
+    return Factor(integers, tuple((int(info.min) - end, int(info.max) - end) for end in ends), None)
 
 
 def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
-    """Return integers in float32; if they were cast from rounded float32 values, return those values."""
-    made = bound_call(call.builder, value, "relax.astype")
-    if made is not None and dtype_of(made.args[0]) == "float32" and _is_rounded(call, made.args[0]):
-        return made.args[0]
+    """Return integers as float32; if they were cast from rounded float32 values, return those values."""
+    cast = bound_call(call.builder, value, "relax.astype")
+    if cast is not None and dtype_of(cast.args[0]) == "float32" and _is_rounded(call, cast.args[0]):
+        return cast.args[0]
     return call.cast(value, "float32")
 
 
 def _is_rounded(call: Call, value: relax.Expr) -> bool:
     """Whether a float expression is always an integer: rounded or cast, then at most added or clipped to integers."""
-    made: Any = bound(call.builder, value)
-    operator = operator_of(made)
+    call_: Any = bound(call.builder, value)
+    operator = operator_of(call_)
     if operator == "relax.add":
-        return all(_is_rounded(call, operand) for operand in made.args)
+        return all(_is_rounded(call, operand) for operand in call_.args)
     if operator == "relax.clip":
-        data, *bounds = made.args
+        data, *bounds = call_.args
         return _is_rounded(call, data) and all(float(bound.value).is_integer() for bound in bounds)
-    return operator == "relax.round" or (operator == "relax.astype" and "int" in dtype_of(made.args[0]))
+    return operator == "relax.round" or (operator == "relax.astype" and "int" in dtype_of(call_.args[0]))
 
 
 def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]:
     """Return the shape that broadcasts an input's zero points to it."""
-    own, shape = call.shape(zero_index), call.shape(index)
-    if own in ((), (1,)):
+    zero_shape, shape = call.shape(zero_index), call.shape(index)
+    if zero_shape in ((), (1,)):
         return []
-    if len(own) != 1:
-        raise call.refuse(f"found zero points of shape {list(own)} for data of shape {list(shape)}")
-    if own[0] != shape[axis]:
-        raise call.refuse(f"found {own[0]} zero points for {shape[axis]} indices")
-    return along(axis, len(shape), own[0])
+    if len(zero_shape) != 1:
+        raise call.refuse(f"found zero points of shape {list(zero_shape)} for data of shape {list(shape)}")
+    if zero_shape[0] != shape[axis]:
+        raise call.refuse(f"found {zero_shape[0]} zero points for {shape[axis]} indices")
+    return along(axis, len(shape), zero_shape[0])
 
 
 def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
@@ -119,7 +119,7 @@ def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
         outputs, channels = values.shape[:2]
         parts = exact_parts(data.ranges, values.reshape(outputs, channels, -1).transpose(1, 2, 0))
     if values is None or parts is None or (groups > 1 and len(parts) > 1):
-        return convolve(call, *(call.cast(each.numbers, "int32") for each in (data, weight)))
+        return convolve(call, *(call.cast(operand.numbers, "int32") for operand in (data, weight)))
     window = Window.of(call, values.shape[2:], shape_of(data.numbers)[2:])
     return call.emit(
         _CONVOLUTIONS[rank](

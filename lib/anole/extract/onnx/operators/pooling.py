@@ -1,4 +1,4 @@
-"""Converters for pooling: norms, maxima with indices, ``SAME`` padding, and regions of interest."""
+"""Converters for pooling: p-norms, maxima with indices, ``SAME`` padding, and regions of interest."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from anole.extract.onnx.operators.convolution import Window, flat, is_inside
 
 
 def _pool(call: Call) -> relax.Expr:
-    """Convert by TVM with explicit pads, since it pads too little for ``SAME_LOWER``."""
+    """Convert by TVM with explicit pads, since TVM pads too little for ``SAME_LOWER``."""
     if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
         return call.by_tvm()
     window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
-    kept = {name: value for name, value in call.attributes.items() if name != "auto_pad"}
-    return call.by_tvm(attributes={**kept, "pads": (*window.before, *window.after)})
+    attributes = {name: value for name, value in call.attributes.items() if name != "auto_pad"}
+    return call.by_tvm(attributes={**attributes, "pads": (*window.before, *window.after)})
 
 
 def _lp_pool(call: Call) -> relax.Expr:
@@ -63,10 +63,10 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
     is_column_major = call.flag("storage_order")
     dtype = dtype_of(call.input(0))
 
-    def larger(one: Any, other: Any) -> tuple[Any, Any]:
-        # Ties go to the first element.
-        is_first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] <= other[0]))
-        return tirx.Select(is_first, one[0], other[0]), tirx.Select(is_first, one[1], other[1])
+    def larger(pair_a: Any, pair_b: Any) -> tuple[Any, Any]:
+        # In a tie, the first element is chosen.
+        is_first = tirx.any(pair_a[1] > pair_b[1], tirx.all(pair_a[1] == pair_b[1], pair_a[0] <= pair_b[0]))
+        return tirx.Select(is_first, pair_a[0], pair_b[0]), tirx.Select(is_first, pair_a[1], pair_b[1])
 
     def none(index: str, value: str) -> tuple[Any, Any]:
         return tirx.const(np.iinfo(index).max, index), tirx.min_value(value)
@@ -78,11 +78,11 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
 
         def one(n: Any, c: Any, *at: Any) -> Any:
             positions = window.positions(at, taps)
-            inside = is_inside(positions, image)
-            ordered = flat(positions[::-1], image[::-1]) if is_column_major else flat(positions, image)
-            index = (n * channels + c) * int(np.prod(image)) + ordered
-            index = tirx.if_then_else(inside, index.astype("int64"), tirx.const(np.iinfo("int64").max, "int64"))
-            value = tirx.if_then_else(inside, data(n, c, *positions), tirx.min_value(dtype))
+            is_valid = is_inside(positions, image)
+            offset = flat(positions[::-1], image[::-1]) if is_column_major else flat(positions, image)
+            index = (n * channels + c) * int(np.prod(image)) + offset
+            index = tirx.if_then_else(is_valid, index.astype("int64"), tirx.const(np.iinfo("int64").max, "int64"))
+            value = tirx.if_then_else(is_valid, data(n, c, *positions), tirx.min_value(dtype))
             return best((index, value), taps)
 
         found = te.compute((batch, channels, *result), one, "largest")
@@ -97,7 +97,7 @@ def _roi_align(call: Call) -> relax.Expr:
         return call.by_tvm()
     samples = call.integer("sampling_ratio", 0)
     if samples < 1:
-        raise call.refuse("mode max needs a sampling_ratio of at least 1")
+        raise call.refuse("mode max requires a sampling_ratio of at least 1")
     _, channels, height, width = call.shape(0)
     rows, columns = (int(call.attributes.get(f"output_{side}", 1)) for side in ("height", "width"))
     position = "half_pixel" if call.opset >= 16 else "output_half_pixel"

@@ -16,42 +16,42 @@ _Compute = Callable[..., relax.Expr]
 """A function from the call and its dequantized operands to the result."""
 
 
-def _dequantized(call: Call, index: int) -> relax.Expr:
-    """Dequantize the operand at an index, which its scale and zero point follow."""
-    return call.emit(dequantize(replace(call, inputs=_three(call, index), attributes={})))
+def _dequantize_input(call: Call, index: int) -> relax.Expr:
+    """Dequantize the operand at an index; its scale and zero point are the next two inputs."""
+    return call.emit(dequantize(replace(call, inputs=_padded_to_three(call, index), attributes={})))
 
 
-def _quantized(call: Call, result: relax.Expr, index: int) -> relax.Expr:
+def _quantize_result(call: Call, result: relax.Expr, index: int) -> relax.Expr:
     """Quantize a result with the scale and zero point at an index."""
-    scale, zero = _three(call, index)[:2]
+    scale, zero = _padded_to_three(call, index)[:2]
     return quantize(replace(call, inputs=(call.emit(result), scale, zero), attributes={}))
 
 
-def _three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
+def _padded_to_three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
     return (*call.inputs[index : index + 3], None, None, None)[:3]
 
 
 def _binary(call: Call, compute: _Compute) -> relax.Expr:
     """Convert a binary operator, such as QLinearAdd."""
-    return _quantized(call, compute(_dequantized(call, 0), _dequantized(call, 3)), 6)
+    return _quantize_result(call, compute(_dequantize_input(call, 0), _dequantize_input(call, 3)), 6)
 
 
 def _unary(call: Call, compute: _Compute) -> relax.Expr:
     """Convert a unary operator, such as QLinearSigmoid."""
-    return _quantized(call, compute(call, _dequantized(call, 0)), 3)
+    return _quantize_result(call, compute(call, _dequantize_input(call, 0)), 3)
 
 
-def _in_float(operator: str) -> _Compute:
+def _in_float32(operator: str) -> _Compute:
     """Make a function that applies the ONNX operator of the given type, with the call's attributes, in float32."""
 
     def compute(call: Call, data: relax.Expr) -> relax.Expr:
         from anole.extract.onnx.operators import CONVERTERS
 
-        kept = {name: value for name, value in call.attributes.items() if name != "channels_last"}
-        own = replace(call, operator=operator, inputs=(data,), attributes=kept)
+        attributes = {name: value for name, value in call.attributes.items() if name != "channels_last"}
+        float_call = replace(call, operator=operator, inputs=(data,), attributes=attributes)
         convert = CONVERTERS.get(operator)
-        found: Any = own.by_tvm() if convert is None else convert(own)
-        return found
+        result: Any = float_call.by_tvm() if convert is None else convert(float_call)
+        return result
 
     return compute
 
@@ -59,7 +59,7 @@ def _in_float(operator: str) -> _Compute:
 def _pool(call: Call, operator: str) -> relax.Expr:
     if call.flag("channels_last"):
         raise call.refuse("channels_last is not supported")
-    return _unary(call, _in_float(operator))
+    return _unary(call, _in_float32(operator))
 
 
 def _softmax(call: Call) -> relax.Expr:
@@ -70,25 +70,25 @@ def _softmax(call: Call) -> relax.Expr:
 
 
 def _concat(call: Call) -> relax.Expr:
-    parts = [_dequantized(call, index) for index in range(2, len(call.inputs), 3)]
-    joined = relax.op.concat(parts, call.axis(len(shape_of(parts[0])), 1))
-    return quantize(replace(call, inputs=(call.emit(joined), *call.inputs[:2]), attributes={}))
+    parts = [_dequantize_input(call, index) for index in range(2, len(call.inputs), 3)]
+    concatenated = relax.op.concat(parts, call.axis(len(shape_of(parts[0])), 1))
+    return quantize(replace(call, inputs=(call.emit(concatenated), *call.inputs[:2]), attributes={}))
 
 
 def _gemm(call: Call) -> relax.Expr:
     """Multiply; the result stays float32 unless an output scale is given."""
-    inputs: list[relax.Expr | None] = [_dequantized(call, 0), call.emit(dequantize(_along_columns(call)))]
+    inputs: list[relax.Expr | None] = [_dequantize_input(call, 0), call.emit(dequantize(_along_columns(call)))]
     if call.has(6):
         alpha = const(call.attributes.get("alpha", 1.0), "float32")
         scale = call.emit(relax.op.multiply(call.emit(relax.op.multiply(call.input(1), call.input(4))), alpha))
         inputs.append(call.emit(relax.op.multiply(call.cast(call.input(6), "float32"), scale)))
     result = gemm(replace(call, operator="Gemm", inputs=tuple(inputs)))
-    return _quantized(call, result, 7) if call.has(7) else result
+    return _quantize_result(call, result, 7) if call.has(7) else result
 
 
 def _along_columns(call: Call) -> Call:
     """Return the dequantization call of the right operand, which may have a scale per output column."""
-    return replace(call, inputs=_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
+    return replace(call, inputs=_padded_to_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -97,9 +97,9 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearAveragePool": partial(_pool, operator="AveragePool"),
     "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": partial(_pool, operator="GlobalAveragePool"),
-    "QLinearLeakyRelu": partial(_unary, compute=_in_float("LeakyRelu")),
+    "QLinearLeakyRelu": partial(_unary, compute=_in_float32("LeakyRelu")),
     "QLinearMul": partial(_binary, compute=relax.op.multiply),
-    "QLinearSigmoid": partial(_unary, compute=_in_float("Sigmoid")),
+    "QLinearSigmoid": partial(_unary, compute=_in_float32("Sigmoid")),
     "QLinearSoftmax": _softmax,
 }
 """Converters by operator type."""

@@ -1,6 +1,6 @@
 """Converters for quantized operators: exact integer products, followed by floating-point scales.
 
-Products with quantized weights only are computed in floating point; the weights stay stored as integers.
+If only the weights are quantized, products are computed in floating point; the weights stay stored as integers.
 """
 
 from __future__ import annotations
@@ -39,56 +39,56 @@ def quantize(call: Call) -> relax.Expr:
     dtype = dtype_of(call.input(2)) if call.has(2) else call.dtype("output_dtype", "uint8")
     if call.attributes.get("precision", 0):
         raise call.refuse("the attribute precision is not supported")
-    scale = _spread(call, call.input(1), data)
-    zero = _spread(call, call.input(2), data) if call.has(2) else None
-    if (moved := _moved(call, data, scale, zero, dtype)) is not None:
-        return moved
+    scale = _broadcast_parameter(call, call.input(1), data)
+    zero = _broadcast_parameter(call, call.input(2), data) if call.has(2) else None
+    if (requantized := _moved(call, data, scale, zero, dtype)) is not None:
+        return requantized
     if (rescaled := _rescaled_product(call, data, scale)) is not None:
-        return _saturated(call, rescaled, None, zero, dtype)
-    return _saturated(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
+        return _round_and_clamp(call, rescaled, None, zero, dtype)
+    return _round_and_clamp(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
 
 
 def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Requantize data that was dequantized by the same scale and only moved or selected since; else return None."""
+    """Requantize data that was dequantized by the same scale and then only moved or selected; else return None."""
     moves: list[Any] = []
-    while operator_of(made := bound(call.builder, data)) in VALUE_PRESERVING:
-        moves.append(made)
+    while operator_of(move_ := bound(call.builder, data)) in VALUE_PRESERVING:
+        moves.append(move_)
         data = moves[-1].args[0]
-    before = _bytes_before(call, data) if moves else None
-    if before is None:
+    dequantized = _before_dequantization(call, data) if moves else None
+    if dequantized is None:
         return None
-    numbers, own_zero, own_scale = before
+    integers, own_zero, own_scale = dequantized
     values = _folded_constant(call, scale), np.zeros(1) if zero is None else _folded_constant(call, zero)
-    same = all(
-        mine is not None and mine.size == other.size == 1 and mine.item() == other.item()
-        for mine, other in zip(values, (own_scale, own_zero), strict=True)
+    is_same = all(
+        new is not None and new.size == old.size == 1 and new.item() == old.item()
+        for new, old in zip(values, (own_scale, own_zero), strict=True)
     )
-    if not same or dtype_of(numbers) != dtype:
+    if not is_same or dtype_of(integers) != dtype:
         return None
-    found = as_integral_float(call, numbers)
+    result = as_integral_float(call, integers)
     for move in reversed(moves):
-        found = call.emit(with_attrs(move, [found, *move.args[1:]]))
-    return call.cast(found, dtype)
+        result = call.emit(with_attrs(move, [result, *move.args[1:]]))
+    return call.cast(result, dtype)
 
 
 def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
-    """Divide a scaled integer product by a scale, with one factor for both; return None for all other data.
+    """Divide a scaled integer product by a scale, with one combined factor; return None for all other data.
 
-    This is how `QLinearConv` and `QLinearMatMul` define it.
+    `QLinearConv` and `QLinearMatMul` define the result in this way.
     """
-    active = bound_call(call.builder, data, "relax.nn.relu")
-    found = _scaled_by(call, data if active is None else active.args[0])
+    relu = bound_call(call.builder, data, "relax.nn.relu")
+    scaled_product = _scaled_by(call, data if relu is None else relu.args[0])
     divisor = _folded_constant(call, scale)
-    if found is None or divisor is None or divisor.size != 1 or dtype_of(found[0]) != "int32":
+    if scaled_product is None or divisor is None or divisor.size != 1 or dtype_of(scaled_product[0]) != "int32":
         return None
-    if operator_of(bound(call.builder, found[0])) in _DEQUANTIZING:
+    if operator_of(bound(call.builder, scaled_product[0])) in _DEQUANTIZING:
         return None
-    factor = found[1] / divisor.astype(np.float32).reshape(())
-    product = call.emit(relax.op.multiply(call.cast(found[0], "float32"), const(factor, "float32")))
-    return product if active is None else call.emit(relax.op.nn.relu(product))
+    factor = scaled_product[1] / divisor.astype(np.float32).reshape(())
+    product = call.emit(relax.op.multiply(call.cast(scaled_product[0], "float32"), const(factor, "float32")))
+    return product if relu is None else call.emit(relax.op.nn.relu(product))
 
 
-def _saturated(
+def _round_and_clamp(
     call: Call, data: relax.Expr, scale: relax.Expr | None, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
     """Quantize: divide by a scale, if any, round half to even, add the zero point, and clamp."""
@@ -96,14 +96,14 @@ def _saturated(
         raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
     divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
     rounded = call.emit(relax.op.round(divided))
-    if (zero := _zero(call, zero, dtype_of(divided))) is not None:
+    if (zero := _zero_point(call, zero, dtype_of(divided))) is not None:
         rounded = call.emit(relax.op.add(rounded, zero))
     info = np.iinfo(dtype)
     return call.cast(call.emit(relax.op.clip(rounded, int(info.min), int(info.max))), dtype)
 
 
-def _zero(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Cast a zero point, as a literal of the kernel if it is a single constant; return None if it is 0."""
+def _zero_point(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
+    """Cast a zero point, to a literal in the kernel if it is a single constant; return None if it is 0."""
     value = None if zero is None else _folded_constant(call, zero)
     if zero is None or (value is not None and not value.any()):
         return None
@@ -115,16 +115,16 @@ def dequantize(call: Call) -> relax.Expr:
     data = call.input(0)
     if dtype_of(data) not in (*_INTEGERS, "int32"):
         raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
-    scale = _spread(call, call.input(1), data)
-    found = call.cast(data, "int32")
-    zero = _zero(call, _spread(call, call.input(2), data) if call.has(2) else None, "int32")
+    scale = _broadcast_parameter(call, call.input(1), data)
+    integers = call.cast(data, "int32")
+    zero = _zero_point(call, _broadcast_parameter(call, call.input(2), data) if call.has(2) else None, "int32")
     if zero is not None:
-        found = call.emit(relax.op.subtract(found, zero))
-    product = call.emit(relax.op.multiply(call.cast(found, "float32"), call.cast(scale, "float32")))
+        integers = call.emit(relax.op.subtract(integers, zero))
+    product = call.emit(relax.op.multiply(call.cast(integers, "float32"), call.cast(scale, "float32")))
     return call.cast(product, call.dtype("output_dtype", dtype_of(call.input(1))))
 
 
-def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
+def _broadcast_parameter(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
     """Broadcast a scale or zero point to the data; there is one in all, or one per index or block along an axis."""
     own, shape = shape_of(parameter), shape_of(data)
     if own in ((), (1,)):
@@ -143,9 +143,9 @@ def _spread(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
     """Quantize data to uint8 with an exact 0; return it with its scale and zero point."""
     # The number of levels is a kernel parameter, since TVM would multiply by the reciprocal of a constant.
-    found = call.kernel(_parameters, relax.op.min(data), relax.op.max(data), const(255, "float32"))
-    scale, divisor, point = call.fields(found, 3)
-    return [_saturated(call, data, divisor, point, "uint8"), scale, point]
+    parameters = call.kernel(_parameters, relax.op.min(data), relax.op.max(data), const(255, "float32"))
+    scale, divisor, point = call.fields(parameters, 3)
+    return [_round_and_clamp(call, data, divisor, point, "uint8"), scale, point]
 
 
 def _parameters(minimum: te.Tensor, maximum: te.Tensor, levels: te.Tensor) -> list[te.Tensor]:
@@ -164,15 +164,15 @@ def _qlinear_conv(call: Call) -> relax.Expr:
     if call.has(8):
         bias = relax.op.reshape(call.input(8), [1, *call.shape(8), *[1] * (len(call.shape(0)) - 2)])
         product = call.emit(relax.op.add(product, bias))
-    return _rescaled(call, product, 1)
+    return _requantize(call, product, 1)
 
 
 def _qlinear_matmul(call: Call) -> relax.Expr:
-    return _rescaled(call, integer_matmul(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
+    return _requantize(call, integer_matmul(call, factor(call, 0, 2, -2), factor(call, 3, 5, -1)), -1)
 
 
-def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
-    """Quantize an operator's int32 product with the result's scale and zero point.
+def _requantize(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
+    """Quantize an int32 product with the result's scale and zero point.
 
     The right operand may have several scales along an axis of the product.
     """
@@ -192,7 +192,7 @@ def _rescaled(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
     zero = call.input(7)
     if shape_of(zero) not in ((), (1,)):
         raise call.refuse("only a single zero point of the result is supported")
-    return _saturated(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
+    return _round_and_clamp(call, scaled, None, emit(relax.op.reshape(zero, [])), dtype_of(zero))
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class _Dequantized:
     """An operand that was dequantized by constants: the integer input of `DequantizeLinear`, and its scale.
 
     Attributes:
-        scale: a scalar, or one value for each index along an axis.
+        scale: a scalar, or one value per index along an axis.
     """
 
     numbers: Factor
@@ -208,99 +208,99 @@ class _Dequantized:
 
 
 def _dequantized(call: Call, index: int) -> _Dequantized | None:
-    """Return an 8-bit input before it was dequantized, or None for all others."""
-    before = _bytes_before(call, call.input(index))
+    """Return the 8-bit operand that an input was dequantized from, or None for all other inputs."""
+    before = _before_dequantization(call, call.input(index))
     return None if before is None else _Dequantized(factor_of(call, *before[:2]), before[2])
 
 
-def _bytes_before(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
-    """Return the 8-bit data, zero point and scale of data that was dequantized by constants, or None for all others."""
-    before = _scaled_by(call, data)
-    if before is None:
+def _before_dequantization(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
+    """Return the 8-bit data, zero point and scale of data that was dequantized by constants, or None for other data."""
+    scaled = _scaled_by(call, data)
+    if scaled is None:
         return None
-    (found, scale), zero = before, np.zeros((), np.int32)
-    if (centered := bound_call(call.builder, found, "relax.subtract")) is not None:
+    (integers, scale), zero = scaled, np.zeros((), np.int32)
+    if (centered := bound_call(call.builder, integers, "relax.subtract")) is not None:
         if (point := _folded_constant(call, centered.args[1])) is None:
             return None
-        found, zero = centered.args[0], point
-    if (widened := bound_call(call.builder, found, "relax.astype")) is not None:
-        found = widened.args[0]
-    return (found, zero, scale) if dtype_of(found) in ("uint8", "int8") else None
+        integers, zero = centered.args[0], point
+    if (widened := bound_call(call.builder, integers, "relax.astype")) is not None:
+        integers = widened.args[0]
+    return (integers, zero, scale) if dtype_of(integers) in ("uint8", "int8") else None
 
 
 def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
     """Return the operands x and c of ``astype(x) * c`` with a constant c, or None for all other data."""
     product: Any = bound_call(call.builder, data, "relax.multiply")
-    wide: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
-    scale = None if wide is None else _folded_constant(call, product.args[1])
-    return None if scale is None else (wide.args[0], scale)
+    cast: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
+    scale = None if cast is None else _folded_constant(call, product.args[1])
+    return None if scale is None else (cast.args[0], scale)
 
 
 def _folded_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
-    """Return the value of a reshaped, cast or gathered constant, or None for all others."""
+    """Return the value of a constant that may be reshaped, cast or gathered, or None for other expressions."""
     if (value := bound_value(call.builder, expr)) is not None:
         return value
-    made: Any = bound(call.builder, expr)
-    if operator_of(made) not in ("relax.reshape", "relax.astype", "relax.take"):
+    call_: Any = bound(call.builder, expr)
+    if operator_of(call_) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
-    if operator_of(made) == "relax.take":
-        values, indices = (bound_value(call.builder, operand) for operand in made.args)
-        return None if values is None or indices is None else np.take(values, indices, made.attrs.axis)
-    inner = _folded_constant(call, made.args[0])
+    if operator_of(call_) == "relax.take":
+        values, indices = (bound_value(call.builder, operand) for operand in call_.args)
+        return None if values is None or indices is None else np.take(values, indices, call_.attrs.axis)
+    inner = _folded_constant(call, call_.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
 
-def _both(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor, Factor, NDArray[Any]] | None:
+def _operands(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Factor, Factor, NDArray[Any]] | None:
     """Return the data and weight of a product before dequantization, and the scale of the product.
 
-    The data has a single scale; the weight, constant unless `may_be_computed`, may have one per index along an axis,
-    which then is the shape of the product's scale.
+    The data has a single scale; the weight, constant unless `may_be_computed`, may have one scale per index along an
+    axis, and then the product has as many scales.
     """
     data, weight = _dequantized(call, 0), _dequantized(call, 1)
     if data is None or weight is None or data.scale.size != 1:
         return None
     if weight.numbers.values is None and not may_be_computed:
         return None
-    own = weight.scale
-    if own.size != 1 and own.size != own.shape[axis]:
+    weight_scale = weight.scale
+    if weight_scale.size != 1 and weight_scale.size != weight_scale.shape[axis]:
         return None
-    return data.numbers, weight.numbers, (data.scale.reshape(()) * own.reshape(-1)).astype(np.float32)
+    return data.numbers, weight.numbers, (data.scale.reshape(()) * weight_scale.reshape(-1)).astype(np.float32)
 
 
 def _conv(call: Call) -> relax.Expr:
-    """Convolve integers and scale the result, if both operands were dequantized; else convert by TVM."""
-    found = _both(call, 0)
-    if found is None:
+    """Convolve integers and scale the result, if both operands were dequantized; otherwise convert by TVM."""
+    operands = _operands(call, 0)
+    if operands is None:
         return call.by_tvm()
-    data, weight, scale = found
+    data, weight, scale = operands
     rank = len(shape_of(data.numbers))
-    return _scaled(call, integer_conv(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
+    return _scale_product(call, integer_conv(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
 
 
 def gemm(call: Call) -> relax.Expr:
     """Multiply integers and scale the result, if both operands were dequantized."""
-    found = _both(call, 0 if call.flag("transB") else -1)
+    operands = _operands(call, 0 if call.flag("transB") else -1)
     is_plain = not call.flag("transA") and {call.attributes.get(name, 1.0) for name in ("alpha", "beta")} == {1.0}
     if not is_plain:
         return call.by_tvm()
-    if found is None:
-        return _by_stored_weight(call, call.flag("transB"))
-    data, weight, scale = found
+    if operands is None:
+        return _multiply_stored_weight(call, call.flag("transB"))
+    data, weight, scale = operands
     if call.flag("transB") and weight.values is not None:
         weight = constant_factor(weight.values.T)
-    return _scaled(call, integer_matmul(call, data, weight), scale, None)
+    return _scale_product(call, integer_matmul(call, data, weight), scale, None)
 
 
 def _matmul(call: Call) -> relax.Expr:
-    found = _both(call, -1, may_be_computed=True)
-    if found is None or len(call.shape(1)) < 2:
-        return _by_stored_weight(call, False)
-    data, weight, scale = found
-    return _scaled(call, integer_matmul(call, data, weight), scale, None)
+    operands = _operands(call, -1, may_be_computed=True)
+    if operands is None or len(call.shape(1)) < 2:
+        return _multiply_stored_weight(call, False)
+    data, weight, scale = operands
+    return _scale_product(call, integer_matmul(call, data, weight), scale, None)
 
 
-def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
-    """Multiply in float32 with the stored low-precision weight, if it was dequantized; else convert by TVM."""
+def _multiply_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
+    """Multiply in float32 by the stored low-precision weight, if it was dequantized; otherwise convert by TVM."""
     weight, types = _dequantized(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
     centered = None if weight is None else weight.numbers.values
     if weight is None or centered is None or centered.ndim != 2 or types != {"float32"}:
@@ -308,7 +308,7 @@ def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
     scales = np.broadcast_to(weight.scale, centered.shape)
     if is_transposed:
         centered, scales = centered.T, scales.T
-    # The largest block size whose blocks each have constant scales.
+    # The largest block size for which the scales within each block are equal.
     block = int(np.gcd.reduce([len(scales), *(1 + np.flatnonzero((scales[1:] != scales[:-1]).any(1)))]))
     stored = StoredWeights(centered.astype(np.int16), scales[::block].astype(np.float32))
     if (scheme := stored.scheme) is None:
@@ -317,7 +317,7 @@ def _by_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
     return relax.op.add(product, call.input(2)) if call.has(2) else product
 
 
-def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
+def _scale_product(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: list[int] | None) -> relax.Expr:
     """Scale an integer product in float32, and add the operator's bias, if any.
 
     An integer bias in units of the scale is added before scaling.
@@ -325,9 +325,9 @@ def _scaled(call: Call, product: relax.Expr, scale: NDArray[Any], bias_shape: li
     bias = None
     if call.has(2):
         bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
-        found = _scaled_by(call, call.input(2))
-        if found is not None and dtype_of(found[0]) == "int32" and np.allclose(found[1], scale.reshape(-1), 1e-6, 0):
-            integer_bias = found[0] if bias_shape is None else call.emit(relax.op.reshape(found[0], bias_shape))
+        parts = _scaled_by(call, call.input(2))
+        if parts is not None and dtype_of(parts[0]) == "int32" and np.allclose(parts[1], scale.reshape(-1), 1e-6, 0):
+            integer_bias = parts[0] if bias_shape is None else call.emit(relax.op.reshape(parts[0], bias_shape))
             product, bias = call.emit(relax.op.add(product, integer_bias)), None
     result = call.emit(relax.op.multiply(call.cast(product, "float32"), const(scale, "float32")))
     return result if bias is None else relax.op.add(result, bias)

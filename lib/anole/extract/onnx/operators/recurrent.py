@@ -51,8 +51,8 @@ def _float_layer(call: Call) -> list[relax.Expr]:
 def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     """Compute with integers in float32, whose sums are exact below 2**24; ONNX Runtime uses int32.
 
-    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: the input is quantized once, and the state
-    in each step, for the whole batch.
+    See ONNX Runtime's documentation of com.microsoft.DynamicQuantizeLSTM: for the entire batch, the input is quantized
+    once, and the state in each step.
     """
     data, scale, zero = dynamic_quantize(call, call.input(0))
     centered = call.emit(relax.op.subtract(as_integral_float(call, data), as_integral_float(call, zero)))
@@ -60,8 +60,8 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     parts = exact_ranges(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
     scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
     w, r = (
-        _centered(call, index, zeros) if known is None else const(known.transpose(0, 2, 1), dtype)
-        for index, zeros, known, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _storage_dtype(recurrent)))
+        _center_weights(call, index, zeros) if values is None else const(values.transpose(0, 2, 1), dtype)
+        for index, zeros, values, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _storage_dtype(recurrent)))
     )
     return _layer(call, "lstm", centered, w, r, scales)
 
@@ -71,8 +71,8 @@ def _centered_values(call: Call, index: int, zeros: int) -> NDArray[np.int32] | 
     weight, points = call.constant(index), call.constant(zeros)
     if weight is None or (points is None and call.has(zeros)):
         return None
-    found = weight.astype(np.int32)
-    return found if points is None else found - points.astype(np.int32).reshape(len(found), 1, -1)
+    centered = weight.astype(np.int32)
+    return centered if points is None else centered - points.astype(np.int32).reshape(len(centered), 1, -1)
 
 
 def _storage_dtype(weight: NDArray[np.int32] | None) -> str:
@@ -83,7 +83,7 @@ def _storage_dtype(weight: NDArray[np.int32] | None) -> str:
     return "int8" if info.min <= weight.min(initial=0) and weight.max(initial=0) <= info.max else "int16"
 
 
-def _centered(call: Call, index: int, zeros: int) -> relax.Expr:
+def _center_weights(call: Call, index: int, zeros: int) -> relax.Expr:
     """Subtract zero points from integer weights of shape (directions, inputs, columns), and put columns first."""
     weight = call.cast(call.input(index), "float32")
     if call.has(zeros):
@@ -115,7 +115,7 @@ def _layer(
     batch_first = call.flag("layout")
     rows, columns, _ = call.shape(0)
     recurrence = replace(
-        _described(call, cell, recurrent),
+        _recurrence_from_attributes(call, cell, recurrent),
         steps=columns if batch_first else rows,
         batch=rows if batch_first else columns,
         batch_first=batch_first,
@@ -127,21 +127,21 @@ def _layer(
     input_indices = {"bias": 3, "initial_h": 5, **({"initial_c": 6, "peepholes": 7} if cell == "lstm" else {})}
     optional = {name: call.input(index) for name, index in input_indices.items() if call.has(index)}
     if batch_first:
-        optional |= {name: _swapped(call, value) for name, value in optional.items() if name.startswith("initial")}
+        optional |= {name: _swap_axes(call, value) for name, value in optional.items() if name.startswith("initial")}
     recurrence = replace(recurrence, lengths=lengths is not None, peepholes="peepholes" in optional)
     operands = Operands(data, weight, recurrent, lengths=lengths, scales=scales, **optional)
     y, *states = emit_recurrence(call.builder, recurrence, operands)
     if batch_first:
-        states = [_swapped(call, state) for state in states]
+        states = [_swap_axes(call, state) for state in states]
     return [y, *states][: max(call.n_outputs, 1)]
 
 
-def _swapped(call: Call, state: relax.Expr) -> relax.Expr:
+def _swap_axes(call: Call, state: relax.Expr) -> relax.Expr:
     """Swap the batch and direction axes of a state."""
     return call.emit(relax.op.permute_dims(state, [1, 0, 2]))
 
 
-def _described(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
+def _recurrence_from_attributes(call: Call, cell: Cell, recurrent: relax.Expr) -> Recurrence:
     """Build a recurrence from an operator's attributes, without the shape of its data."""
     direction = str(call.attributes.get("direction", "forward")).lower()
     if direction not in _DIRECTIONS:
@@ -173,31 +173,31 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
         raise call.refuse(f"activations: found {', '.join(unknown)}; allowed: {', '.join(ACTIVATIONS)}")
     if len(names) < n_functions * n_directions:
         raise call.refuse(f"activations: found {len(names)}; expected {n_functions * n_directions}")
-    given = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
-    found = [Activation(name, **_parameters(call, name, given)) for name in names]
-    return tuple(tuple(found[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
+    parameters = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
+    functions = [Activation(name, **_parameters(call, name, parameters)) for name in names]
+    return tuple(tuple(functions[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
 
 
-def _parameters(call: Call, function: str, given: Mapping[str, list[Any]]) -> dict[str, float]:
+def _parameters(call: Call, function: str, parameters: Mapping[str, list[Any]]) -> dict[str, float]:
     """Pop the parameters of the next activation function from the given lists."""
-    found = {}
+    values = {}
     for name, default in _PARAMETERS.get(function, {}).items():
-        number = given[name].pop(0) if given[name] else default
+        number = parameters[name].pop(0) if parameters[name] else default
         if number is None:
             raise call.refuse(f"activation_{name}: missing for {function}, which has no default")
-        found[name] = float(number)
-    return found
+        values[name] = float(number)
+    return values
 
 
 def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
     """Return the sequence lengths, which the kernel clamps, or None if all sequences have full length."""
     if not call.has(4):
         return None
-    known = call.constant(4)
-    if known is not None and np.all(known == recurrence.steps):
+    lengths = call.constant(4)
+    if lengths is not None and np.all(lengths == recurrence.steps):
         return None
-    if known is not None and not np.all((known >= 0) & (known <= recurrence.steps)):
-        raise call.refuse(f"sequence_lens: found {known.tolist()}; allowed: 0 to {recurrence.steps}")
+    if lengths is not None and not np.all((lengths >= 0) & (lengths <= recurrence.steps)):
+        raise call.refuse(f"sequence_lens: found {lengths.tolist()}; allowed: 0 to {recurrence.steps}")
     return call.cast(call.input(4), "int32")
 
 

@@ -34,22 +34,22 @@ def _extreme(largest: bool) -> Converter:
 
 def _axes(call: Call) -> list[int]:
     """Return the axes of a reduction; empty if it reduces all axes, or none."""
-    given = call.attributes.get("axes", ())
+    axes = call.attributes.get("axes", ())
     if call.has(1):
-        given = call.required(1, "axes").tolist()
-    return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in given)
+        axes = call.required(1, "axes").tolist()
+    return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in axes)
 
 
 def _exact_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
     shape, keeps = call.shape(0), call.flag("keepdims", True)
     combine = tirx.max if largest else tirx.min
-    nothing = float("-inf") if largest else float("inf")
-    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(nothing, dtype), "extreme")
-    kept = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
-    rest = kept if keeps else [extent for axis, extent in enumerate(shape) if axis not in axes]
+    neutral = float("-inf") if largest else float("inf")
+    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(neutral, dtype), "extreme")
+    kept_shape = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
+    result_shape = kept_shape if keeps else [extent for axis, extent in enumerate(shape) if axis not in axes]
     if 0 in shape:
         # A kernel with an empty reduction would write nothing.
-        return const(np.full(rest, nothing), dtype_of(call.input(0)))
+        return const(np.full(result_shape, neutral), dtype_of(call.input(0)))
 
     def compute(data: te.Tensor) -> te.Tensor:
         taps = {axis: te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in axes}
@@ -57,10 +57,10 @@ def _exact_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
         def one(*at: Any) -> Any:
             return reducer(data(*(taps.get(axis, index) for axis, index in enumerate(at))), list(taps.values()))
 
-        return te.compute(kept, one, "extreme")
+        return te.compute(kept_shape, one, "extreme")
 
-    found = call.kernel(compute, call.input(0))
-    return found if keeps else call.emit(relax.op.reshape(found, rest))
+    result = call.kernel(compute, call.input(0))
+    return result if keeps else call.emit(relax.op.reshape(result, result_shape))
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
@@ -80,10 +80,10 @@ def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
     if call.n_outputs == 1:
         return call.by_tvm()
     emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
-    axes, wide = list(range(call.axis(rank, -1), rank)), call.widened(call.input(0))
-    mean = emit(relax.op.mean(wide, axes, keepdims=True))
-    centered = emit(relax.op.subtract(wide, mean))
-    inverse = emit(relax.op.divide(const(1, dtype_of(wide)), _deviation(call, centered, axes)))
+    axes, data = list(range(call.axis(rank, -1), rank)), call.widened(call.input(0))
+    mean = emit(relax.op.mean(data, axes, keepdims=True))
+    centered = emit(relax.op.subtract(data, mean))
+    inverse = emit(relax.op.divide(const(1, dtype_of(data)), _deviation(call, centered, axes)))
     result = call.cast(emit(relax.op.multiply(centered, inverse)), dtype)
     result = emit(relax.op.multiply(result, call.input(1)))
     return [emit(relax.op.add(result, call.input(2))) if call.has(2) else result, mean, inverse]
@@ -98,21 +98,21 @@ def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
 def _mean_variance_normalization(call: Call) -> relax.Expr:
     """Compute the variance from centered data; ONNX's difference of mean squares suffers from cancellation."""
     axes, dtype = list(map(int, call.attributes.get("axes", (0, 2, 3)))), dtype_of(call.input(0))
-    wide = call.widened(call.input(0))
-    centered = call.emit(relax.op.subtract(wide, relax.op.mean(wide, axes, keepdims=True)))
+    data = call.widened(call.input(0))
+    centered = call.emit(relax.op.subtract(data, relax.op.mean(data, axes, keepdims=True)))
     variance = relax.op.mean(relax.op.multiply(centered, centered), axes, keepdims=True)
-    deviation = relax.op.add(relax.op.sqrt(variance), const(1e-9, dtype_of(wide)))
+    deviation = relax.op.add(relax.op.sqrt(variance), const(1e-9, dtype_of(data)))
     return call.cast(call.emit(relax.op.divide(centered, deviation)), dtype)
 
 
 def _rms_normalization(call: Call) -> relax.Expr:
-    """Convert by TVM over the last axis only, since it gets the shapes of several axes wrong."""
+    """Convert by TVM over the last axis only, since TVM gets the shapes of several axes wrong."""
     rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
     axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
         return call.by_tvm()
-    wide = call.widened(call.input(0))
-    scaled = call.emit(relax.op.divide(wide, _deviation(call, wide, list(range(axis, rank)))))
+    data = call.widened(call.input(0))
+    scaled = call.emit(relax.op.divide(data, _deviation(call, data, list(range(axis, rank)))))
     return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
 
@@ -122,9 +122,9 @@ def _cumulative(operator: Callable[..., relax.Expr]) -> Converter:
     def convert(call: Call) -> relax.Expr:
         data, is_reversed = call.input(0), call.flag("reverse")
         axis = call.normal_axis(int(call.required(1, "axis").item()), len(call.shape(0)))
-        given = relax.op.flip(data, axis) if is_reversed else data
-        found = operator(given, axis, dtype_of(data), call.flag("exclusive"))
-        return call.emit(relax.op.flip(found, axis) if is_reversed else found)
+        operand = relax.op.flip(data, axis) if is_reversed else data
+        result = operator(operand, axis, dtype_of(data), call.flag("exclusive"))
+        return call.emit(relax.op.flip(result, axis) if is_reversed else result)
 
     return convert
 
@@ -135,12 +135,12 @@ def _determinant(call: Call) -> relax.Expr:
         raise call.refuse(f"found {rows} x {columns}; expected square matrices of at most {_MAX_DETERMINANT} rows")
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def minor(at: tuple[Any, ...], row: int, kept: tuple[int, ...]) -> Any:
-            if len(kept) == 1:
-                return data(*at, row, kept[0])
+        def minor(at: tuple[Any, ...], row: int, columns_: tuple[int, ...]) -> Any:
+            if len(columns_) == 1:
+                return data(*at, row, columns_[0])
             total: Any = tirx.const(0, data.dtype)
-            for position, column in enumerate(kept):
-                term = data(*at, row, column) * minor(at, row + 1, kept[:position] + kept[position + 1 :])
+            for position, column in enumerate(columns_):
+                term = data(*at, row, column) * minor(at, row + 1, columns_[:position] + columns_[position + 1 :])
                 total = total - term if position % 2 else total + term
             return total
 
@@ -172,17 +172,17 @@ def _count_ngrams(call: Call) -> relax.Expr:
         position += len(grams)
     if not counts:
         raise call.refuse("its attributes select no n-gram to count")
-    found = counts[0] if len(counts) == 1 else relax.op.concat(counts, 1)
+    occurrences = counts[0] if len(counts) == 1 else relax.op.concat(counts, 1)
     # Each n-gram has an output column; other columns are 0.
     width = int(columns.max()) + 1
-    chosen = np.zeros((len(owners), width))
-    chosen[np.arange(len(owners)), owners] = 1
-    result = _weighted(call, relax.op.matmul(found, const(chosen, "float32")), columns, width)
+    selection = np.zeros((len(owners), width))
+    selection[np.arange(len(owners)), owners] = 1
+    result = _apply_weights(call, relax.op.matmul(occurrences, const(selection, "float32")), columns, width)
     return call.emit(relax.op.reshape(result, [*shape[:-1], width]))
 
 
 def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.Expr:
-    """Count each n-gram in each row, with up to ``max_skip_count`` elements between its own."""
+    """Count each n-gram in each row, with up to ``max_skip_count`` skipped elements between its elements."""
     count, length = grams.shape
     skips = 1 if length == 1 else int(call.attributes["max_skip_count"]) + 1
 
@@ -191,8 +191,8 @@ def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.E
 
         def one(row: Any, gram: Any) -> Any:
             columns = [start + index * (skip + 1) for index in range(length)]
-            same = [data(row, column) == grams(gram, index) for index, column in enumerate(columns)]
-            is_found = tirx.if_then_else(columns[-1] < size, tirx.all(*same), tirx.const(False, "bool"))
+            matches = [data(row, column) == grams(gram, index) for index, column in enumerate(columns)]
+            is_found = tirx.if_then_else(columns[-1] < size, tirx.all(*matches), tirx.const(False, "bool"))
             return te.sum(is_found.astype("float32"), [start, skip])
 
         return te.compute((data.shape[0], count), one, "occurrences")
@@ -200,7 +200,7 @@ def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.E
     return call.kernel(compute, data, const(grams, "int64"))
 
 
-def _weighted(call: Call, counts: relax.Expr, columns: Any, width: int) -> relax.Expr:
+def _apply_weights(call: Call, counts: relax.Expr, columns: Any, width: int) -> relax.Expr:
     mode = call.choice("mode", ("TF", "IDF", "TFIDF"), "")
     if mode == "TF":
         return counts

@@ -24,7 +24,7 @@ _ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "ceil": np.ceil,
 }
 
-# TVM's kernels are correct for these, with integer factors if nearest, and resize both axes at once.
+# Modes in which TVM's kernels, which resize both axes at once, are correct; "nearest" only with integer factors.
 _BY_TVM = {
     "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
     "linear": tuple(
@@ -37,7 +37,7 @@ _BY_TVM = {
 
 @dataclass(frozen=True)
 class _Side:
-    """The resizing of one axis; `roi` is the cropped part, as fractions of its length."""
+    """The resizing of one axis; `roi` is the cropped part, as fractions of the axis's length."""
 
     inputs: int
     outputs: int
@@ -45,14 +45,14 @@ class _Side:
     roi: tuple[float, float] = (0.0, 1.0)
 
     @property
-    def stays(self) -> bool:
+    def is_unchanged(self) -> bool:
         return self.inputs == self.outputs and self.scale == 1 and self.roi == (0, 1)
 
 
 def _resize(call: Call) -> relax.Expr:
     sides = _sides(call)
     mode = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
-    if _is_right_by_tvm(call, mode, sides):
+    if _is_correct_in_tvm(call, mode, sides):
         return call.by_tvm(inputs=tuple(map(_unless_empty, call.inputs)))
     result = call.input(0)
     dtype = dtype_of(result)
@@ -61,24 +61,24 @@ def _resize(call: Call) -> relax.Expr:
             raise call.refuse(f"mode {mode} of {dtype}; only floating-point data can be interpolated")
         result = call.widened(result)
     for axis, side in enumerate(sides):
-        if not side.stays:
+        if not side.is_unchanged:
             result = _along(call, result, axis, mode, side)
     return call.cast(result, dtype)
 
 
 def _unless_empty(operand: relax.Expr | None) -> relax.Expr | None:
-    """Return None for an input without elements, by which exporters omitted inputs before opset 13."""
+    """Return None for an empty input, which exporters wrote in place of omitted inputs before opset 13."""
     return None if operand is None or 0 in shape_of(operand) else operand
 
 
-def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
+def _is_correct_in_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
     pair = (_coord_mode(call), call.attributes.get("nearest_mode", "round_prefer_floor"))
     return (
         len(sides) == 4
         and call.opset >= 11
         and dtype_of(call.input(0)) == "float32"
-        and sides[0].stays
-        and sides[1].stays
+        and sides[0].is_unchanged
+        and sides[1].is_unchanged
         and not {"axes", "antialias", "keep_aspect_ratio_policy", "exclude_outside"} & call.attributes.keys()
         and pair in _BY_TVM.get(mode, ())
         and all(side.scale == side.outputs / side.inputs and side.outputs > 1 for side in sides[2:])
@@ -87,7 +87,7 @@ def _is_right_by_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
 
 
 def _sides(call: Call) -> list[_Side]:
-    """Return how each axis is resized."""
+    """Return the resizing of each axis."""
     shape = call.shape(0)
     rank = len(shape)
     axes = [int(axis) % rank for axis in call.attributes.get("axes", range(rank))]
@@ -117,21 +117,21 @@ def _sides(call: Call) -> list[_Side]:
 
 
 def _values(call: Call) -> tuple[NDArray[Any] | None, ...]:
-    """Return the constant scales, sizes and region, or None for each that is omitted."""
+    """Return the constant scales, sizes and region of interest, with None for omitted ones."""
     if call.operator == "Upsample" and "scales" in call.attributes:
         return np.asarray(call.attributes["scales"]), None, None
-    if _is_old(call):
+    if _has_old_inputs(call):
         return call.constant(1), None, None
     scales, sizes = call.constant(2), call.constant(3)
     return None if scales is None or not scales.size else scales, sizes, call.constant(1)
 
 
-def _is_old(call: Call) -> bool:
+def _has_old_inputs(call: Call) -> bool:
     return call.operator == "Upsample" or call.opset < 11
 
 
 def _coord_mode(call: Call) -> str:
-    default = "asymmetric" if _is_old(call) else "half_pixel"
+    default = "asymmetric" if _has_old_inputs(call) else "half_pixel"
     return call.choice("coordinate_transformation_mode", _COORD_MODES, default)
 
 
@@ -143,11 +143,11 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
     if _coord_mode(call) == "tf_crop_and_resize":
         outside = (coords < 0) | (coords > side.inputs - 1)
     if mode == "nearest":
-        rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _is_old(call) else "round_prefer_floor")
-        gathered = np.clip(_rounded(coords, rounding), 0, side.inputs - 1)
+        rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _has_old_inputs(call) else "round_prefer_floor")
+        nearest = np.clip(_round(coords, rounding), 0, side.inputs - 1)
         if not outside.any():
-            return call.gathered(data, gathered, axis)
-        indices, weights = gathered[:, None], np.ones((side.outputs, 1))
+            return call.gathered(data, nearest, axis)
+        indices, weights = nearest[:, None], np.ones((side.outputs, 1))
     else:
         indices, weights = _taps(call, mode, coords, side)
     weights = np.where(outside[:, None], 0, weights)
@@ -200,7 +200,7 @@ def _coordinates(coord_mode: str, side: _Side, precision: type[np.floating[Any]]
     return coords
 
 
-def _rounded(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
+def _round(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
     return _ROUNDINGS[rounding](coords).astype(np.int64)
 
 

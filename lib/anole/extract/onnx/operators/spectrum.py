@@ -1,4 +1,4 @@
-"""Converters for DFT and STFT: products with constant cosine and sine matrices, tuned like dense layers."""
+"""Converters for DFT and STFT: products with constant cosine and sine matrices, which are tuned like dense layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import relax
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
 _MAX_ELEMENTS = 2**26
-"""The maximum number of elements of a cosine and sine matrix; 256 MiB."""
+"""Max number of elements of a cosine and sine matrix, which then has 256 MiB."""
 
 
 def _dft(call: Call) -> relax.Expr:
@@ -34,16 +34,16 @@ def _dft(call: Call) -> relax.Expr:
         length = int(call.required(1, "dft_length").item())
     matrix = _matrix(shape[axis], length, shape[-1], is_inverse, is_onesided)
     order = [i for i in range(rank - 1) if i != axis]
-    return _multiplied(call, data, matrix, order, axis)
+    return _apply_matrix(call, data, matrix, order, axis)
 
 
 def _matrix(
-    given: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
+    samples: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Return the transform matrix, shape (given, parts, frequencies, parts out); parts are real and imaginary.
+    """Return the transform matrix, shape (samples, parts, frequencies, parts out); parts are real and imaginary.
 
     Args:
-        given: the number of samples, cropped or zero-padded to the length.
+        samples: the number of samples, cropped or zero-padded to the length.
         length: the length of the transform.
         parts: 1 for real signals, otherwise 2.
         is_inverse: whether to map frequencies to a signal.
@@ -51,39 +51,39 @@ def _matrix(
         window: factors of the samples.
     """
     frequencies = length // 2 + 1 if is_onesided and not is_inverse else length
-    samples = np.arange(given)
-    phase = samples[:, None] * np.arange(frequencies)[None, :] % length * (2 * np.pi / length)
-    weight = np.where(samples < length, 1.0, 0.0) * (1 if window is None else window)
+    indices = np.arange(samples)
+    phase = indices[:, None] * np.arange(frequencies)[None, :] % length * (2 * np.pi / length)
+    weight = np.where(indices < length, 1.0, 0.0) * (1 if window is None else window)
     if is_inverse:
         phase, weight = -phase, weight / length
         if is_onesided:
             # The omitted frequencies are conjugates of the given ones.
             half = length // 2
-            twice = (samples > 0) & (samples < (length + 1) // 2)
-            weight = np.where(samples > half, 0, weight * np.where(twice, 2, 1))
+            twice = (indices > 0) & (indices < (length + 1) // 2)
+            weight = np.where(indices > half, 0, weight * np.where(twice, 2, 1))
     cosines, sines = weight[:, None] * np.cos(phase), weight[:, None] * np.sin(phase)
     real, imaginary = np.stack([cosines, -sines], -1), np.stack([sines, cosines], -1)
     full = np.stack([real, imaginary][:parts], 1)
     return full[..., :1] if is_inverse and is_onesided else full
 
 
-def _multiplied(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
+def _apply_matrix(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
     """Apply a transform matrix along an axis of signals whose last axis holds real and imaginary parts."""
-    given, parts, frequencies, parts_out = matrix.shape
+    samples, parts, frequencies, parts_out = matrix.shape
     if matrix.size > _MAX_ELEMENTS:
-        raise call.refuse(f"a transform of {given} samples to {frequencies} frequencies is too long")
+        raise call.refuse(f"a transform of {samples} samples to {frequencies} frequencies is too long")
     shape = shape_of(data)
     rank = len(shape)
-    wide = call.widened(data)
+    signals = call.widened(data)
     others = [shape[i] for i in order]
     if [*order, axis] != list(range(rank - 1)):
-        wide = call.emit(relax.op.permute_dims(wide, [*order, axis, rank - 1]))
-    rows = relax.op.reshape(wide, [prod(others), given * parts])
-    weight = const(matrix.reshape(given * parts, frequencies * parts_out), dtype_of(wide))
+        signals = call.emit(relax.op.permute_dims(signals, [*order, axis, rank - 1]))
+    rows = relax.op.reshape(signals, [prod(others), samples * parts])
+    weight = const(matrix.reshape(samples * parts, frequencies * parts_out), dtype_of(signals))
     result = relax.op.reshape(relax.op.matmul(rows, weight), [*others, frequencies, parts_out])
-    back = [*order, axis]
-    if back != list(range(rank - 1)):
-        result = relax.op.permute_dims(result, [*(back.index(i) for i in range(rank - 1)), rank - 1])
+    axes = [*order, axis]
+    if axes != list(range(rank - 1)):
+        result = relax.op.permute_dims(result, [*(axes.index(i) for i in range(rank - 1)), rank - 1])
     return call.cast(call.emit(result), dtype_of(data))
 
 
@@ -104,14 +104,14 @@ def _stft(call: Call) -> relax.Expr:
         raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
     samples = step * np.arange(frames)[:, None] + np.arange(length)
-    framed = call.gathered(data, samples.ravel(), 1)
-    framed = call.emit(relax.op.reshape(framed, [shape[0], frames, length, shape[2]]))
+    framed_ = call.gathered(data, samples.ravel(), 1)
+    framed_ = call.emit(relax.op.reshape(framed_, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")
     if call.has(2) and window is None:
-        framed = call.emit(relax.op.multiply(framed, relax.op.reshape(call.input(2), [1, 1, length, 1])))
+        framed_ = call.emit(relax.op.multiply(framed_, relax.op.reshape(call.input(2), [1, 1, length, 1])))
     matrix = _matrix(length, length, shape[2], False, call.flag("onesided", True), window)
-    return _multiplied(call, framed, matrix, [0, 1], 2)
+    return _apply_matrix(call, framed_, matrix, [0, 1], 2)
 
 
 CONVERTERS: dict[str, Converter] = {"DFT": _dft, "STFT": _stft}

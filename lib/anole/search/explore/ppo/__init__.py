@@ -1,4 +1,4 @@
-"""Reinforcement learning on surrogate scores: PPO, the explorer of RELEASE and Chameleon, and MAPPO, DCOC's."""
+"""Reinforcement learning on surrogate scores: PPO (RELEASE's and Chameleon's explorer), and MAPPO (DCOC's)."""
 
 from anole.search.explore.ppo.agents import MAPPO, PPO
 

@@ -16,9 +16,9 @@ _BATCH_SIZE = 1 << 14
 class ActionMask:
     """The steps that knobs may take, one knob after the other, to get a valid config: down, none, or up.
 
-    If the space can be enumerated, a step is allowed if the later knobs have steps that complete it to a valid config.
+    If the space can be enumerated, a step is allowed if steps of the later knobs can complete it to a valid config.
     Otherwise it is allowed if the config is valid while the later knobs stay, which makes every intermediate config
-    valid. In both cases at least one step is allowed: a valid config may stay.
+    valid. In both cases at least one step is allowed: no knob has to leave a valid config.
     """
 
     def __init__(self, space: Space, n_enumerable: int = 1 << 20) -> None:
@@ -69,11 +69,11 @@ def _completable(space: Space, n_enumerable: int) -> list[NDArray[np.bool_]] | N
     parts = np.array_split(combinations, -(-n_combinations // _BATCH_SIZE))
     shape = tuple(map(int, space.cardinalities))
     valid = [space.valid(np.stack(np.unravel_index(part, shape), axis=1).astype(np.int64)) for part in parts]
-    found = [np.concatenate(valid).reshape(shape)]
+    masks = [np.concatenate(valid).reshape(shape)]
     for knob in reversed(range(1, len(shape))):
-        here = np.moveaxis(found[-1], knob, 0)
-        near = here.copy()  # at most one step away along the knob's axis
-        near[1:] |= here[:-1]
-        near[:-1] |= here[1:]
-        found.append(np.moveaxis(near, 0, knob))
-    return [each.ravel() for each in reversed(found)]
+        mask = np.moveaxis(masks[-1], knob, 0)
+        reachable = mask.copy()  # at most one step away along the knob's axis
+        reachable[1:] |= mask[:-1]
+        reachable[:-1] |= mask[1:]
+        masks.append(np.moveaxis(reachable, 0, knob))
+    return [mask_.ravel() for mask_ in reversed(masks)]

@@ -1,4 +1,4 @@
-"""The settings of PPO, with one agent for all knobs, and of MAPPO, with several agents that each move their own."""
+"""The settings of PPO, with one agent for all knobs, and of MAPPO, with several agents that each move some knobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PPO(Episodes):
-    """One agent that moves all knobs at once.
+    """PPO: one agent that moves all knobs at once.
 
     Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
     Sampling for Optimized DNN Compilation" (2019), section 4.1. docs/methods/release.md lists the differences.
@@ -47,7 +47,7 @@ class PPO(Episodes):
 
 @dataclass(frozen=True)
 class MAPPO(Episodes):
-    """Agents that each move their own knobs with their own policies, and a critic of the entire config.
+    """MAPPO: agents that each move their own knobs with their own policies, and a critic of the entire config.
 
     "DCOC" (ASP-DAC 2025), algorithm 1 and section 4.1; Yu et al., "The Surprising Effectiveness of PPO in
     Cooperative, Multi-Agent Games" (2022). The target assigns the knobs to agents; by default there is one agent.
@@ -55,19 +55,19 @@ class MAPPO(Episodes):
     DCOC takes the constants of its training from the MAPPO paper (section 4.1). The defaults come from that paper's
     code (marlbenchmark/on-policy): `clip`, `entropy_coefficient`, value normalization, gain 0.01 of the policies' last
     layers and Adam's epsilon 1e-5 from ``config.py``; learning rate, epochs and a single minibatch from
-    ``train_mpe_spread.sh``, whose rollouts are like these: three agents, 128 episodes, 25 steps. As there, each part of
-    an agent's action has its own probability ratio, an agent's entropy is the mean of its parts' (``act.py``,
-    ``r_mappo.py``), and advantages are standardized over an entire rollout. Left out are clipped value losses, Huber's
+    ``train_mpe_spread.sh``, whose rollouts are similar: three agents, 128 episodes, 25 steps. As there, each part of
+    an agent's action has its own probability ratio, an agent's entropy is the mean over the parts (``act.py``,
+    ``r_mappo.py``), and advantages are standardized over an entire rollout. Omitted are clipped value losses, Huber's
     loss (quadratic up to 10 deviations there), the bound of 10 on gradients, which has no effect with Adam's scaling,
-    and layer norms, which DCOC's networks do not have.
+    and layer normalization, which DCOC's networks do not have.
 
-    Walks are Chameleon's: `discount` and `gae_lambda`, because with MAPPO's 0.99 and 0.95 most agents have not learned
-    to follow a ridge after three searches; and the end of an episode, because DCOC's 500 steps are a maximum (table 3).
+    Episodes are as in Chameleon: `discount` and `gae_lambda`, because with MAPPO's 0.99 and 0.95 most agents have not
+    learned to follow a ridge after three searches; and their end, because DCOC's 500 steps are a maximum (table 3).
 
     Attributes:
         observes: an agent's observation: ``all`` knobs (algorithm 1, line 6), or its ``own``.
         critic: the critic's input: a ``state``, as in MAPPO, or a state and ``actions`` (equation 1): for each agent,
-            the actions of the agents before it. docs/methods/dcoc.md says why not its own.
+            the actions of the agents before it. docs/methods/dcoc.md explains why its own actions are excluded.
         n_hidden: units per hidden layer: one layer in each policy, three in the critic.
         ratio: the unit whose probability ratio is clipped: each ``knob``, as in the authors' code, whose actions have
             parts, or the joint action of an ``agent``, whose entropy is then the sum over its knobs.

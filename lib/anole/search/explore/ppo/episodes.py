@@ -1,4 +1,4 @@
-"""The settings that PPO and MAPPO share: of the episodes, and of the training of the policies."""
+"""The settings that PPO and MAPPO share, for episodes and for training."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Episodes:
 
     Attributes:
         horizon: steps between two updates, PPO's T.
-        at_once: number of parallel episodes; null runs all in parallel. The papers run them one by one, with an update
-            after each: 1, with a `horizon` of `n_steps`.
+        at_once: number of parallel episodes; None runs all in parallel. The papers run them one by one, with an update
+            after each, which corresponds to 1 with a `horizon` of `n_steps`.
         begin: start of the episodes: ``random`` configs, the final configs of the ``last`` iteration, or the ``best``
-            measured configs for half of them, and random ones for the others.
-        converged_share: an episode ends when at least this share of its knobs stays in one step, as in
-            the papers' code; null lets every episode take all steps.
-        min_steps: number of first steps that never end an episode; RELEASE's code has 129.
+            measured configs for half of the episodes, and random configs for the others.
+        converged_share: an episode ends at a step in which at least this share of its knobs stays, as in
+            the papers' code; None lets every episode take all steps.
+        min_steps: number of initial steps that never end an episode; RELEASE's code has 129.
         normalized_values: whether the critic learns returns in units of their own mean and deviation, as in MAPPO.
-        n_candidates: number of the best configs that are proposed; null for all configs of all episodes, the
+        n_candidates: number of the best configs that are proposed; None proposes all configs of all episodes, the
             papers' S_Theta.
-        version: incremented when the same settings propose different configs; version 1 also trained on moves that no
-            policy had chosen.
+        version: incremented when a code change makes the same settings propose different configs; version 1 also
+            trained on moves that no policy had chosen.
     """
 
     added: ClassVar[frozenset[str]] = frozenset({"at_once"})

@@ -69,20 +69,20 @@ class PPOExplorer:
         frontier = Frontier(surrogate, history, settings.n_candidates or self.space.size)
         vectors = self._begin(history, rng)
         bests = [float(frontier.score(vectors)[0].max(initial=0.0))]
-        walked = [
+        walks = [
             self._walk(self._mask, self._learner, group, frontier, bests, rng)
             for group in np.array_split(vectors, -(-len(vectors) // (settings.at_once or len(vectors))))
         ]
-        self._last = np.concatenate([each.ends for each in walked])
-        updates = [update for each in walked for update in each.updates]
-        found = frontier.candidates(
-            steps=sum(each.n_steps for each in walked),
+        self._last = np.concatenate([walk.ends for walk in walks])
+        updates = [update for walk in walks for update in walk.updates]
+        candidates = frontier.candidates(
+            steps=sum(walk.n_steps for walk in walks),
             converged_at=converged_at(bests),
-            episode_steps=float(np.concatenate([each.lengths for each in walked]).mean()),
+            episode_steps=float(np.concatenate([walk.lengths for walk in walks]).mean()),
             updates=len(updates),
-            **{name: float(np.mean([each[name] for each in updates])) for name in (updates[0] if updates else ())},
+            **{name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())},
         )
-        return replace(found, values=self._learner.values(self.space.normalized(found.vectors)))
+        return replace(candidates, values=self._learner.values(self.space.normalized(candidates.vectors)))
 
     def _walk(
         self,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 _MIN_VARIANCE = 1e-6
-"""Keeps the normalized returns finite. The public code has 1e-2, but its returns are not scaled by 1 - discount."""
+"""Keeps normalized returns finite. The public code has 1e-2, but does not scale its returns by 1 - discount."""
 
 
 class ActorCritic(nn.Module):
@@ -49,9 +49,9 @@ class AgentsAndCritic(nn.Module):
 
     DCOC, section 4.1: policies with one hidden layer and ReLU, a critic with three hidden layers and tanh.
 
-    A critic of actions evaluates a state once for each agent, given the moves of the knobs before the agent's first
-    one. Moves are sampled in the order of the knobs, so these moves do not depend on the agent's action, and a baseline
-    that sees them does not bias its policy's gradient. A one-hot input identifies the agent to the critic.
+    A critic of actions evaluates a state once per agent, given the moves of the knobs before the agent's first knob.
+    Moves are sampled in the order of the knobs, so these moves do not depend on the agent's action, and a baseline
+    that sees them does not bias the policy's gradient. A one-hot input identifies the agent to the critic.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class AgentsAndCritic(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
-        own = zip(self.policies, self._observed, strict=True)
-        return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in own], dim=2)[:, :, self._positions]
+        pairs = zip(self.policies, self._observed, strict=True)
+        return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in pairs], dim=2)[:, :, self._positions]
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
         """Return the values, shape (n, n_agents) or (n, 1), of states and of the moves from them, -1, 0 or 1.
@@ -102,8 +102,8 @@ class AgentsAndCritic(nn.Module):
 
 
 Networks = ActorCritic | AgentsAndCritic
-"""Policies and their critics, either one for all or one for each; states are configs. `agents` are the indices of the
-knobs that each agent moves. With `acts_by_knob`, each knob's step is a separate action."""
+"""Policies, and a critic with one value for all of them or one per policy; states are configs. `agents` are the
+indices of the knobs that each agent moves. With `acts_by_knob`, each knob's step is a separate action."""
 
 _UNIFORM = 0.01
 """Gain of a policy's last layer; makes a new policy close to uniform in every state."""
@@ -125,7 +125,7 @@ def _by_action(logits: Tensor) -> Tensor:
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Return the log-probabilities of actions, shape (n_actions, ...); masked actions have a very low one."""
+    """Return the log-probabilities of actions, shape (n_actions, ...); those of masked actions are very low."""
     # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)
 

@@ -1,4 +1,4 @@
-"""Rollouts: parallel episodes in a space, where a step moves each knob one down, one up or not at all."""
+"""Rollouts: parallel episodes in a space, in which a step moves each knob one value down, one up or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Policy = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Rollout:
-    """The path of n_episodes over n_steps.
+    """The paths of parallel episodes.
 
     Attributes:
         vectors: index vectors before each step and after the last, shape (n_steps + 1, n_episodes, n_knobs).
@@ -49,7 +49,7 @@ def roll_out(
 ) -> Rollout:
     """Continue episodes from index vectors until all have ended, or for `n_steps` steps.
 
-    An episode converges, and ends, when at least `converged_share` of its knobs stay in one step. The rule comes from
+    An episode converges and ends at a step in which at least `converged_share` of its knobs stay. The rule comes from
     the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
 
     Args:
@@ -58,10 +58,10 @@ def roll_out(
         vectors: current configs of the episodes, shape (n_episodes, n_knobs).
         live: mask of the episodes that have not ended, shape (n_episodes,).
         n_steps: max number of steps.
-        converged_share: the share of knobs with more than one value that must have converged to end an episode; None
-            ends none.
+        converged_share: the share of the knobs with more than one value that must stay to end an episode; None ends no
+            episode.
         rng: samples the steps.
-        n_endless: number of first steps that never end an episode.
+        n_endless: number of initial steps that never end an episode.
     """
     movable = mask.space.cardinalities > 1
     path = [vectors]
@@ -127,8 +127,8 @@ def advantages(
     equation 16: the sum over l of (discount * gae_lambda)^l delta_(t+l), with the temporal-difference error
     delta_t = r_t + discount * V(s_(t+1)) - V(s_t).
 
-    The end of an episode ends the sum, but keeps the value of the last state: its config is as good as before,
-    and only the search does not continue from it.
+    The end of an episode ends the sum, but keeps the value of the last state: the config is as good as before; the
+    search just does not continue from it.
 
     Args:
         rewards: r_t, of the state that step t reached, shape (n_steps, n_episodes).
@@ -139,8 +139,8 @@ def advantages(
     """
     errors = rewards[..., None] + discount * values[1:] - values[:-1]
     estimates = np.zeros_like(errors)
-    following = np.zeros(errors.shape[1:])
+    next_estimate = np.zeros(errors.shape[1:])
     for step in reversed(range(len(errors))):
-        following = errors[step] + discount * gae_lambda * ~ended[step, :, None] * following
-        estimates[step] = following
+        next_estimate = errors[step] + discount * gae_lambda * ~ended[step, :, None] * next_estimate
+        estimates[step] = next_estimate
     return estimates

@@ -80,7 +80,7 @@ class Learner:
         settings, live = self.settings, rollout.live
         states = self.space.normalized(rollout.vectors)
         values = self._values(states, self._moves(rollout))
-        # Scaled to make the value of a config where a search rests equal to the config's score.
+        # With this factor, the value of a config at which all knobs stay equals the config's score.
         scaled = (1 - settings.discount) * rewards
         estimates = advantages(scaled, values, rollout.ended, settings.discount, settings.gae_lambda)[live]
         values = values[:-1][live]
@@ -99,7 +99,7 @@ class Learner:
     def _values(self, states: NDArray[np.float32], moves: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the values, shape (..., n_critics), of states and of the moves from them, (..., n_knobs)."""
         n_knobs = states.shape[-1]
-        flat = (torch.from_numpy(each.reshape(-1, n_knobs)) for each in (states, moves))
+        flat = (torch.from_numpy(array.reshape(-1, n_knobs)) for array in (states, moves))
         predicted = self.networks.values(*flat)
         values: NDArray[np.float64] = self._scale.restored(predicted.double()).numpy()
         return values.reshape(*states.shape[:-1], predicted.shape[-1])
@@ -150,11 +150,11 @@ def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     step is an action, sorted by agent, and an agent's entropy is the mean over its knobs.
     """
     log_probs = log_probabilities(networks.logits(batch.states), batch.allowed.transpose(0, 1))
-    done, entropies = log_probs.gather(0, batch.actions[None])[0], -(log_probs.exp() * log_probs).sum(dim=0)
+    chosen, entropies = log_probs.gather(0, batch.actions[None])[0], -(log_probs.exp() * log_probs).sum(dim=0)
     if networks.acts_by_knob:
-        by_knob = torch.cat([done[:, knobs] for knobs in networks.agents], dim=-1)
+        by_knob = torch.cat([chosen[:, knobs] for knobs in networks.agents], dim=-1)
         return by_knob, torch.stack([entropies[:, knobs].mean(dim=-1) for knobs in networks.agents]).sum(dim=0)
-    return torch.stack([done[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1), entropies.sum(dim=-1)
+    return torch.stack([chosen[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1), entropies.sum(dim=-1)
 
 
 def _by_action(networks: Networks, weights: Tensor) -> Tensor:
@@ -215,12 +215,12 @@ class Adam:
     def step(self) -> None:
         """Take one step along the gradients and clear them."""
         self._n_steps += 1
-        first_bias, second_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
-        for parameter, first, second in self._moments:
+        mean_bias, square_bias = 1 - self.beta1**self._n_steps, 1 - self.beta2**self._n_steps
+        for parameter, mean, square in self._moments:
             if parameter.grad is None:
                 continue
-            first.lerp_(parameter.grad, 1 - self.beta1)
-            second.mul_(self.beta2).addcmul_(parameter.grad, parameter.grad, value=1 - self.beta2)
-            deviation = second.sqrt().div_(math.sqrt(second_bias)).add_(self.epsilon)
-            parameter.addcdiv_(first, deviation, value=-self.learning_rate / first_bias)
+            mean.lerp_(parameter.grad, 1 - self.beta1)
+            square.mul_(self.beta2).addcmul_(parameter.grad, parameter.grad, value=1 - self.beta2)
+            deviation = square.sqrt().div_(math.sqrt(square_bias)).add_(self.epsilon)
+            parameter.addcdiv_(mean, deviation, value=-self.learning_rate / mean_bias)
             parameter.grad = None

@@ -53,7 +53,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[S
     """
     block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
     lanes = machine.lanes(block, *fed)
-    work = block.work + sum(each.work for each in fed)
+    work = block.work + sum(reduction.work for reduction in fed)
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
     if not feeding and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
@@ -155,7 +155,7 @@ def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
 
     def flat(*at: Any) -> list[Any]:
         return [
-            reduce(lambda total, each: total * each[0] + each[1], zip([a.extent for a in axes], at, strict=True), 0)
+            reduce(lambda total, pair: total * pair[0] + pair[1], zip([a.extent for a in axes], at, strict=True), 0)
         ]
 
     schedule.transform_block_layout(rv, tirx.IndexMap.from_func(flat, ndim=len(axes)))
@@ -227,8 +227,8 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
 def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
     """Return the axes of a spatial block, extended by the strides of the feeding reductions' loads."""
     joined = list(block.axes)
-    for each in fed:
-        spatial = [axis for axis in each.axes if not axis.reduction]
+    for reduction in fed:
+        spatial = [axis for axis in reduction.axes if not axis.reduction]
         joined = [
             Axis(mine.extent, False, mine.store, mine.loads + theirs.loads)
             for mine, theirs in zip(joined, spatial, strict=True)

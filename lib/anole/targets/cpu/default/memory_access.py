@@ -59,7 +59,7 @@ class Block:
     """The properties of a single-store block that scheduling needs.
 
     Attributes:
-        axes: one for each loop, outermost first.
+        axes: one per loop, outermost first.
         lane_bytes: size of the widest accessed element.
         branches: whether the value depends on a condition, such as padding.
         expensive: whether the value contains a transcendental function.
@@ -88,7 +88,7 @@ class Block:
     def leading(self, size: int) -> int:
         """Return the number of outermost axes whose extents multiply to `size`; 0 if there is none."""
         sizes = accumulate((axis.extent for axis in self.axes), mul)
-        return next((count for count, each in enumerate(sizes, 1) if each == size), 0)
+        return next((count for count, total in enumerate(sizes, 1) if total == size), 0)
 
 
 def describe_block(block: s_tir.SBlock) -> Block | None:
@@ -101,17 +101,17 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
         return None
     loads = [load for load in collect(block.body.value, ir.TensorLoad) if not load.source.same_as(block.body.buffer)]
-    named = (call.op.name for call in collect(block.body.value, ir.Call) if isinstance(call.op, ir.Op))
-    calls = {str(name).rpartition(".")[2] for name in named}
+    names = (call.op.name for call in collect(block.body.value, ir.Call) if isinstance(call.op, ir.Op))
+    calls = {str(name).rpartition(".")[2] for name in names}
     strides = _Strides(block)
     store = strides.of(block.body.buffer, block.body.indices)
-    moved = [strides.of(load.source, load.indices) for load in loads]
+    load_strides = [strides.of(load.source, load.indices) for load in loads]
     axes = tuple(
         Axis(
             int(extent),
             iter_var.iter_type == tirx.IterVar.CommReduce,
             store[i],
-            tuple(load[i] for load in moved),
+            tuple(load[i] for load in load_strides),
         )
         for i, (iter_var, extent) in enumerate(zip(block.iter_vars, extents, strict=True))
     )
@@ -126,9 +126,9 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
 
 def reads_elementwise(consumer: s_tir.SBlock, buffer: tirx.Buffer) -> bool:
     """Whether a block reads a buffer only at its own indices, which lets producer and consumer share loops."""
-    own = [iter_var.var for iter_var in consumer.iter_vars]
+    own_indices = [iter_var.var for iter_var in consumer.iter_vars]
     loads = [load for load in collect(consumer.body, ir.TensorLoad) if load.source.same_as(buffer)]
-    return bool(loads) and all(are_same(load.indices, own) for load in loads)
+    return bool(loads) and all(are_same(load.indices, own_indices) for load in loads)
 
 
 def are_same(indices: Sequence[ir.Expr], variables: Sequence[tirx.Var]) -> bool:

@@ -40,7 +40,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.
     copies = {
         str(schedule.get(schedule.cache_read(rvs[0], buffer, _ROW, rvs)).name_hint) for buffer, rvs in readers.items()
     }
-    return _padded(schedule.mod["main"], rows, copies)
+    return _pad(schedule.mod["main"], rows, copies)
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,24 @@ class _Rows:
 
     def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
         """Return the given buffers whose rows a block reads."""
-        own = block.iter_vars[-1].var
-        found: list[Any] = []
+        column = block.iter_vars[-1].var
+        read: list[Any] = []
         for load in collect(block.body.value, ir.TensorLoad):
-            moving = [index for index in load.indices if any(each.same_as(own) for each in collect(index, ir.Var))]
+            moving = [index for index in load.indices if any(var.same_as(column) for var in collect(index, ir.Var))]
             if not moving:
                 continue
             if (
                 len(moving) > 1
-                or not load.indices[-1].same_as(own)
+                or not load.indices[-1].same_as(column)
                 or not is_same_extent(load.source.ty.shape[-1], self.extent)
             ):
                 raise ValueError("rows are not read element by element")
-            if any(load.source.same_as(each) for each in buffers) and not any(load.source.same_as(f) for f in found):
-                found.append(load.source)
-        return found
+            if any(load.source.same_as(each) for each in buffers) and not any(load.source.same_as(b) for b in read):
+                read.append(load.source)
+        return read
 
 
-def _padded(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
+def _pad(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
     """Pad the results of copies and of all blocks that visit entire rows, except the last block."""
     schedule = s_tir.Schedule(func)
     *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
@@ -122,7 +122,7 @@ def _nest(block: s_tir.SBlock, padded_buffers: Mapping[Any, Any], rows: _Rows | 
 def _without_padding(value: Any, inside: Any, initial: Any) -> Any:
     """Return a reduction step that replaces padding by the initial value."""
     if not isinstance(value, _OPERATIONS):
-        raise ValueError(f"{type(value).__name__} is no operation of a reduction over padded rows")
+        raise ValueError(f"{type(value).__name__} is not an operation of a reduction over padded rows")
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
 
 
@@ -133,7 +133,7 @@ def _padded_buffer(buffer: Any, extent: Any) -> Any:
 
 def _extents(block: s_tir.SBlock, sizes: Mapping[str, int]) -> list[int]:
     """Return the extents of a block at the given sizes of its symbols."""
-    found = typical_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
-    if found is None:
+    extents = typical_shape((iter_var.dom.extent for iter_var in block.iter_vars), sizes)
+    if extents is None:
         raise ValueError("the extent of a loop is unknown")
-    return list(found)
+    return list(extents)

@@ -28,7 +28,7 @@ from anole.targets.cpu.device.lowering import PARTITION
 _LANES_LEFT = 4
 """Number of partial results that are added one by one."""
 
-_MIN_ROWS_OF_A_THREAD = 4
+_MIN_ROWS_PER_THREAD = 4
 
 LoopRV = Any
 SBlockRV = Any
@@ -40,19 +40,19 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     Raises:
         ValueError: the blocks do not share their rows, vectors do not divide a row, or there are too few rows.
     """
-    described = [described_block(schedule, rv) for rv in blocks]
-    *earlier, last = described
+    descriptions = [described_block(schedule, rv) for rv in blocks]
+    *earlier, last = descriptions
     reductions = [block for block in earlier if block.reduces]
     if len(earlier) < 2 or not reductions or last.reduces:
         raise ValueError("there are no rows with several passes")
     n_rows = reductions[0].results
-    rows, is_large = last.leading(n_rows), sum(block.work for block in described) >= SERIAL_WORK
+    rows, is_large = last.leading(n_rows), sum(block.work for block in descriptions) >= SERIAL_WORK
     if not 0 < rows < len(last.axes):
         raise ValueError("the result and the reductions have different rows")
-    if is_large and n_rows < _MIN_ROWS_OF_A_THREAD * machine.threads:
+    if is_large and n_rows < _MIN_ROWS_PER_THREAD * machine.threads:
         raise ValueError("there are too few rows for the threads to share")
-    lanes = machine.lanes(*described)
-    for rv, block in zip(blocks, described, strict=True):
+    lanes = machine.lanes(*descriptions)
+    for rv, block in zip(blocks, descriptions, strict=True):
         if block.reduces:
             _split_into_lanes(schedule, rv, block, lanes, 1 if machine.varies else ACCUMULATORS)
     loops = schedule.get_loops(blocks[-1])

@@ -48,12 +48,12 @@ class _FunctionPair:
         """Apply a step to the static variant, and replay its trace on the dynamic function."""
         schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
         step(schedule)
-        made = schedule.mod["main"]
+        static = schedule.mod["main"]
         if self.func is self.deciding:
-            return replace(self, func=made, deciding=made)
+            return replace(self, func=static, deciding=static)
         other = s_tir.Schedule(tvm.IRModule({"main": self.func}))
         schedule.trace.apply_to_schedule(other, remove_postproc=False)
-        return replace(self, func=other.mod["main"], deciding=made)
+        return replace(self, func=other.mod["main"], deciding=static)
 
     def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _FunctionPair:
         """Apply a rewrite to both."""
@@ -69,19 +69,19 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     """
     sizes = prime_sizes(func)
     deciding = at_sizes(func, sizes)
-    return _scheduled(_FunctionPair(func, deciding, sizes), replace(machine, varies=deciding is not func))
+    return _schedule(_FunctionPair(func, deciding, sizes), replace(machine, varies=deciding is not func))
 
 
-def _scheduled(pair: _FunctionPair, machine: Machine) -> tirx.PrimFunc:
+def _schedule(pair: _FunctionPair, machine: Machine) -> tirx.PrimFunc:
     for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            found = strategy(pair.changed(separate_results), machine).func
-            _lower(found)
+            scheduled = strategy(pair.changed(separate_results), machine).func
+            _lower(scheduled)
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
             _log.debug("%s: %s: %s", strategy.__name__, type(error).__name__, str(error).strip()[-200:])
             continue
-        return found
+        return scheduled
     return pair.func
 
 
@@ -176,7 +176,7 @@ def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
         block, source = describe_block(schedule.get(producer)), schedule.get(producer)
         if block is None or not block.reduces or row_axis(block.axes) is not None:
             continue
-        spatial = [each.var for each in source.iter_vars if each.iter_type == tirx.IterVar.DataPar]
+        spatial = [axis.var for axis in source.iter_vars if axis.iter_type == tirx.IterVar.DataPar]
         alone = len(schedule.get_consumers(producer)) == 1 and are_same(source.body.indices, spatial)
         if alone and reads_elementwise(schedule.get(rv), source.body.buffer):
             feeding.append(producer)

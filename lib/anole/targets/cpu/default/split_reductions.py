@@ -1,6 +1,6 @@
-"""Splitting of reductions with several results, such as a sum and a sum of squares, into one block for each.
+"""Splitting of reductions with several results, such as a sum and a sum of squares, into one block per result.
 
-Analysis and schedules support only blocks with a single store. Reading the data twice costs less than scalar code.
+Schedules support only single-store blocks; others stay scalar. Reading the data twice costs less than scalar code.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
     any_separated = False
     for rv in blocks_of(schedule):
         block = schedule.get(rv)
-        apart = _separated(block) if len(block.iter_vars) == len(schedule.get_loops(rv)) else []
-        any_separated = any_separated or len(apart) > 1
-        nests.extend(map(nest_around, apart or [block]))
+        blocks = _blocks_per_result(block) if len(block.iter_vars) == len(schedule.get_loops(rv)) else []
+        any_separated = any_separated or len(blocks) > 1
+        nests.extend(map(nest_around, blocks or [block]))
     return with_nests(func, nests, func.body.block.alloc_buffers) if any_separated else func
 
 
-def _separated(block: s_tir.SBlock) -> list[s_tir.SBlock]:
-    """Return a block for each result of a block; none if it has one result, or its results are interdependent."""
+def _blocks_per_result(block: s_tir.SBlock) -> list[s_tir.SBlock]:
+    """Return one block per result, or none if the block has a single result or its results depend on each other."""
     if not isinstance(block.body, tirx.SeqStmt) or not isinstance(block.init, tirx.SeqStmt):
         return []
-    bound: dict[Any, Any] = {}
+    bindings: dict[Any, Any] = {}
     stores = []
     for statement in block.body.seq:
         if isinstance(statement, tirx.Bind):
-            bound[statement.var] = with_values(statement.value, bound)
+            bindings[statement.var] = with_values(statement.value, bindings)
         elif isinstance(statement, tirx.BufferStore):
             stores.append(statement)
         else:
             return []
-    values = [with_values(store.value, bound) for store in stores]
-    initial = {store.buffer: store.value for store in block.init.seq if isinstance(store, tirx.BufferStore)}
+    values = [with_values(store.value, bindings) for store in stores]
+    initial_values = {store.buffer: store.value for store in block.init.seq if isinstance(store, tirx.BufferStore)}
     for store, value in zip(stores, values, strict=True):
-        read = [load.source for load in collect(value, ir.TensorLoad)]
+        sources = [load.source for load in collect(value, ir.TensorLoad)]
         others = [other.buffer for other in stores if not other.buffer.same_as(store.buffer)]
-        if store.buffer not in initial or any(source.same_as(other) for source in read for other in others):
+        if store.buffer not in initial_values or any(source.same_as(other) for source in sources for other in others):
             return []
-    return [_block_of(block, store, value, initial) for store, value in zip(stores, values, strict=True)]
+    return [_block_for_result(block, store, value, initial_values) for store, value in zip(stores, values, strict=True)]
 
 
-def _block_of(block: s_tir.SBlock, store: Any, value: Any, initial: Mapping[Any, Any]) -> s_tir.SBlock:
-    """Return the block of one result, with new iteration variables."""
-    made = s_tir.SBlock(
+def _block_for_result(block: s_tir.SBlock, store: Any, value: Any, initial_values: Mapping[Any, Any]) -> s_tir.SBlock:
+    """Return a block that computes one result, with new iteration variables."""
+    separate = s_tir.SBlock(
         block.iter_vars,
         block.reads,
         [region for region in block.writes if region.source.same_as(store.buffer)],
         f"{block.name_hint}_{store.buffer.name}",
         tirx.BufferStore(store.buffer, value, store.indices),
-        init=tirx.BufferStore(store.buffer, initial[store.buffer], store.indices),
+        init=tirx.BufferStore(store.buffer, initial_values[store.buffer], store.indices),
     )
-    own = {each.var: tirx.Var(each.var.name, each.dom.extent.ty.dtype) for each in block.iter_vars}
-    return cast(s_tir.SBlock, with_values(made, own))
+    variables = {axis.var: tirx.Var(axis.var.name, axis.dom.extent.ty.dtype) for axis in block.iter_vars}
+    return cast(s_tir.SBlock, with_values(separate, variables))

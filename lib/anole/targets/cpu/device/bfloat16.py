@@ -35,22 +35,22 @@ def _named(cast: tirx.Cast) -> Any:
 
 
 def lower_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace the operator, now vectorized, by LLVM's conversion, or by integer operations without the instruction."""
-    target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
+    """Replace the operator, now vectorized, by LLVM's conversion or, without the instruction, integer operations."""
+    target, functions = func.attrs.get("target") if func.attrs else None, dict[str, str]()
     has_instruction = target is not None and all(
-        target_has_features(each, target) for each in ("avx512bf16", "avx512vl")
+        target_has_features(feature, target) for feature in ("avx512bf16", "avx512vl")
     )
 
-    def lowered(call: ir.Call) -> Any:
+    def lower_rounding(call: ir.Call) -> Any:
         if getattr(call.op, "name", None) != _NAME:
             return call
         lanes = tvm.DataType(str(call.args[0].ty.dtype)).lanes
         name = f"anole_round_bfloat16_{lanes}"
-        used[name] = _code(name, lanes, _CONVERSION if has_instruction else _DEFINITION)
+        functions[name] = _code(name, lanes, _CONVERSION if has_instruction else _DEFINITION)
         return tirx.call_pure_extern(str(call.ty.dtype), name, *call.args)
 
-    func = with_each(func, ir.Call, lowered)
-    for code in used.values():
+    func = with_each(func, ir.Call, lower_rounding)
+    for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func
 
@@ -77,8 +77,8 @@ _DEFINITION = """
 def _code(name: str, lanes: int, body: str) -> str:
     """Return the LLVM function that converts `lanes` values; a single one is a scalar, not a vector."""
     types = {"BFLOAT": "bfloat", "FLOAT": "float", "SHORT": "i16", "INT": "i32", "BIT": "i1"}
-    for word, each in types.items():
-        body = body.replace(word, f"<{lanes} x {each}>" if lanes > 1 else each)
+    for placeholder, llvm_type in types.items():
+        body = body.replace(placeholder, f"<{lanes} x {llvm_type}>" if lanes > 1 else llvm_type)
     body = re.sub(r"SPLAT\((i32) (\d+)\)", r"splat (\1 \2)" if lanes > 1 else r"\2", body)
-    short, wide = (f"<{lanes} x {each}>" if lanes > 1 else each for each in ("i16", "float"))
+    short, wide = (f"<{lanes} x {scalar}>" if lanes > 1 else scalar for scalar in ("i16", "float"))
     return f"define {short} @{name}({wide} %x) {{{body}  ret {short} %bits\n}}\n"

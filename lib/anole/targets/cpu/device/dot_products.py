@@ -1,4 +1,4 @@
-"""Lowering of packed 32-bit lanes: loads straight from memory, and the processor's dot product instructions.
+"""Lowering of packed 32-bit words: loads directly from memory, and the processor's dot product instructions.
 
 The instruction sets differ only in the types and vector widths of their dot products.
 """
@@ -21,10 +21,10 @@ _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
 
 @dataclass(frozen=True)
 class _Dot:
-    """A processor's dot product of vectors of packed lanes, added to a sum.
+    """A processor's dot product of vectors of packed words, added to an accumulator.
 
     Attributes:
-        features: alternative sets of required features, by LLVM's names.
+        features: the alternative sets of required features, by LLVM's names.
         code: LLVM code that defines its function, since TensorIR does not support vectors of some types.
     """
 
@@ -37,28 +37,28 @@ def _helper(dtype: str, lanes: int) -> str:
 
 
 def _code(dtype: str, lanes: int, declared: str, operands: str, steps: str) -> str:
-    """Return the code of a function of a sum and two vectors of packed lanes, %a and %b in the steps."""
-    sums, packed = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
+    """Return the code of a function of accumulators and two vectors of packed words, %a and %b in the steps."""
+    result_type, packed = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>", f"<{lanes} x i32>"
     return f"""
 declare {declared}
-define {sums} @{_helper(dtype, lanes)}({sums} %sum, {packed} %left, {packed} %right) {{
+define {result_type} @{_helper(dtype, lanes)}({result_type} %sum, {packed} %left, {packed} %right) {{
   %a = bitcast {packed} %left to {operands}
   %b = bitcast {packed} %right to {operands}
 {steps}
-  ret {sums} %result
+  ret {result_type} %result
 }}
 """
 
 
-def _by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
-    """Return the dot product of one instruction; each string is an alternative set of features."""
-    sums = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
-    steps = f"  %result = call {sums} @{name}({sums} %sum, {operands} %a, {operands} %b)"
-    code = _code(dtype, lanes, f"{sums} @{name}({sums}, {operands}, {operands})", operands, steps)
-    return _Dot(tuple(frozenset(each.split()) for each in features), code)
+def _dot_by_instruction(dtype: str, lanes: int, name: str, operands: str, *features: str) -> _Dot:
+    """Return the dot product of one instruction; each string in `features` is an alternative set."""
+    result_type = f"<{lanes} x {'float' if dtype == 'bfloat16x2' else 'i32'}>"
+    steps = f"  %result = call {result_type} @{name}({result_type} %sum, {operands} %a, {operands} %b)"
+    code = _code(dtype, lanes, f"{result_type} @{name}({result_type}, {operands}, {operands})", operands, steps)
+    return _Dot(tuple(frozenset(names.split()) for names in features), code)
 
 
-def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
+def _dot_by_pairs(lanes: int, name: str, feature: str) -> _Dot:
     """Return an exact 8-bit dot product from two 16-bit ones; the 8-bit instruction (pmaddubsw) saturates."""
     packed, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
@@ -76,8 +76,8 @@ def _by_pairs(lanes: int, name: str, feature: str) -> _Dot:
     )
 
 
-def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
-    """Return the product of one byte per lane, held in the lower half of a 16-bit pair whose upper half is zero."""
+def _dot_by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
+    """Return the product of one byte per word, held in its lower 16-bit half; the upper half of the data is zero."""
     packed, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
   %product = call {packed} @{name}({halves} %a, {halves} %b)
@@ -87,23 +87,23 @@ def _by_one_pair(lanes: int, name: str, feature: str) -> _Dot:
     )
 
 
-def _bytes(dtype: str, lanes: int, *features: str) -> _Dot:
+def _vnni_dot(dtype: str, lanes: int, *features: str) -> _Dot:
     """Return VNNI's dot product; before LLVM 22, its operands are vectors of i32."""
     operands = f"<{4 * lanes} x i8>" if llvm_version_major() >= 22 else f"<{lanes} x i32>"
-    return _by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
+    return _dot_by_instruction(dtype, lanes, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", operands, *features)
 
 
-def _bfloat16s(lanes: int) -> _Dot:
+def _bf16_dot(lanes: int) -> _Dot:
     """Return AVX-512 BF16's dot product, which rounds after each of its two products."""
     name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}"
-    return _by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
+    return _dot_by_instruction("bfloat16x2", lanes, name, f"<{2 * lanes} x bfloat>", "avx512bf16 avx512vl")
 
 
 _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
-    **{("bfloat16x2", lanes): (_bfloat16s(lanes),) for lanes in (4, 8, 16)},
+    **{("bfloat16x2", lanes): (_bf16_dot(lanes),) for lanes in (4, 8, 16)},
     **{
-        (dtype, lanes): (_bytes(dtype, lanes, *vnni), by_pairs(lanes, f"llvm.x86.{pairs}", feature))
-        for dtype, by_pairs in (("uint8x4", _by_pairs), ("uint8x1", _by_one_pair))
+        (dtype, lanes): (_vnni_dot(dtype, lanes, *vnni), by_pairs(lanes, f"llvm.x86.{pairs}", feature))
+        for dtype, by_pairs in (("uint8x4", _dot_by_pairs), ("uint8x1", _dot_by_one_pair))
         for lanes, vnni, pairs, feature in (
             (4, ("avx512vnni avx512vl", "avxvnni"), "sse2.pmadd.wd", "sse2"),
             (8, ("avx512vnni avx512vl", "avxvnni"), "avx2.pmadd.wd", "avx2"),
@@ -111,20 +111,20 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
         )
     },
 }
-"""The processors' dot products, fastest first, by the type of packed lanes and their number in a vector."""
+"""The processors' dot products, fastest first, by the type of packed words and their number per vector."""
 
 
 def has_packed_lanes(func: tirx.PrimFunc) -> bool:
-    """Whether a function reads packed lanes."""
+    """Whether a function reads packed words."""
     return any(is_packed_lane(call) or is_dot(call) for call in collect(func.body, ir.Call))
 
 
 def load_packed_lanes(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace packed lanes by int32 loads from views of the flat buffers that contain them."""
+    """Replace packed words by int32 loads from views of the flat buffers that contain them."""
     views: dict[Any, Any] = {}
     analyzer = sym.Analyzer()
 
-    def read(call: ir.Call) -> Any:
+    def load_word(call: ir.Call) -> Any:
         if not is_packed_lane(call):
             return call
         elements = list(call.args[0].vectors)
@@ -134,58 +134,58 @@ def load_packed_lanes(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             views[buffer] = tirx.decl_buffer((extent,), "int32", f"{buffer.name}_words", data=buffer.data)
         return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(elements)))])
 
-    func = with_each(func, ir.Call, read)
+    func = with_each(func, ir.Call, load_word)
 
-    def declared(statement: tirx.DeclBuffer) -> tirx.Stmt:
+    def declare_view(statement: tirx.DeclBuffer) -> tirx.Stmt:
         view = views.get(statement.buffer)
         if view is None:
             return statement
         return tirx.SeqStmt([statement, tirx.DeclBuffer(view, data=statement.data)])
 
-    return with_each(func, tirx.DeclBuffer, declared)
+    return with_each(func, tirx.DeclBuffer, declare_view)
 
 
 def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace sums with dot products by the processor's instruction, or by scalar operations if it has none."""
-    target, used = func.attrs.get("target") if func.attrs else None, dict[str, str]()
+    """Replace additions of dot products by the processor's instruction, or by scalar operations if it has none."""
+    target, functions = func.attrs.get("target") if func.attrs else None, dict[str, str]()
 
-    def added(addition: tirx.Add) -> Any:
+    def add_dot(addition: tirx.Add) -> Any:
         total, call = addition.a, addition.b
         dtype = _OPERATORS.get(getattr(getattr(call, "op", None), "name", ""))
         if dtype is None:
             return addition
         left, right = call.args
         lanes = tvm.DataType(str(left.ty.dtype)).lanes
-        dot = next((dot for dot in _DOTS.get((dtype, lanes), ()) if _has(target, dot)), None)
+        dot = next((dot for dot in _DOTS.get((dtype, lanes), ()) if _supports(target, dot)), None)
         if dot is None:
             return _DEFINITIONS[dtype](total, left, right)
-        used[_helper(dtype, lanes)] = dot.code
+        functions[_helper(dtype, lanes)] = dot.code
         return tirx.call_pure_extern(str(total.ty.dtype), _helper(dtype, lanes), total, left, right)
 
-    func = with_each(func, tirx.Add, added)
-    for code in used.values():
+    func = with_each(func, tirx.Add, add_dot)
+    for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func
 
 
-def _has(target: Any, dot: _Dot) -> bool:
-    return target is not None and any(all(target_has_features(each, target) for each in one) for one in dot.features)
+def _supports(target: Any, dot: _Dot) -> bool:
+    return target is not None and any(all(target_has_features(name, target) for name in each) for each in dot.features)
 
 
-def _bfloat16_sum(total: Any, left: Any, right: Any) -> Any:
-    """Add the products of two bfloat16 pairs to a sum; a bfloat16 is the upper half of a float32."""
+def _add_bfloat16_products(total: Any, left: Any, right: Any) -> Any:
+    """Add the products of two bfloat16 pairs to an accumulator; a bfloat16 is the upper half of a float32."""
     dtype = str(total.ty.dtype)
 
-    def both(lane: Any) -> tuple[Any, Any]:
-        low = tirx.reinterpret(dtype, lane << tirx.const(16, str(lane.ty.dtype)))
-        return low, tirx.reinterpret(dtype, lane & tirx.const(-65536, str(lane.ty.dtype)))
+    def halves(word: Any) -> tuple[Any, Any]:
+        low = tirx.reinterpret(dtype, word << tirx.const(16, str(word.ty.dtype)))
+        return low, tirx.reinterpret(dtype, word & tirx.const(-65536, str(word.ty.dtype)))
 
-    (low, high), (other_low, other_high) = both(left), both(right)
+    (low, high), (other_low, other_high) = halves(left), halves(right)
     return total + low * other_low + high * other_high
 
 
-def _byte_sum(total: Any, left: Any, right: Any) -> Any:
-    """Add the products of four uint8 and four int8 to a sum."""
+def _add_byte_products(total: Any, left: Any, right: Any) -> Any:
+    """Add the products of four uint8 and four int8 to an accumulator."""
     dtype = str(total.ty.dtype)
     for bits in range(0, 32, 8):
         unsigned = (left >> tirx.const(bits, dtype)) & tirx.const(255, dtype)
@@ -194,8 +194,8 @@ def _byte_sum(total: Any, left: Any, right: Any) -> Any:
 
 
 _DEFINITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "bfloat16x2": _bfloat16_sum,
-    "uint8x4": _byte_sum,
+    "bfloat16x2": _add_bfloat16_products,
+    "uint8x4": _add_byte_products,
     "uint8x1": lambda total, left, right: total + left * right,
 }
-"""The definition of a sum plus a dot product, by the type of packed lanes."""
+"""The definition of an accumulator plus a dot product, by the type of packed words."""

@@ -5,12 +5,12 @@ them, so a vector that crosses the end of a row no longer looks contiguous. It n
 it partitions loops, whose hints then refer to the 64-bit variables; so an incomplete last vector makes all others
 scalar. And it does not know that processors have vector instructions that round to integers.
 
-TVM allocates local buffers on the heap, and so it does other buffers of 1 KiB or more. LLVM then cannot prove that
+TVM allocates local buffers, and all others of 1 KiB or more, on the heap. LLVM then cannot prove that
 nothing else reads the accumulators of a register tile: they are allocated and cleared in every kernel, and if weights
 are prefetched, they are all stored in every step.
 
-TVM splits a parallel loop into chunks of the first one's length. For 28 rows in eight chunks, seven chunks have four
-rows and one is empty, so one of two threads computes 16 rows and the other 12.
+TVM splits a parallel loop into chunks of the same length, rounded up. For 28 rows in eight chunks, seven chunks have
+four rows and one is empty, so one of two threads computes 16 rows and the other 12.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _use_opaque_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 
 def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flatten and partition the functions that ask for it, which requires lowering their blocks first."""
+    """Flatten and partition the functions with the annotation, which requires lowering their blocks first."""
     asking = {
         variable: func
         for variable, func in module.functions_items()
@@ -89,7 +89,7 @@ def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassCo
 
 
 def _load_packed_lanes(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
-    """Flatten the functions that read packed lanes, and replace these by int32 loads."""
+    """Flatten the functions that read packed words, and replace the words by int32 loads."""
     for variable, func in module.functions_items():
         if has_packed_lanes(func):
             (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
@@ -98,16 +98,16 @@ def _load_packed_lanes(module: tvm.IRModule, _context: tvm.transform.PassContext
 
 
 def _depends_on_loops(func: tirx.PrimFunc) -> bool:
-    """Whether a loop's extent depends on the variable of a loop, an error of TVM's partitioning at a remainder."""
+    """Whether a loop's extent depends on a loop variable, a bug of TVM's partitioning if there is a remainder."""
     loops = collect(func.body, tirx.For)
     variables = [variable for loop in loops for variable in collect(loop.extent, tirx.Var)]
     return any(variable.same_as(loop.loop_var) for variable in variables for loop in loops)
 
 
 def _hide_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Hide the variables of conditions whose bound is not constant: TVM partitions there without clamping the bound.
+    """Hide variables of conditions whose bound is not constant, where TVM would partition without clamping the bound.
 
-    The rows of a triangle would write into the rows before them, and small sizes of a range outside of the buffer.
+    The rows of a triangle would overwrite the rows before them, and small sizes of a range would exceed the buffer.
     """
     hinted = [each.node for each in collect(func.body, tirx.AttrStmt) if each.attr_key == PARTITION]
     lanes = [each.loop_var for each in collect(func.body, tirx.For) if each.kind == tirx.ForKind.VECTORIZED]
@@ -153,9 +153,9 @@ def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
 
 
 def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Turn remainders of quotients into quotients of remainders: TVM flattens once more and simplifies them wrongly.
+    """Turn remainders of quotients into quotients of remainders: TVM flattens once more and misreads the former.
 
-    It replaces ``(i + 3) // 2 % 4`` by ``(i + 2) // 2`` if i is below 4.
+    It would replace ``(i + 3) // 2 % 4`` by ``(i + 2) // 2`` if i is below 4.
     """
     return with_each(func, tirx.FloorMod, _quotient_of_remainder)
 
@@ -210,7 +210,7 @@ def _on_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
 
 
 def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Split parallel loops into one chunk for each claim of a thread; their lengths differ by at most one."""
+    """Split parallel loops into one chunk per claim of a thread; the lengths of chunks differ by at most one."""
     target = func.attrs.get("target") if func.attrs else None
     threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
     return with_each(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_OF_THREAD)) if threads else func

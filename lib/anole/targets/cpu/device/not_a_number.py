@@ -22,18 +22,18 @@ _MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace maxima, minima and inequalities by expressions that propagate NaN, except running maxima and minima."""
     for kind in (tirx.BufferStore, tirx.Bind):
-        func = with_each(func, kind, _keeping)
-    return with_each(func, tirx.NE, _unequal)
+        func = with_each(func, kind, _with_nan_propagation)
+    return with_each(func, tirx.NE, _nan_propagating_inequality)
 
 
-def _keeping(statement: Any) -> Any:
-    """Return the statement with a value that propagates NaN."""
+def _with_nan_propagation(statement: Any) -> Any:
+    """Return the statement with a value that propagates NaN, unless it is a running maximum or minimum."""
     value = statement.value
     if isinstance(statement, tirx.Bind):
         return tirx.Bind(statement.var, _with_nan(value))
     is_running = type(value) in _MAXIMA and any(_is_overwritten(statement, each) for each in (value.a, value.b))
-    kept = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
-    return tirx.BufferStore(statement.buffer, kept, statement.indices)
+    propagating = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
+    return tirx.BufferStore(statement.buffer, propagating, statement.indices)
 
 
 def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
@@ -43,11 +43,11 @@ def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
 
 def _with_nan(value: Any) -> Any:
     for kind in _MAXIMA:
-        value = tvm_ffi.structural_map(value, (kind, _extreme), order="post")
+        value = tvm_ffi.structural_map(value, (kind, _nan_propagating_extreme), order="post")
     return value
 
 
-def _extreme(extreme: Any) -> Any:
+def _nan_propagating_extreme(extreme: Any) -> Any:
     a, b = extreme.a, extreme.b
     if not _is_float(a) or _is_constant(a):
         return extreme
@@ -56,7 +56,7 @@ def _extreme(extreme: Any) -> Any:
     return tirx.call_llvm_pure_intrin(a.ty.dtype, _MAXIMA[type(extreme)], a, b)
 
 
-def _unequal(comparison: tirx.NE) -> Any:
+def _nan_propagating_inequality(comparison: tirx.NE) -> Any:
     return tirx.Not(tirx.EQ(comparison.a, comparison.b)) if _is_float(comparison.a) else comparison
 
 

@@ -24,13 +24,13 @@ _SIDE = 16
 """Rows and columns, of 32 bits each, of an AMX tile."""
 
 _PACKED_ONES = 0x3F803F80
-"""Two bfloat16 of value 1; as integers, any four bytes."""
+"""Two bfloat16 ones; as 8-bit integers, arbitrary values."""
 
 _TILE_STEPS = 1 << 14
 """Number of tile steps along the reduction in one run."""
 
-_TILE_STEPS_OF_CALL = (16, 256)
-"""Tile steps of a call: few fit the first-level cache, but calls are short; many fit only the second-level cache."""
+_TILE_STEPS_PER_CALL = (16, 256)
+"""Tile steps per call: few fit into the first-level cache, but make calls short; many fit only into the second."""
 
 _FLOATS = 1 << 24
 """Approximate length of a copied array: 64 MiB, more than a processor's share of the last-level cache."""
@@ -42,11 +42,11 @@ _STREAMS = 4
 def peak_gflops(description: Mapping[str, Any], dtype: str = "float32", seconds: float = 1.0) -> float:
     """Measure independent multiply-adds in registers or tiles on all threads: the best of many short bursts.
 
-    `dtype` is the type of the operands; a dot product of packed lanes counts as one multiply-add per element.
+    `dtype` is the type of the operands; a dot product of packed words counts as one multiply-add per element.
     """
-    calls = _TILE_STEPS_OF_CALL if dtype in VectorUnit.of(description).tile_types else ()
-    in_tiles = [_tiles_gflops(description, dtype, groups, seconds) for groups in calls]
-    return max([_vectors_gflops(description, dtype, seconds), *in_tiles])
+    calls = _TILE_STEPS_PER_CALL if dtype in VectorUnit.of(description).tile_types else ()
+    tile_gflops = [_tiles_gflops(description, dtype, groups, seconds) for groups in calls]
+    return max([_vectors_gflops(description, dtype, seconds), *tile_gflops])
 
 
 def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) -> float:
@@ -54,8 +54,8 @@ def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) 
     # Twice the product of latency and pipes, but leave registers for the two factors.
     n_accumulators = min(16, unit.registers - 4)
     kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes, dtype)), description)
-    factors = np.full((2, unit.lanes), 0.5, dtype=_sum_dtype(dtype))
-    out = np.empty((threads, n_accumulators, unit.lanes), dtype=_sum_dtype(dtype))
+    factors = np.full((2, unit.lanes), 0.5, dtype=_accumulator_dtype(dtype))
+    out = np.empty((threads, n_accumulators, unit.lanes), dtype=_accumulator_dtype(dtype))
     flop = 2 * threads * _STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
     return flop / _min_s(kernel, (factors, out), 5, seconds) / 1e9
 
@@ -66,13 +66,13 @@ def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, secon
     data, weights = (
         np.full(shape, _PACKED_ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE))
     )
-    out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_sum_dtype(dtype))
+    out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_accumulator_dtype(dtype))
     flop = 2 * threads * _TILE_STEPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
     return flop / _min_s(kernel, (data, weights, out), 5, seconds) / 1e9
 
 
 def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
-    """Measure copies of an array by all threads: the best of many runs; both its reads and its writes count."""
+    """Measure copies of an array by all threads: the best of many runs, counting both reads and writes."""
     threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
     floats = _FLOATS // (threads * step) * (threads * step)
     kernel = load(_copy(floats, threads, step), description)
@@ -85,27 +85,27 @@ def _min_s(kernel: Any, arrays: Sequence[NDArray[Any]], number: int, seconds: fl
     arguments = repeat(tuple(map(tvm.runtime.tensor, arrays)))
     # In the first run the system maps the arrays' pages, which may take longer than all other runs combined.
     mean_s(kernel, arguments, 1)
-    ends_s, min_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
-    while time.perf_counter() < ends_s:
+    end_s, min_s = time.perf_counter() + seconds, mean_s(kernel, arguments, number)
+    while time.perf_counter() < end_s:
         min_s = min(min_s, mean_s(kernel, arguments, number))
     return min_s
 
 
-def _sum_dtype(dtype: str) -> str:
+def _accumulator_dtype(dtype: str) -> str:
     return DOTS[dtype][1] if dtype in DOTS else dtype
 
 
 def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.PrimFunc:
-    factors = te.placeholder((2, lanes), _sum_dtype(dtype), name="factors")
+    factors = te.placeholder((2, lanes), _accumulator_dtype(dtype), name="factors")
     step = te.reduce_axis((0, _STEPS), "step")
 
-    def multiplied(value: Any) -> Any:
+    def as_operand(value: Any) -> Any:
         return tirx.reinterpret("int32", value) if dtype in DOTS else value
 
     # The reduction's combiner is acc = b + acc * a, which no compiler can simplify.
     horner = te.comm_reducer(
-        lambda acc, addend: addend + product(dtype, multiplied(acc), multiplied(factors[0, 0])),
-        lambda _: tirx.const(1, _sum_dtype(dtype)),
+        lambda acc, addend: addend + product(dtype, as_operand(acc), as_operand(factors[0, 0])),
+        lambda _: tirx.const(1, _accumulator_dtype(dtype)),
         name="horner",
     )
     out = te.compute(
@@ -120,17 +120,17 @@ def _multiply_tiles(threads: int, groups: int, dtype: str) -> tirx.PrimFunc:
     weights = te.placeholder((groups, _SIDE, 2 * _SIDE), "int32", name="weights")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> tirx.Stmt:
-        (left, right), (sums,) = inputs, outputs
+        (left, right), (products,) = inputs, outputs
         thread, call, end = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIDE - 1
         # All steps multiply the same data, as if they were taps at distance 0.
         sizes = [_SIDE, 2 * _SIDE, _SIDE, _SIDE, _SIDE**2, groups, 0, 1, 0, 1, _SIDE, 2 * _SIDE]
-        first = [(sums, [thread, 0, 0]), (left, [0, 0, 0]), (right, [0, 0, 0])]
-        last = [(sums, [thread, end, end]), (left, [1, _SIDE - 1, _SIDE - 1])]
+        first = [(products, [thread, 0, 0]), (left, [0, 0, 0]), (right, [0, 0, 0])]
+        last = [(products, [thread, end, end]), (left, [1, _SIDE - 1, _SIDE - 1])]
         calls = tirx.For(call, 0, _TILE_STEPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
         return tirx.For(thread, 0, threads, tirx.ForKind.PARALLEL, tirx.SeqStmt([calls, tiles.release()]))
 
     shape = (threads, 2 * _SIDE, 2 * _SIDE)
-    out = te.extern([shape], [data, weights], body, name="tiles", dtype=_sum_dtype(dtype))
+    out = te.extern([shape], [data, weights], body, name="tiles", dtype=_accumulator_dtype(dtype))
     return te.create_prim_func([data, weights, out])
 
 

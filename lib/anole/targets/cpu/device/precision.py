@@ -1,4 +1,4 @@
-"""The precisions in which a processor may multiply, and the features that they need."""
+"""The precisions in which a processor may multiply, and the features that they require."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UINT8 = "uint8"
 DTYPES = {FLOAT32: "float32", BF16: "bfloat16", INT8: "float32"}
 """The type to which a network's float32 values are rounded before they are multiplied, by precision.
 
-Sums are float32. With int8, the network itself is quantized: products of its integers are found when it is imported.
+Accumulators are float32. With int8, the network itself is quantized; its integer products are detected on import.
 """
 
 STORED_WEIGHTS: dict[str, tuple[Bits, int | None]] = {"int8": (8, None), "int4": (4, 32)}
@@ -29,7 +29,7 @@ NEEDS = {
 
 
 BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
-"""Optional features that speed up products of bytes."""
+"""Optional features that speed up 8-bit products."""
 
 
 def missing_features(precision: str, features: Iterable[str]) -> list[str]:
@@ -39,11 +39,11 @@ def missing_features(precision: str, features: Iterable[str]) -> list[str]:
 
 
 def has_bytes(features: Iterable[str]) -> bool:
-    """Whether a processor with these features has exact products of bytes that are faster than float32."""
+    """Whether a processor with these features has exact 8-bit products that are faster than float32."""
     return "avx2" in set(features)
 
 
 def precisions_of(features: Iterable[str]) -> tuple[str, ...]:
     """Return the precisions that a processor with these features supports, float32 first."""
-    found = set(features)
-    return tuple(precision for precision in DTYPES if not missing_features(precision, found))
+    available = set(features)
+    return tuple(precision for precision in DTYPES if not missing_features(precision, available))

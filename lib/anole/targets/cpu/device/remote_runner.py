@@ -19,10 +19,10 @@ def remote_runner(template: Template, workload: Workload, threads: int, session:
     """Return a runner of candidates on a server's processor; raise TargetError if it has a different thread count."""
     with converting_session_errors(session):
         session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
-        found = int(session.get_function("runtime.NumThreads")())
-    if found != threads:
+        server_threads = int(session.get_function("runtime.NumThreads")())
+    if server_threads != threads:
         raise TargetError(
-            f"the server runs kernels with {found} of the target's {threads} threads; "
+            f"the server runs kernels with {server_threads} of the target's {threads} threads; "
             f"start it with TVM_NUM_THREADS={threads}"
         )
     conditions = _COLD_WEIGHTS if workload.constant_weight else Conditions()

@@ -21,7 +21,7 @@ _COLD_BYTES = 48 << 20
 
 _MAX_COPIES = 64
 
-_MAX_KEPT_BYTES = 256 << 20
+_MAX_TOTAL_BYTES = 256 << 20
 """Maximum total size of the copies of all layouts."""
 
 
@@ -29,7 +29,7 @@ class CpuRunner:
     """A runner of candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-    every run reads another copy of them, and reuses a copy after `cold_bytes`, unless that is 0. If both operands are
+    every run reads a different copy, and reuses a copy after `cold_bytes`, unless that is 0. If both operands are
     activations, both are warm.
     """
 
@@ -44,8 +44,8 @@ class CpuRunner:
         """Load a shared library that the builder wrote."""
         kernel = tvm.runtime.load_module(str(artifact))["main"]
         out = tvm.runtime.tensor(self._example.unwritten())
-        constant = [repeat(argument) for argument in (*self._bias, out)]
-        return LoadedKernel(kernel, zip(repeat(self._data), self._weights.of(config), *constant), out, self._example)
+        fixed = [repeat(argument) for argument in (*self._bias, out)]
+        return LoadedKernel(kernel, zip(repeat(self._data), self._weights.of(config), *fixed), out, self._example)
 
 
 class LoadedKernel:
@@ -66,10 +66,10 @@ class LoadedKernel:
 
 def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> float:
     """Run a kernel `number` times back to back, each with the next arguments; return the mean seconds of one run."""
-    began_s = time.perf_counter()
+    start_s = time.perf_counter()
     for _ in range(number):
         kernel(*next(arguments))
-    return (time.perf_counter() - began_s) / number
+    return (time.perf_counter() - start_s) / number
 
 
 class WeightCopies:
@@ -90,7 +90,7 @@ class WeightCopies:
         if shape not in self._copies:
             packed = self._template.pack_weight(self._workload, config, self._weight)
             n_copies = 1 + min(-(-self._cold_bytes // packed.nbytes), _MAX_COPIES)
-            max_layouts = max(1, _MAX_KEPT_BYTES // (n_copies * packed.nbytes))
+            max_layouts = max(1, _MAX_TOTAL_BYTES // (n_copies * packed.nbytes))
             while len(self._copies) >= max_layouts:
                 del self._copies[next(iter(self._copies))]
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])

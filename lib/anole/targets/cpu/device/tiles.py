@@ -17,13 +17,13 @@ def multiply(first: Sequence[Element], last: Sequence[Element], sizes: Sequence[
     """Return a call that multiplies tiles.
 
     Args:
-        first: the first element of the sums, the data and the weights.
-        last: the last element of the sums and the data, since TVM shrinks buffers to the accesses that it sees.
-        sizes: the C function's arguments from the rows of a strip on, in packed 32-bit lanes.
+        first: the first element of each of three buffers: accumulators, data and weights.
+        last: the last elements of accumulators and data, since TVM shrinks buffers to the accesses that it sees.
+        sizes: the remaining arguments of the C function, starting with the rows per strip, counted in 32-bit words.
     """
-    of_bytes = str(first[0][0].dtype) == "int32"
+    is_8bit = str(first[0][0].dtype) == "int32"
     pointers = [tirx.address_of(tirx.BufferLoad(*element)) for element in (*first, *last)]
-    arguments = [tirx.Cast("int64", size) for size in (of_bytes, *sizes)]
+    arguments = [tirx.Cast("int64", size) for size in (is_8bit, *sizes)]
     return tirx.Evaluate(tirx.call_extern("void", TILES_FUNCTION, *pointers, *arguments))
 
 

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOAT_BYTES = 4
-"""Size of float32; sums and packed lanes have the same size."""
+"""Size of a float32, and of an accumulator or packed word of any type."""
 
 _TILE_FEATURES = {"bfloat16x2": {"amx_tile", "amx_bf16"}, "uint8x4": {"amx_tile", "amx_int8"}}
-"""The features that tile products need, by the type of packed lanes."""
+"""The features that tile products require, by the type of packed words."""
 
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """The number of float32 lanes of a vector register, of registers, and the packed types that AMX multiplies."""
+    """The float32 lanes of a vector register, the number of registers, and the packed types that AMX multiplies."""
 
     lanes: int
     registers: int
@@ -28,7 +28,7 @@ class VectorUnit:
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
         """Return the vector unit of a described processor; assume four lanes if nothing better is known."""
         features = set(description.get("features", ()))
-        tile_types = frozenset(words for words, needed in _TILE_FEATURES.items() if needed <= features)
+        tile_types = frozenset(word for word, required in _TILE_FEATURES.items() if required <= features)
         if "avx512f" in features or tile_types:
             return cls(16, 32, tile_types)
         if "avx2" in features or "avx" in features:
@@ -39,7 +39,7 @@ class VectorUnit:
 
     @property
     def multiplies_scalars(self) -> bool:
-        """Whether an instruction multiplies a vector with a scalar in memory or a lane, as in AVX-512 and Neon.
+        """Whether one instruction multiplies a vector by a scalar in memory or a single lane, as in AVX-512 and Neon.
 
         Otherwise, the scalar is broadcast to a register first.
         """
@@ -51,7 +51,7 @@ class VectorUnit:
         return self.lanes * self.registers // 4
 
     def padded(self, extent: int) -> int:
-        """Round an extent up to a multiple of the lanes."""
+        """Round an extent up to a multiple of the number of lanes."""
         return -(-extent // self.lanes) * self.lanes
 
     def lanes_of(self, panel: int) -> int:
@@ -60,5 +60,5 @@ class VectorUnit:
 
     def lanes_of_each(self, panels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return `lanes_of` for an array of panels, shape (n,)."""
-        widths, which = np.unique(panels, return_inverse=True)
-        return np.array([self.lanes_of(int(width)) for width in widths])[which]
+        widths, indices = np.unique(panels, return_inverse=True)
+        return np.array([self.lanes_of(int(width)) for width in widths])[indices]

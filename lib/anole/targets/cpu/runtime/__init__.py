@@ -19,9 +19,9 @@ _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 def compile_runtime(threads: int, folder: Path) -> Path:
     """Compile, unless it exists, the object to link with a library whose parallel loops run on `threads` threads.
 
-    With 0, they run on all processors. MachineError is raised if there is no C compiler.
+    With 0, they run on all processors. It raises MachineError if there is no C compiler.
     """
-    return _compiled(folder / f"parallel-{threads}.o", "parallel.c", f"-DANOLE_THREADS={threads}")
+    return _compile(folder / f"parallel-{threads}.o", "parallel.c", f"-DANOLE_THREADS={threads}")
 
 
 def compile_tiles(folder: Path) -> Path:
@@ -31,18 +31,18 @@ def compile_tiles(folder: Path) -> Path:
     """
     path = folder / "tiles.o"
     try:
-        return _compiled(path, "tiles.c", "-DWITH_AMX")
+        return _compile(path, "tiles.c", "-DWITH_AMX")
     except MachineError:
-        return _compiled(path, "tiles.c")
+        return _compile(path, "tiles.c")
 
 
-def _compiled(path: Path, name: str, *options: str) -> Path:
+def _compile(path: Path, name: str, *options: str) -> Path:
     """Compile a source file of this folder to an object, unless the object exists."""
     if path.exists():
         return path
     # Several processes may compile it at once, so it is moved into place atomically.
-    with TemporaryDirectory(dir=path.parent) as made, as_file(files(__name__).joinpath(name)) as source:
-        complete = f"{made}/{path.name}"
-        run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", complete])
-        os.replace(complete, path)
+    with TemporaryDirectory(dir=path.parent) as temporary, as_file(files(__name__).joinpath(name)) as source:
+        complete_path = f"{temporary}/{path.name}"
+        run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", complete_path])
+        os.replace(complete_path, path)
     return path

@@ -27,7 +27,7 @@
 #define ANOLE_THREADS 0 /* as many as there are processors */
 #endif
 #ifndef ANOLE_CHUNKS
-#define ANOLE_CHUNKS 4 /* per thread: more balance load from other processes better, but cost more claims */
+#define ANOLE_CHUNKS 4 /* per thread: more chunks balance load from other processes better, but cost more claims */
 #endif
 #ifndef ANOLE_SPIN
 #define ANOLE_SPIN 2000 /* pauses of an idle worker before it sleeps: longer than the time between two kernels */
@@ -111,7 +111,7 @@ static void compute(int self, int threads) {
 
 /* Waits until all chunks are done. It sleeps soon, because a worker may need this processor to proceed. */
 static void await_workers(void) {
-  for (int spun = 0; spun < ANOLE_SPIN && atomic_load_explicit(&pool.undone, memory_order_acquire); ++spun) pause_briefly();
+  for (int n = 0; n < ANOLE_SPIN && atomic_load_explicit(&pool.undone, memory_order_acquire); ++n) pause_briefly();
   if (!atomic_load(&pool.undone)) return;
   atomic_store(&pool.caller_sleeps, true);
   for (uint32_t undone; (undone = atomic_load(&pool.undone)) != 0;) sleep_while(&pool.undone, undone);
@@ -132,7 +132,7 @@ static void place(pid_t thread, int avoided) {
  */
 static uint32_t await_loop(int self, uint32_t known) {
   uint32_t loops;
-  for (int spun = 0; spun < ANOLE_SPIN; ++spun) {
+  for (int spins = 0; spins < ANOLE_SPIN; ++spins) {
     if ((loops = atomic_load_explicit(&pool.loops, memory_order_acquire)) != known) return loops;
     pause_briefly();
   }
@@ -168,7 +168,7 @@ static void ring(void) {
   wake(&pool.loops, INT_MAX);
 }
 
-/* Reads one number, or two, from a file; returns whether it succeeded. */
+/* Reads one or two numbers from a file; returns whether it succeeded. */
 static bool read_numbers(const char* path, double* first, double* second) {
   FILE* file = fopen(path, "r");
   if (!file) return false;
@@ -197,9 +197,9 @@ static double quota_of(const char* mount, const char* group) {
 /* Returns the smallest quota of the process's control groups and their ancestors. */
 static double quota(void) {
   char line[PATH_MAX];
-  double least = 1e9;
+  double minimum = 1e9;
   FILE* file = fopen("/proc/self/cgroup", "r");
-  if (!file) return least;
+  if (!file) return minimum;
   while (fgets(line, sizeof line, file)) {
     char* controllers = strchr(line, ':');
     char* group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -209,16 +209,16 @@ static double quota(void) {
     bool version_1 = !strncmp(controllers, ":cpu,", 5) || !strcmp(controllers, ":cpu");
     if (!version_1 && strcmp(controllers, ":")) continue;
     for (char* end;; *end = 0) {
-      double found = quota_of(version_1 ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup", group);
-      if (found < least) least = found;
+      double limit = quota_of(version_1 ? "/sys/fs/cgroup/cpu" : "/sys/fs/cgroup", group);
+      if (limit < minimum) minimum = limit;
       if (!(end = strrchr(group, '/'))) break;
     }
   }
   fclose(file);
-  return least;
+  return minimum;
 }
 
-/* Returns the number of threads to use: as many as compiled for, but no more than there are processors. */
+/* Returns the number of threads to use: as many as compiled for, but at most one per processor. */
 static int count_threads(void) {
   const char* wanted = getenv("ANOLE_NUM_THREADS");
   int threads = wanted ? atoi(wanted) : 0;

@@ -1,6 +1,6 @@
 /* Products of 8-bit or bfloat16 tiles: with Intel's tile instructions (AMX), or with plain C that rounds in the same way.
  *
- * A word here is a packed 32-bit lane: two bfloat16 or four bytes. A product multiplies strips of up to 16 rows of data,
+ * A word is 32 bits: two packed bfloat16 or four packed bytes. A product multiplies strips of up to 16 rows of data,
  * such as adjacent pixels, with a panel of 16, 32 or more columns of weights. It sums over taps, such as a kernel's rows
  * and columns, and for each tap over groups of up to 16 words. Data is read in place; weights are stored in the order in
  * which they are read.
@@ -22,13 +22,13 @@
 enum { COLUMNS = 16, COLUMN_BYTES = 64 };
 
 typedef struct {
-  char* sums; /* int32 or float32: strips of `sums_rows` rows of all columns */
+  char* sums; /* int32 or float32 accumulators: strips of `sums_rows` rows of all columns */
   const char *data, *weights;
   bool of_bytes;           /* uint8 times int8, not bfloat16 */
   int64_t rows, left;      /* rows of a strip, and of all strips together */
   int64_t sums_rows;       /* rows from one strip of sums to the next */
   int64_t row, strip;      /* bytes from one row of data, and from one strip, to the next */
-  int64_t taps[2], tap[2]; /* the number of taps in both directions, and bytes from one to the next */
+  int64_t taps[2], tap[2]; /* the number of taps in both directions, and bytes from one tap to the next */
   int64_t groups, words;   /* groups of a tap, and words of a group */
   int64_t columns;         /* the panel's width, in tiles */
 } Product;
@@ -36,13 +36,13 @@ typedef struct {
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The instructions flush subnormal operands and results to zero. */
-static inline float flushed(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
+static inline float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
-static inline float widened(uint16_t x) {
+static inline float widen(uint16_t x) {
   uint32_t bits = (uint32_t)x << 16;
   float value;
   memcpy(&value, &bits, sizeof value);
-  return flushed(value);
+  return flush(value);
 }
 
 static void add_bytes(uint32_t* sums, const char* data, const char* weights, int64_t words, int64_t step) {
@@ -53,38 +53,38 @@ static void add_bytes(uint32_t* sums, const char* data, const char* weights, int
   }
 }
 
-/* Even and odd elements have separate sums. A product of two bfloat16 is exact in float32, so it is not rounded. */
+/* Even and odd elements have separate accumulators. A product of two bfloat16 is exact in float32, so not rounded. */
 static void add_bfloat16(float* sums, const char* data, const char* weights, int64_t words, int64_t step) {
   float even[COLUMNS] = {0}, odd[COLUMNS] = {0};
   for (int64_t k = 0; k < words; ++k, data += 4, weights += step) {
     const uint16_t *a = (const uint16_t*)data, *b = (const uint16_t*)weights;
-    float first = widened(a[0]), second = widened(a[1]);
+    float first = widen(a[0]), second = widen(a[1]);
     for (int n = 0; n < COLUMNS; ++n) {
-      even[n] = flushed(even[n] + first * widened(b[2 * n]));
-      odd[n] = flushed(odd[n] + second * widened(b[2 * n + 1]));
+      even[n] = flush(even[n] + first * widen(b[2 * n]));
+      odd[n] = flush(odd[n] + second * widen(b[2 * n + 1]));
     }
   }
-  for (int n = 0; n < COLUMNS; ++n) sums[n] = flushed(sums[n] + flushed(even[n] + odd[n]));
+  for (int n = 0; n < COLUMNS; ++n) sums[n] = flush(sums[n] + flush(even[n] + odd[n]));
 }
 
 /* Computes 16 columns of one row. */
 static void multiply_row(const Product* p, const char* data, const char* weights, char* sums) {
   int64_t step = COLUMN_BYTES * p->columns;
   union {
-    uint32_t whole[COLUMNS];
+    uint32_t integer[COLUMNS];
     float real[COLUMNS];
   } total = {{0}};
   for (int64_t y = 0; y < p->taps[0]; ++y)
     for (int64_t x = 0; x < p->taps[1]; ++x) {
       const char* words = data + y * p->tap[0] + x * p->tap[1];
       for (int64_t group = 0; group < p->groups; ++group, words += 4 * p->words, weights += p->words * step)
-        if (p->of_bytes) add_bytes(total.whole, words, weights, p->words, step);
+        if (p->of_bytes) add_bytes(total.integer, words, weights, p->words, step);
         else add_bfloat16(total.real, words, weights, p->words, step);
     }
   memcpy(sums, &total, COLUMN_BYTES);
 }
 
-static void multiply_plainly(const Product* p) {
+static void multiply_portably(const Product* p) {
   for (int64_t row = 0; row < p->left; ++row) {
     int64_t strip = row / p->rows, in_strip = row % p->rows;
     const char* data = p->data + strip * p->strip + in_strip * p->row;
@@ -93,7 +93,7 @@ static void multiply_plainly(const Product* p) {
   }
 }
 
-static void (*multiply)(const Product*) = multiply_plainly;
+static void (*multiply)(const Product*) = multiply_portably;
 
 #ifdef WITH_AMX
 #include <cpuid.h>
@@ -110,8 +110,8 @@ static void (*multiply)(const Product*) = multiply_plainly;
     else __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::);                                    \
   } while (0)
 
-/* Computes two strips of up to two tiles of columns, or one strip of up to four: sums are in tiles 0 to 3, data in 4 and 5,
- * weights in 6 and 7. */
+/* Computes two strips of up to two tiles of columns, or one strip of up to four. Accumulators are in tiles 0 to 3, data
+ * in 4 and 5, weights in 6 and 7. */
 WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
     const Product* p, int64_t strip, bool two, int64_t column, int64_t columns, bool of_bytes) {
   int64_t step = COLUMN_BYTES * p->columns;
@@ -154,7 +154,7 @@ WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
   if (two ? columns > 1 : columns > 3) STORE(3, others + COLUMN_BYTES, step);
 }
 
-/* The operand of `ldtilecfg`: the bytes of a row, and the rows, of each tile. */
+/* The operand of `ldtilecfg`: the bytes per row, and the rows, of each tile. */
 typedef struct {
   uint8_t palette, first_row, reserved[14];
   uint16_t row_bytes[16];
@@ -208,7 +208,7 @@ __attribute__((constructor)) static void choose(void) {
 #endif
 
 /* Called by kernels; see `Product`. Distances are in words; `width` is the panel's number of columns. `last_sum` and `last`,
- * the last elements of the sums and the data, only show the kernel's compiler the extent of these accesses. */
+ * the last elements of the accumulators and the data, only show the kernel's compiler the extent of these accesses. */
 VISIBLE_HERE void multiply_tiles(void* sums, const void* data, const void* weights, const void* last_sum, const void* last,
                                  int64_t of_bytes, int64_t rows, int64_t left, int64_t sums_rows, int64_t row, int64_t strip,
                                  int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words,

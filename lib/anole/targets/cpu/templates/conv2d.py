@@ -56,10 +56,10 @@ class Conv2dTemplate(ConvolutionTemplate):
 
 
 def _prefetch_next(func: tirx.PrimFunc, loops: Sequence[tirx.For], weights: int) -> tirx.PrimFunc:
-    """Prefetch the next panel of weights while the nest reads the current one, a share in each iteration."""
+    """Prefetch the next panel of weights while the nest reads the current one, a share per iteration."""
     lines, iterations = -(-weights // _LINE), prod(int(loop.extent) for loop in loops)
-    number = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
-    begin, zero = number * lines // iterations * _LINE, tirx.IntImm("int64", 0)
+    iteration = reduce(lambda outer, loop: outer * loop.extent + loop.loop_var, loops, tirx.IntImm("int64", 0))
+    begin, zero = iteration * lines // iterations * _LINE, tirx.IntImm("int64", 0)
     return nest.prefetch(
         func, loops[-1], lambda panel, *_: (panel + 1, zero, zero, zero, begin), -(-lines // iterations)
     )

@@ -61,15 +61,15 @@ def leaves_gaps(w: Conv2d) -> bool:
 
 
 def covered(w: Conv2d) -> tuple[int, int]:
-    """Return the computed number of rows and columns, rounded up to allow good register tiles.
+    """Return the number of rows and columns to compute, rounded up to allow good register tiles.
 
-    Register tiles extend along the columns, or along the rows of a single column; the other number stays.
+    Register tiles extend along the columns, or along the rows of a single column; the other number is unchanged.
     """
     return (covering(w.out_height), 1) if w.out_width == 1 else (w.out_height, covering(w.out_width))
 
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
-    """Return the computed number of output channels: a multiple of the lanes, unless groups forbid it."""
+    """Return the number of output channels to compute: a multiple of the lanes, unless groups forbid it."""
     return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
 
 

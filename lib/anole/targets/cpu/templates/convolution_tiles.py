@@ -81,9 +81,9 @@ class ConvolutionTiles(RegisterTiles):
         Args:
             columns: the configs.
             lanes: lanes of a vector of filters.
-            reduction: the loops of the reduction, from level 6 on; without a loop over channels, each filter reads one.
-            size: number of computed columns and filters.
-            levels: levels of the register loop over vectors, and of the first one of two over pixels; at most 14.
+            reduction: the loops of the reduction, from level 6; without a loop over channels, each filter reads one.
+            size: number of columns and filters to compute.
+            levels: levels of the register loop over vectors, and of the first of two loops over pixels; at most 14.
         """
         (out_width, filters), (vector_level, pixel_level) = size, levels
         f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]

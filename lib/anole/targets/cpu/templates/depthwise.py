@@ -48,7 +48,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
 
 
 def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.PrimFunc:
-    """Return a function whose copy loop over channels ends with the last channel.
+    """End the loop that copies channels at the last channel.
 
     Surplus lanes then compute on uninitialized memory, and their results are discarded.
     """

@@ -24,7 +24,7 @@ from anole.task import Conv2d
 _MIN_LANES = 4
 # Terms of `_DepthwiseTiles.merit`, in natural logarithms of the time, fitted to 1000 configs of 41 layers.
 
-_BEST_ACCUMULATORS, _MAX_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_OF_COPY = 4, 16, 64, 4
+_BEST_ACCUMULATORS, _MAX_ACCUMULATORS, _FEW_CHANNELS, _PRODUCTS_PER_COPY = 4, 16, 64, 4
 
 _ACCUMULATORS_COST, _SPILLED_COST, _PIXEL_COST, _UNEVEN_COST = 0.08, 0.23, 0.14, 0.4
 """Cost of a factor of two from the best number of accumulators, of spilling, of reading twice the pixels, and of
@@ -38,8 +38,8 @@ _CHANNELS_LAST_COST, _FEW_CHANNELS_COST, _INLINE_COST = 0.07, 0.06, 0.13
 twice the taps of a 3x3 kernel."""
 
 _COPY_COST, _COPIED_FIRST_COST, _COPIED_IN_PARTS_COST = 0.36, 0.33, 0.36
-"""Cost of copies that double the work, if one costs `_PRODUCTS_OF_COPY` products; additional costs if they are made
-before all chunks, or for some channels at a time."""
+"""Cost of copies that double the work, if one costs `_PRODUCTS_PER_COPY` products; additional costs if copies
+are made before all chunks, or for some channels at a time."""
 
 
 def is_depthwise(w: Conv2d) -> bool:
@@ -48,7 +48,7 @@ def is_depthwise(w: Conv2d) -> bool:
 
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
-    """Return the channels of a vector: a register's lanes, or at least half of them if that leaves no surplus."""
+    """Return the channels per vector: a register's lanes, or at least half of them if that leaves no surplus."""
     even = gcd(w.out_channels, unit.lanes)
     return even if 2 * even >= max(unit.lanes, 2 * _MIN_LANES) else unit.lanes
 
@@ -108,11 +108,11 @@ class _DepthwiseTiles(ConvolutionTiles):
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
         """Return the number of pixels that a register tile reads for each one that it writes, shape (n,)."""
         tile = (columns["tile_y"][:, 2], columns["tile_x"][:, 1])
-        (rows, height), (row_columns, width) = ((each, self._read(each, axis)) for axis, each in enumerate(tile))
+        (rows, height), (row_columns, width) = ((size, self._read(size, axis)) for axis, size in enumerate(tile))
         return np.asarray(height * width / (rows * row_columns))
 
     def _read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """Return the number of rows, or columns, read for `written` ones, shape (n,)."""
+        """Return the number of rows or columns that are read to write `written` ones, shape (n,)."""
         w = self.w
         return np.asarray((written - 1) * w.strides[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1)
 
@@ -126,11 +126,11 @@ class _DepthwiseTiles(ConvolutionTiles):
     def _copying(self, columns: Columns) -> NDArray[np.float64]:
         """Return the cost of copying the padded data, shape (n,)."""
         w, rows = self.w, self._read(columns["tile_y"][:, 1:].prod(axis=1), 0)
-        in_chunks, before = (columns["pad_at"] == place for place in ("parallel", "root"))
+        in_chunks, before = (columns["pad_at"] == option for option in ("parallel", "root"))
         rows_copied = np.select([in_chunks, before], [columns["tile_y"][:, 0] * rows, w.padded_height], 0)
         products = w.out_height * w.out_width * w.kernel[0] * w.kernel[1]
         copied_share = rows_copied * w.padded_width / products
-        return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_OF_COPY * copied_share) + _COPIED_FIRST_COST * before)
+        return np.asarray(_COPY_COST * np.log2(1 + _PRODUCTS_PER_COPY * copied_share) + _COPIED_FIRST_COST * before)
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""

@@ -22,7 +22,7 @@ class GroupedTemplate(ConvolutionTemplate):
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""
         w, bundle = workload, Bundle.of(self.unit, workload)
-        channels, filters = (n_bundles(self.unit, w) * each for each in (bundle.channels, bundle.filters))
+        channels, filters = (n_bundles(self.unit, w) * number for number in (bundle.channels, bundle.filters))
 
         def first_channel(f: Any) -> Any:
             group = tirx.min(f % bundle.filters // bundle.group_filters, bundle.groups - 1)
@@ -68,10 +68,10 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
     total, product = block.body.value.a, block.body.value.b
     data, weight, rc = product.a, product.b, block.iter_vars[4].var
     filters = block.body.indices[-1]
-    value = _joined(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
-    added = _vector_from(total, filters, bundle.lanes) + value
+    value = _lane_inputs(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
+    accumulated = _vector_from(total, filters, bundle.lanes) + value
     indices = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
-    body = tirx.BufferStore(block.body.buffer, added, indices)
+    body = tirx.BufferStore(block.body.buffer, accumulated, indices)
     parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
     step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
     first_lane = {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)}
@@ -79,15 +79,15 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
     return s_tir.SBlockRealize(values, realize.predicate, step)
 
 
-def _joined(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
+def _lane_inputs(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
     """Return the lanes' inputs, selected by the bundle's vector; loops over vectors are unrolled."""
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
-    read = _shuffled if bundle.is_shuffled else _blended
+    read = _shuffle if bundle.is_shuffled else _blend
     vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
     return chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
 
 
-def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+def _blend(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
     """Blend one channel of each group into all lanes of the group."""
     lanes = bundle.lanes
     joined = None
@@ -99,7 +99,7 @@ def _blended(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var,
     return joined
 
 
-def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
+def _shuffle(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
     """Shuffle the lanes' inputs from all channels of all groups."""
     channels = bundle.group_channels
     extent = (groups[-1] - groups[0] + 1) * channels
@@ -107,12 +107,12 @@ def _shuffled(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var
     # A TVM shuffle has no more result lanes than source lanes.
     sources = [loaded] * -(-bundle.lanes // extent)
 
-    def step(channel: int) -> Any:
+    def shuffled_step(channel: int) -> Any:
         return tirx.Shuffle(
             sources, [tirx.IntImm("int32", (group - groups[0]) * channels + channel) for group in groups]
         )
 
-    return chosen(rc, [step(channel) for channel in range(channels)])
+    return chosen(rc, [shuffled_step(channel) for channel in range(channels)])
 
 
 def _load(load: tirx.BufferLoad, last: Any) -> tirx.BufferLoad:

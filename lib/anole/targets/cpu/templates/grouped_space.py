@@ -27,7 +27,7 @@ REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
 """The orders of a register tile's loops: vectors of filters (f), pixels (p) and kernel columns (r)."""
 
 _MAX_BLENDED_GROUPS = 2
-"""Maximum number of groups per vector for which blending is as fast as shuffling; it needs no unrolled reduction."""
+"""Maximum number of groups per vector for which blending is as fast as shuffling, which unrolls the reduction."""
 
 _MAX_SHUFFLED_VECTORS = 2
 """Maximum number of source registers of a shuffle instruction."""
@@ -81,7 +81,7 @@ class Bundle:
 def is_bundled(unit: VectorUnit, w: Conv2d) -> bool:
     """Whether filters of several groups should share vectors, which requires enough registers.
 
-    Vectors of packed lanes cannot be blended from several groups.
+    Vectors of packed words cannot be blended from several groups.
     """
     has_one_filter = w.groups == w.in_channels == w.out_channels
     if w.dtype != "float32" or w.groups == 1 or has_one_filter or w.out_channels // w.groups % unit.lanes == 0:

@@ -94,23 +94,23 @@ def _vector_or_serial(loop: tirx.For) -> tirx.Stmt:
         return loop
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, values = realize.block, {}
-    bound = {own.var: value for own, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    bindings = {axis.var: value for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     conditions = [realize.predicate] if _depends(realize.predicate, loop) else []
     for call in collect(block.body, ir.Call):
-        if _is_condition(call) and _depends(condition := with_values(call.args[0], bound), loop):
+        if _is_condition(call) and _depends(condition := with_values(call.args[0], bindings), loop):
             conditions.append(condition)
             values[call] = call.args[1]
     if not conditions:
         return loop
     ends = (tirx.IntImm(loop.loop_var.ty.dtype, 0), loop.extent - 1)
-    both = [with_values(tirx.all(*conditions), {loop.loop_var: lane}) for lane in ends]
-    free = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
+    at_ends = [with_values(tirx.all(*conditions), {loop.loop_var: lane}) for lane in ends]
+    unconditional = tvm_ffi.structural_map(block, (ir.Call, lambda call: values.get(call, call))) if values else block
     vectorized = tirx.For(
-        loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, free)
+        loop.loop_var, 0, loop.extent, loop.kind, s_tir.SBlockRealize(realize.iter_values, True, unconditional)
     )
     renamed = with_new_definition(loop)
     serial = tirx.For(renamed.loop_var, 0, renamed.extent, tirx.ForKind.SERIAL, renamed.body)
-    return tirx.IfThenElse(tirx.all(*both) if values else both[1], vectorized, serial)
+    return tirx.IfThenElse(tirx.all(*at_ends) if values else at_ends[1], vectorized, serial)
 
 
 def _is_condition(call: ir.Call) -> bool:
@@ -118,7 +118,7 @@ def _is_condition(call: ir.Call) -> bool:
 
 
 def _depends(condition: Any, loop: tirx.For) -> bool:
-    return any(each.same_as(loop.loop_var) for each in collect(condition, tirx.Var))
+    return any(variable.same_as(loop.loop_var) for variable in collect(condition, tirx.Var))
 
 
 def end_after_rows(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int) -> tirx.PrimFunc:
@@ -129,18 +129,18 @@ def end_after_rows(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int
     if isinstance(rows, tirx.IntImm):
         return func
 
-    def ended(each: tirx.For) -> tirx.Stmt:
-        anchors = [one for one in collect(each, s_tir.SBlockRealize) if ANCHOR in one.block.annotations]
-        begun = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, 0) for inner in collect(each, tirx.For)}
+    def end_early(tiles: tirx.For) -> tirx.Stmt:
+        anchors = [realize for realize in collect(tiles, s_tir.SBlockRealize) if ANCHOR in realize.block.annotations]
+        at_start = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, 0) for inner in collect(tiles, tirx.For)}
         spatial = [
             value
-            for own, value in zip(anchors[0].block.iter_vars, anchors[0].iter_values, strict=True)
-            if own.iter_type == tirx.IterVar.DataPar
+            for axis, value in zip(anchors[0].block.iter_vars, anchors[0].iter_values, strict=True)
+            if axis.iter_type == tirx.IterVar.DataPar
         ]
-        left = (rows - with_values(spatial[-2], begun) + (register - 1)) // register
-        return tirx.For(each.loop_var, each.min, simplified(tirx.min(each.extent, left)), each.kind, each.body)
+        left = (rows - with_values(spatial[-2], at_start) + (register - 1)) // register
+        return tirx.For(tiles.loop_var, tiles.min, simplified(tirx.min(tiles.extent, left)), tiles.kind, tiles.body)
 
-    return with_loop(func, loop, ended)
+    return with_loop(func, loop, end_early)
 
 
 def skip_surplus(
@@ -149,7 +149,7 @@ def skip_surplus(
     """Skip the surplus iterations of some loops inside another loop.
 
     The remaining amount is read from memory, which hides it from TVM: as an extent or a known condition, it would give
-    buffers inside a symbolic size and put them on the heap.
+    inner buffers a symbolic size and move them to the heap.
 
     Args:
         func: the function.
@@ -163,11 +163,11 @@ def skip_surplus(
     for loop, step in steps.items():
         changed = with_loop(changed, loop, partial(_if_left, left_buffer, step))
 
-    def storing_left(each: tirx.For) -> tirx.For:
+    def store_left(each: tirx.For) -> tirx.For:
         body = tirx.SeqStmt([tirx.BufferStore(left_buffer, left(each.loop_var), [0]), each.body])
         return tirx.For(each.loop_var, each.min, each.extent, each.kind, body)
 
-    return with_loop(changed, outer, storing_left)
+    return with_loop(changed, outer, store_left)
 
 
 def _if_left(left_buffer: Any, step: int, loop: tirx.For) -> tirx.For:
@@ -210,16 +210,16 @@ def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[
     indices of the first weight that an iteration reads to the indices of the first weight to prefetch.
     """
     (realize,) = collect(loop.body, s_tir.SBlockRealize)
-    begun = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in collect(loop.body, tirx.For)}
+    at_start = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, 0) for inner in collect(loop.body, tirx.For)}
     loads = collect(realize.block.body, ir.TensorLoad)
     weight = next(load for load in reversed(loads) if any(load.source.same_as(param) for param in func.params))
-    bound = {own.var: value for own, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
-    *outer, last = later(*(with_values(with_values(index, bound), begun) for index in weight.indices))
+    bindings = {axis.var: value for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    *outer, last = later(*(with_values(with_values(index, bindings), at_start) for index in weight.indices))
     line = tirx.Var("line", "int32")
     load = tirx.BufferLoad(weight.source, [*outer, last + line * (CACHE_LINE_BYTES // FLOAT_BYTES)])
-    wanted = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(prefetched(load, level=2)))
+    prefetches = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(prefetched(load, level=2)))
 
-    def begin(each: tirx.For) -> tirx.For:
-        return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([wanted, each.body]))
+    def prepend_prefetches(each: tirx.For) -> tirx.For:
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([prefetches, each.body]))
 
-    return with_loop(func, loop, begin)
+    return with_loop(func, loop, prepend_prefetches)

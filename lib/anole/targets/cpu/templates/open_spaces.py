@@ -1,7 +1,7 @@
-"""The open spaces of the CPU: every split of every axis, also with tails, and all configs of the constrained space.
+"""The open spaces of the CPU: all splits of all axes, including tails, and all configs of the constrained space.
 
 The loop nests are the same as in the constrained spaces, but without constraints and preselected values. A search has
-to discover what these encode: most configs spill registers, compute much surplus, or leave threads idle. Needs no
+to discover what those encode: most configs spill registers, compute much surplus, or leave threads idle. Needs no
 compiler.
 """
 
@@ -32,22 +32,22 @@ def conv2d_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         lanes = unit.lanes_of_each(panels)
         return tiles.nest_of(columns, lanes, panels // lanes)
 
-    return _opened(space, w, {"tile_f": w.out_channels} if w.groups == 1 else {}, describe)
+    return _with_open_tiles(space, w, {"tile_f": w.out_channels} if w.groups == 1 else {}, describe)
 
 
 @cache
 def depthwise_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Return the open space of a depthwise convolution."""
-    return _opened(depthwise_space(unit, threads, w), w, {"tile_f": w.out_channels})
+    return _with_open_tiles(depthwise_space(unit, threads, w), w, {"tile_f": w.out_channels})
 
 
 @cache
 def grouped_open(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     """Return the open space of a convolution whose groups share vectors; panels still divide bundles."""
-    return _opened(grouped_space(unit, threads, w), w, {})
+    return _with_open_tiles(grouped_space(unit, threads, w), w, {})
 
 
-def _opened(
+def _with_open_tiles(
     space: Space, w: Conv2d, extents: Mapping[str, int], describe: Callable[[Columns], LoopNest] | None = None
 ) -> Space:
     pixels = {"tile_y": w.out_height, "tile_x": w.out_width}
@@ -67,14 +67,14 @@ def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
 def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     """Return the open space of a batched product of two activations."""
     space = batch_matmul_space(unit, threads, w)
-    wider = _covering(space, {"tile_y": w.rows, "tile_x": w.columns})
-    return space.opened([*wider, option_knob("pack_at", PACKED_AT)])
+    knobs = _covering(space, {"tile_y": w.rows, "tile_x": w.columns})
+    return space.opened([*knobs, option_knob("pack_at", PACKED_AT)])
 
 
 def _covering(space: Space, extents: Mapping[str, int]) -> list[Knob]:
-    """Return knobs with all covering splits of extents, by name, and all values of the space's own knobs."""
-    known = {knob.name: knob.values for knob in space.knobs}
+    """Return knobs with all covering splits of extents, by name, and all values of the space's knobs."""
+    values_by_name = {knob.name: knob.values for knob in space.knobs}
     return [
-        covering_knob(name, extent, len(known[name][0]), known[name], agent="spatial")
+        covering_knob(name, extent, len(values_by_name[name][0]), values_by_name[name], agent="spatial")
         for name, extent in extents.items()
     ]

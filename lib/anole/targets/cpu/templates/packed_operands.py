@@ -1,8 +1,8 @@
-"""Low-precision workloads as workloads of packed 32-bit lanes (pairs of bf16, groups of four uint8); needs no compiler.
+"""Low-precision workloads as workloads of packed 32-bit words (two bf16 or four uint8 each); needs no compiler.
 
-A packed lane has the size of a float32. Adjacent channels share a lane, and the dot product of two lanes replaces a
+A packed word has the size of a float32. Adjacent channels share a word, and the dot product of two words replaces a
 multiply-add, so spaces, merits and loop nests are the same as for float32. A depthwise convolution does not sum over
-channels: each of its packed lanes holds one byte.
+channels: each of its packed words holds one byte.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from anole.targets.cpu.templates.depthwise_space import is_depthwise
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 ELEMENTS_PER_LANE = {"bfloat16": 2, "uint8": 4}
-"""Number of elements of a type in a packed 32-bit lane; the weights of uint8 data are int8."""
+"""Number of elements of a type in a packed 32-bit word; the weights of uint8 data are int8."""
 
 _Workload = TypeVar("_Workload", bound=Workload)
 
 
 def is_packed(w: Workload) -> bool:
-    """Whether a workload has a low-precision type that is computed in packed lanes."""
+    """Whether a workload has a low-precision type that is computed in packed words."""
     return w.dtype in ELEMENTS_PER_LANE
 
 
 def can_be_packed(w: Workload, dtype: str) -> bool:
-    """Whether a float32 workload has a template for a low-precision type: its channels must fill packed lanes.
+    """Whether a float32 workload has a template for a low-precision type: its channels must fill packed words.
 
     uint8 is for exact integers, and the only type with depthwise convolutions and products of two activations.
     """
@@ -39,17 +39,17 @@ def can_be_packed(w: Workload, dtype: str) -> bool:
 
 
 def elements_per_lane(w: Workload) -> int:
-    """Return the number of elements in a packed lane of a low-precision workload."""
+    """Return the number of elements in a packed word of a low-precision workload."""
     return 1 if isinstance(w, Conv2d) and is_depthwise(w) else ELEMENTS_PER_LANE[w.dtype]
 
 
 def packed_lane_dtype(dtype: str) -> str:
-    """Return the type of full packed lanes of a low-precision type, or any other type unchanged."""
+    """Return the type of full packed words of a low-precision type, or any other type unchanged."""
     return f"{dtype}x{ELEMENTS_PER_LANE[dtype]}" if dtype in ELEMENTS_PER_LANE else dtype
 
 
 def with_packed_lanes(w: _Workload) -> _Workload:
-    """Convert a low-precision workload to a workload of packed lanes; return any other workload unchanged."""
+    """Convert a low-precision workload to a workload of packed words; return any other workload unchanged."""
     if not is_packed(w):
         return w
     elements = elements_per_lane(w)

@@ -1,4 +1,4 @@
-"""Adapters of float32 templates to low-precision operands in packed 32-bit lanes."""
+"""Adapters of float32 templates to low-precision operands in packed 32-bit words."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ _DATA, _RIGHT = "words", "right"
 
 @dataclass(frozen=True)
 class PackedTemplate:
-    """A low-precision template that delegates to `inner`, a template for packed 32-bit lanes."""
+    """A low-precision template that delegates to `inner`, a template for packed 32-bit words."""
 
     inner: Template
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
-        """Return the shape of the packed weight, in 32-bit lanes."""
+        """Return the shape of the packed weight, in 32-bit words."""
         return self.inner.packed_shape(with_packed_lanes(workload), config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[np.int32]:
-        """Pack a weight, with channels on the second to last axis, into 32-bit lanes and then into its layout."""
+        """Pack a weight, with channels on the second to last axis, into 32-bit words, and the words into its layout."""
         *outer, channels, filters = weight.shape
         elements = elements_per_lane(workload)
         if elements == 1:
             return self.inner.pack_weight(with_packed_lanes(workload), config, weight.astype(np.int32))
         rows = weight.reshape(*outer, channels // elements, elements, filters)
-        packed_lanes = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
-        return self.inner.pack_weight(with_packed_lanes(workload), config, packed_lanes)
+        words_of_weight = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
+        return self.inner.pack_weight(with_packed_lanes(workload), config, words_of_weight)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the anchor's definition over packed lanes of the data."""
+        """Return the anchor's definition over packed words of the data."""
         inner_workload, elements = with_packed_lanes(workload), elements_per_lane(workload)
 
-        def packed_lane(*at: Any) -> Any:
-            return data[at].astype("int32") if elements == 1 else _lane_of_row(data, elements, *at)
+        def word_at(*at: Any) -> Any:
+            return data[at].astype("int32") if elements == 1 else _word_of_row(data, elements, *at)
 
         return self.inner.compute(
-            inner_workload, config, te.compute(data_shape(inner_workload), packed_lane, name=_DATA), packed
+            inner_workload, config, te.compute(data_shape(inner_workload), word_at, name=_DATA), packed
         )
 
     def schedule(self, func: tirx.PrimFunc, workload: Any, config: Config) -> tirx.PrimFunc:
-        """Schedule the function with the config's loop nest, which reads packed lanes straight from memory."""
+        """Schedule the function with the config's loop nest, which loads packed words directly from memory."""
         sch = s_tir.Schedule(func)
         for block in (find_block(sch, name) for name in (_DATA, _RIGHT)):
             if block is not None:
@@ -64,30 +64,30 @@ class PackedTemplate:
 
 
 class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
-    """Batched int8 matmul of two activations; the right operand is packed into 32-bit lanes at run time."""
+    """Batched int8 matmul of two activations; the right operand is packed into 32-bit words at run time."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
-        """Return the product's definition over packed lanes of both operands."""
+        """Return the product's definition over packed words of both operands."""
         elements = elements_per_lane(workload)
 
-        def packed_lane(*at: Any) -> Any:
-            return (_lane_of_row if workload.transpose_right else _lane_of_column)(packed, elements, *at)
+        def word_at(*at: Any) -> Any:
+            return (_word_of_row if workload.transpose_right else _word_of_column)(packed, elements, *at)
 
-        packed_lanes = te.compute(weight_shape(with_packed_lanes(workload)), packed_lane, name=_RIGHT)
-        return super().compute(workload, config, data, packed_lanes)
+        words_of_weight = te.compute(weight_shape(with_packed_lanes(workload)), word_at, name=_RIGHT)
+        return super().compute(workload, config, data, words_of_weight)
 
 
 def low_precision_template(template: Template) -> PackedTemplate:
-    """Return the low-precision template, given the template for packed lanes."""
+    """Return the low-precision template, given the template for packed words."""
     return PackedMatmulTemplate(template) if isinstance(template, UnpackedTemplate) else PackedTemplate(template)
 
 
-def _lane_of_row(data: te.Tensor, elements: int, *at: Any) -> Any:
-    """Return a packed lane of elements that are contiguous in a row."""
+def _word_of_row(data: te.Tensor, elements: int, *at: Any) -> Any:
+    """Return a packed word of elements that are contiguous in a row."""
     return pack_lane([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
 
 
-def _lane_of_column(data: te.Tensor, elements: int, batch: Any, lane: Any, column: Any) -> Any:
-    """Return a packed lane of bytes from consecutive rows of a column."""
-    found = [data[batch, lane * elements + element, column].astype("int32") for element in range(elements)]
-    return reduce(or_, [(byte & 255) << (8 * at) for at, byte in enumerate(found)])
+def _word_of_column(data: te.Tensor, elements: int, batch: Any, word: Any, column: Any) -> Any:
+    """Return a packed word of bytes from consecutive rows of a column."""
+    values = [data[batch, word * elements + element, column].astype("int32") for element in range(elements)]
+    return reduce(or_, [(byte & 255) << (8 * at) for at, byte in enumerate(values)])

@@ -34,8 +34,8 @@ _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
 
 _IMBALANCE_COST = 16.0
 
-_ROWS_THAT_SHARE, _LANES_AT_ONCE = 8, 4
-"""Rows that share an unpacked value, and packed lanes unpacked in sequence, beyond which more do not help."""
+_ROWS_THAT_SHARE, _WORDS_AT_ONCE = 8, 4
+"""Rows that share an unpacked value, and packed words unpacked in sequence, beyond which more do not help."""
 
 
 def dense_prefetches(w: Dense) -> bool:
@@ -65,7 +65,7 @@ def dense_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
-    """Return the space of a dense layer with weight-only quantization: over packed lanes, without prefetches."""
+    """Return the space of a dense layer with weight-only quantization: over packed words, without prefetches."""
     assert w.weights is not None
     packed = BatchMatmul(1, w.batch, w.in_features // w.weights.numbers, w.out_features)
     tiles = _WeightOnlyTiles(unit, threads, packed, False, w.weights.numbers)
@@ -100,12 +100,12 @@ class _ProductTiles(RegisterTiles):
 
     @property
     def rows(self) -> int:
-        """Number of computed rows."""
+        """Number of rows to compute."""
         return covering(self.w.rows)
 
     @property
     def width(self) -> int:
-        """Number of computed columns."""
+        """Number of columns to compute."""
         return self.unit.padded(self.w.columns)
 
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
@@ -160,8 +160,8 @@ class DenseTiles(_ProductTiles):
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): high for even shares of threads and few loads per multiply-add.
 
-        Reading the weights bounds the speed of a single row, so it matters only that threads read equal shares. If one
-        thread may do everything, it should.
+        Reading the weights limits the speed of a single row, so it matters only that threads read equal shares. A layer
+        that may be left to one thread should be.
         """
         rows, panel, row_chunks = self.multipliers(columns), self.vectors(columns), columns["tile_y"][:, 0]
         merit = self.shares(columns) + np.minimum(rows * panel, _DENSE_PIPES_FED)
@@ -193,24 +193,24 @@ class DenseTiles(_ProductTiles):
 
 @dataclass(frozen=True)
 class _WeightOnlyTiles(DenseTiles):
-    """Tiles of a dense layer with weight-only quantization; a packed 32-bit lane has `numbers` weights."""
+    """Tiles of a dense layer with weight-only quantization; a packed 32-bit word has `weights` weights."""
 
-    numbers: int
+    weights: int
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether accumulators, packed lanes, their unpacked values and one multiplier fit, shape (n,)."""
-        return np.asarray(self.accumulators(columns) + self.vectors(columns) + self.numbers + 1 <= self.unit.registers)
+        """Whether accumulators, packed words, their unpacked values and one multiplier fit, shape (n,)."""
+        return np.asarray(self.accumulators(columns) + self.vectors(columns) + self.weights + 1 <= self.unit.registers)
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): high for even shares and many rows that share unpacked values.
 
-        Several packed lanes are unpacked in sequence, but only one vector of a panel at a time.
+        Several packed words are unpacked in sequence, but only one vector of a panel at a time.
         """
-        rows, lanes, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
-        is_unrolled = unrolled(columns, steps, {"k": lanes})["k"] == Annotation.UNROLLED
+        rows, words, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
+        is_unrolled = unrolled(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
         merit = self.shares(columns) + evenness(self.chunks(columns), self.threads)
         merit += 2.0 * np.log2(np.minimum(rows, _ROWS_THAT_SHARE)) - np.log2(steps)
-        merit += is_unrolled * np.log2(np.minimum(lanes, _LANES_AT_ONCE)) - 0.1 * np.log2(lanes)
+        merit += is_unrolled * np.log2(np.minimum(words, _WORDS_AT_ONCE)) - 0.1 * np.log2(words)
         return np.asarray(merit - 4.0 * np.log2(columns["tile_y"][:, 0]))
 
 

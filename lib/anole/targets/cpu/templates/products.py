@@ -1,4 +1,4 @@
-"""Matrix products on the CPU: the right operand is read in register-wide panels, packed ahead or at run time."""
+"""Matrix products on the CPU: the right operand is read in register-wide panels, packed offline or at run time."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class _ProductTemplate:
         lanes = self.unit.lanes_of(config["tile_x"][2])
         vectors = config["tile_x"][2] // lanes
 
-        *_, rows, columns = (each.dom.extent for each in sch.get(epilogue).iter_vars)
+        *_, rows, columns = (axis.dom.extent for axis in sch.get(epilogue).iter_vars)
         varies = [not isinstance(extent, tirx.IntImm) for extent in (rows, columns, sch.get(k).extent)]
-        # A config's tile counts might not divide a dynamic extent: columns and steps go one by one.
+        # A config's tile counts might not divide a dynamic extent: columns and steps are split one by one.
         panels, step = 1 if varies[1] else config["tile_x"][1], 1 if varies[2] else config["tile_k"][1]
         y_parallel, y_tile, y_register = sch.split(y, [None, *config["tile_y"][1:]])
         x_parallel, x_tile, x_register, x_vector = sch.split(x, [None, panels, vectors, lanes])
         k_outer, k_inner = sch.split(k, [None, step])
         chunks = [*batch, y_parallel, x_parallel] if batch else [x_parallel, y_parallel]
         tiles, reduction, registers = [x_tile, y_tile], [k_outer, k_inner], [y_register, x_register]
-        place = config.get("pack_at", "inline")
+        pack_at = config.get("pack_at", "inline")
         if batch and any(varies):
-            # Any number of chunks may read a panel. TVM can bound a tile's sums only outside of fused loops.
-            place, chunks, tiles = "root", [*batch, y_parallel], [x_parallel, *tiles]
+            # Any number of chunks may read a panel. TVM can bound a tile's accumulators only outside of fused loops.
+            pack_at, chunks, tiles = "root", [*batch, y_parallel], [x_parallel, *tiles]
         steps = config["tile_y"][2] * vectors
         tiled = nest.TiledNest(sch, block, epilogue, chunks, tiles, reduction, registers, x_vector, steps)
-        tiled.arrange(_PANELS, place, self.unit.lanes, self.unit.lanes)
+        tiled.arrange(_PANELS, pack_at, self.unit.lanes, self.unit.lanes)
         func = tiled.finish([k_inner], config["unroll_explicit"] * config["auto_unroll_max_step"])
         func = nest.end_after_rows(func, sch.get(y_tile), rows, config["tile_y"][2])
         if not config.get("prefetch_k"):
@@ -96,15 +96,15 @@ def _multiply(
     w: Dense | BatchMatmul, config: Config, data: te.Tensor, panels: te.Tensor, shape: tuple[Any, ...]
 ) -> te.Tensor:
     """Multiply data with panels, maybe batched, and crop the surplus of the config's splits."""
-    *batch, own_rows, own_columns = shape
+    *batch, out_rows, out_columns = shape
     panel = config["tile_x"][2]
-    rows = covered_extent(own_rows, config["tile_y"], prod(config["tile_y"][1:]))
-    columns = covered_extent(own_columns, config["tile_x"], panel)
+    rows = covered_extent(out_rows, config["tile_y"], prod(config["tile_y"][1:]))
+    columns = covered_extent(out_columns, config["tile_x"], panel)
     inner = data.shape[-1]
     k = te.reduce_axis((0, int(inner) if isinstance(inner, tirx.IntImm) else inner), "k")
 
     def point(y: Any, x: Any, *b: Any) -> Any:
-        row = y if anchor.is_same_extent(rows, own_rows) else tirx.min(y, own_rows - 1)
+        row = y if anchor.is_same_extent(rows, out_rows) else tirx.min(y, out_rows - 1)
         return te.sum(product(w.dtype, data[(*b, row, k)], panels[(*b, x // panel, k, x % panel)]), axis=k)
 
     at = (lambda b, y, x: point(y, x, b)) if batch else (lambda y, x: point(y, x))
@@ -112,9 +112,9 @@ def _multiply(
     return anchor.crop(result, *shape)
 
 
-def covered_extent(own: Any, split: Sequence[int], chunk: int) -> Any:
+def covered_extent(extent: Any, split: Sequence[int], chunk: int) -> Any:
     """Return the extent that a split covers; a dynamic extent is rounded up to chunks."""
-    return prod(split) if isinstance(own, int) else simplified((own + chunk - 1) // chunk * chunk)
+    return prod(split) if isinstance(extent, int) else simplified((extent + chunk - 1) // chunk * chunk)
 
 
 def _in_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:

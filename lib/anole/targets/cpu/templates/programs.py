@@ -61,7 +61,7 @@ VERSIONS = {
 """The versions of programs' parts; increment one when the meaning of its configs changes."""
 
 MAX_ROWS = 8
-"""Maximum number of rows of a dense layer with weight-only quantization; from about 12 on, float32 is as fast."""
+"""Maximum number of rows of a dense layer with weight-only quantization; from about 12 rows, float32 is as fast."""
 
 OPEN_VERSIONS = {"batch_matmul.open": 1, "conv2d.open": 1, "dense.open": 1}
 
@@ -77,18 +77,18 @@ class Programs:
         space: returns the space of their configs.
         template: the template's class, or a function that makes the template of a vector unit, as ``module:object``.
         default: maps the arguments of `space` to a valid config that is fast enough without tuning.
-        has_packed_lanes: whether the template is for packed lanes, and the workload of low precision.
+        has_packed_words: whether the template is for packed words, and the workload has low-precision operands.
     """
 
     space: SpaceOf
     template: str
     default: Callable[[VectorUnit, int, Any], Config]
-    has_packed_lanes: bool = False
+    has_packed_words: bool = False
 
     def template_for(self, unit: VectorUnit) -> Template:
         """Return the template."""
         template = cast("Template", named_object(f"anole.targets.cpu.templates.{self.template}")(unit))
-        if not self.has_packed_lanes:
+        if not self.has_packed_words:
             return template
         return cast(
             "Template", named_object("anole.targets.cpu.templates.packed_template:low_precision_template")(template)
@@ -119,9 +119,9 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
             "conv2d.winograd": has_choice(w, exact),
         }
     elif isinstance(w, Dense):
-        is_stored = w.weights is not None
-        parts |= {"dense.prefetch": not is_stored and dense_prefetches(w), "cover": covering(w.batch) > w.batch}
-        parts["weights"] = is_stored
+        is_weight_only = w.weights is not None
+        parts |= {"dense.prefetch": not is_weight_only and dense_prefetches(w), "cover": covering(w.batch) > w.batch}
+        parts["weights"] = is_weight_only
     else:
         parts["cover"] = covering(w.rows) > w.rows
     return [name for name, applies in parts.items() if applies]
@@ -130,7 +130,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
     """Return the programs that compute a workload, with an open space if `is_open`."""
     if is_packed(w):
-        return _for_packed_lanes(programs_of(unit, with_packed_lanes(w), True, is_open))
+        return _for_packed_words(programs_of(unit, with_packed_lanes(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
@@ -152,18 +152,18 @@ def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str)
         return w
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
-    found = replace(w, dtype=dtype, exact=False)
-    if dtype == "bfloat16" and with_packed_lanes(found).dtype in unit.tile_types:
+    packed = replace(w, dtype=dtype, exact=False)
+    if dtype == "bfloat16" and with_packed_lanes(packed).dtype in unit.tile_types:
         # On processors with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
-        return found if supports_tiles(unit, with_packed_lanes(found)) else w
-    pays = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_lanes(found)))
-    return found if pays and not is_bundled(unit, w) else w
+        return packed if supports_tiles(unit, with_packed_lanes(packed)) else w
+    is_faster = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_lanes(packed)))
+    return packed if is_faster and not is_bundled(unit, w) else w
 
 
 def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> Workload:
-    """Return a float32 dense layer with its own weight scheme, else one of the given bits, if it should be faster.
+    """Give a float32 dense layer its own weight scheme, else one with the given bits, if it should be faster.
 
-    It is faster for few rows, where reading weights takes longer than multiplying. Other layers get plain weights. If
+    It is faster for few rows, where reading weights takes longer than multiplying. Other layers are not quantized. If
     the block is None, it is an entire column.
     """
     if not isinstance(w, Dense):
@@ -171,8 +171,8 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
     scheme = w.weights
     if scheme is None and bits_and_block is not None:
         scheme = WeightScheme(bits_and_block[0], bits_and_block[1] or w.in_features)
-    pays = w.batch <= MAX_ROWS and w.dtype == "float32" and not w.exact
-    return replace(w, weights=scheme if pays and scheme is not None and scheme.divides(w.in_features) else None)
+    is_faster = w.batch <= MAX_ROWS and w.dtype == "float32" and not w.exact
+    return replace(w, weights=scheme if is_faster and scheme is not None and scheme.divides(w.in_features) else None)
 
 
 def spread(threads: int, w: Workload, config: Config) -> Config:
@@ -191,7 +191,7 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
     spread = dict(config)
     for name in names:
         chunks, tiles, register = config[name]
-        while prod(spread[each][0] for each in names) % threads and tiles > 1:
+        while prod(spread[knob][0] for knob in names) % threads and tiles > 1:
             factor = next(n for n in range(2, tiles + 1) if tiles % n == 0)
             chunks, tiles = chunks * factor, tiles // factor
             spread[name] = [chunks, tiles, register]
@@ -217,15 +217,15 @@ def _chosen_default(unit: VectorUnit, threads: int, w: Conv2d) -> Config:
 
 
 def _vectors_or_tiles(vectors: SpaceOf, tiles: SpaceOf, template: str) -> Programs:
-    """Return programs whose configs choose between vectors and AMX tiles of packed lanes."""
+    """Return programs whose configs choose between vectors and AMX tiles of packed words."""
 
     @cache
     def space(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Space:
         return union({DIRECT: vectors(unit, threads, w), TILES: tiles(unit, threads, w)})
 
     def default(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> Config:
-        name, chosen = (TILES, tiles) if tiles_are_faster(unit, threads, w) else (DIRECT, vectors)
-        return {ALGORITHM: name, **chosen(unit, threads, w).best_sampled}
+        algorithm, space_of = (TILES, tiles) if tiles_are_faster(unit, threads, w) else (DIRECT, vectors)
+        return {ALGORITHM: algorithm, **space_of(unit, threads, w).best_sampled}
 
     return Programs(space, template, default)
 
@@ -235,13 +235,13 @@ def _with_best_default(space: SpaceOf, template: str) -> Programs:
     return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_sampled)
 
 
-def _for_packed_lanes(programs: Programs) -> Programs:
-    """Return the programs of a low-precision workload, given the programs for packed lanes."""
+def _for_packed_words(programs: Programs) -> Programs:
+    """Return the programs of a low-precision workload, given the programs for packed words."""
     return Programs(
         lambda unit, threads, w: programs.space(unit, threads, with_packed_lanes(w)),
         programs.template,
         lambda unit, threads, w: programs.default(unit, threads, with_packed_lanes(w)),
-        has_packed_lanes=True,
+        has_packed_words=True,
     )
 
 
@@ -277,4 +277,4 @@ _TILED = {
         "dense": _vectors_or_tiles(dense_space, dense_tiles_space, "tiles:dense_or_tiles"),
     },
 }
-"""Programs of processors with AMX, by the type of packed lanes; their vectors of bytes are fast, too."""
+"""Programs of processors with AMX, by the type of packed words; their 8-bit vectors are fast, too."""

@@ -31,7 +31,7 @@ FMA_LATENCY_HIDDEN = 8
 
 _ONE_VECTOR_COST, _SPILLED_COST, _MANY_VECTORS_COST = 0.12, 0.7, 0.05
 """Additional cost of a multiply-add, in multiply-adds, with scalars broadcast to registers: for one vector; for one
-vector whose broadcasts and sums together do not fit the registers; for more than two vectors. Fitted to 1,700 configs
+vector whose broadcasts and accumulators do not fit the registers; for more than two vectors. Fitted to 1,700 configs
 of 22 convolutions on AVX2."""
 
 _MIN_ROWS, _MAX_ROWS = 6, 16
@@ -40,11 +40,11 @@ _MIN_ROWS, _MAX_ROWS = 6, 16
 _MIN_FLOP, _MAX_WEIGHT_BYTES = 1 << 18, 1 << 17
 """Above either limit, all threads are used (they read large weights faster); below, the thread count is tuned."""
 
-_CHUNKS_OF_THREAD = 4
+_CHUNKS_PER_THREAD = 4
 _WAKING_COST = 8.0
 
 Count = Callable[[Columns], "NDArray[np.int64] | int"]
-"""Maps the columns of n configs to n integers, shape (n,), or to one for all."""
+"""Maps the columns of n configs to n integers, shape (n,), or to a common one."""
 
 
 Measure = Callable[[Columns], "NDArray[Any]"]
@@ -80,14 +80,14 @@ class RegisterTiles(ABC):
     def broadcasting(self, columns: Columns) -> NDArray[np.float64]:
         """Return the additional cost of a multiply-add whose scalar needs a broadcast to a register, shape (n,).
 
-        LLVM lets a product overwrite its broadcast scalar, so the sums of a single vector move between registers.
+        LLVM lets a product overwrite its broadcast scalar, so the accumulators of one vector move between registers.
         """
         vectors, scalars = self.vectors(columns), self.multipliers(columns)
         if self.unit.multiplies_scalars:
             return np.zeros(len(vectors))
         is_spilled = self.accumulators(columns) + vectors + scalars > self.unit.registers
-        of_one = (vectors == 1) * (_ONE_VECTOR_COST + _SPILLED_COST * is_spilled)
-        return np.asarray(of_one + _MANY_VECTORS_COST * (vectors > 2))
+        single_vector_cost = (vectors == 1) * (_ONE_VECTOR_COST + _SPILLED_COST * is_spilled)
+        return np.asarray(single_vector_cost + _MANY_VECTORS_COST * (vectors > 2))
 
     @abstractmethod
     def chunks(self, columns: Columns) -> NDArray[np.int64]:
@@ -100,15 +100,15 @@ class RegisterTiles(ABC):
     def attainable(
         self, columns: Columns, valid: NDArray[np.bool_], more: Mapping[str, tuple[Measure, int]] | None = None
     ) -> dict[str, int]:
-        """Return the numbers of chunks, accumulators and more that a valid config can attain together, by priority.
+        """Return the numbers of chunks, accumulators and `more` that one valid config can attain, in order of priority.
 
-        Each is capped at the number needed; `more` maps names to a measure and the number needed.
+        Each is capped at the required number; `more` maps names to a measure and the required number.
         """
         wanted = {"chunks": (self.chunks, self.threads), "accumulators": (self.accumulators, FMA_LATENCY_HIDDEN)}
         limits = {}
-        for name, (measure, needed) in {**wanted, **(more or {})}.items():
+        for name, (measure, required) in {**wanted, **(more or {})}.items():
             values = measure(columns)
-            limits[name] = min(needed, int(values[valid].max()))
+            limits[name] = min(required, int(values[valid].max()))
             valid = valid & (values >= limits[name])
         return limits
 
@@ -120,16 +120,16 @@ class RegisterTiles(ABC):
             accumulators: the minimum number of independent multiply-adds that hides their latency; None for no minimum.
         """
         fit = Constraint(self.unfit, self.fit)
-        fed = Constraint(
+        enough_chunks = Constraint(
             "fewer parallel chunks than threads", lambda columns: np.asarray(self.chunks(columns) >= chunks(columns))
         )
         if accumulators is None:
-            return [fit, fed]
-        hidden = Constraint(
+            return [fit, enough_chunks]
+        enough_accumulators = Constraint(
             "too few accumulators to hide the latency of a multiply-add",
             lambda columns: np.asarray(self.accumulators(columns) >= accumulators(columns)),
         )
-        return [fit, hidden, fed]
+        return [fit, enough_accumulators, enough_chunks]
 
 
 def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
@@ -153,8 +153,8 @@ def covering(extent: int) -> int:
     """
     if extent <= _MAX_ROWS:
         return extent
-    good = range(_MIN_ROWS, _MAX_ROWS + 1)
-    return next(n for n in range(extent, extent + _MIN_ROWS) if any(n % tile == 0 for tile in good))
+    tile_sizes = range(_MIN_ROWS, _MAX_ROWS + 1)
+    return next(n for n in range(extent, extent + _MIN_ROWS) if any(n % tile == 0 for tile in tile_sizes))
 
 
 def is_small(w: Workload) -> bool:
@@ -165,7 +165,7 @@ def is_small(w: Workload) -> bool:
 
 def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
     """Return the merit of numbers of chunks, shape (n,): threads finish together if each has a few chunks."""
-    wanted = _CHUNKS_OF_THREAD * threads if threads > 1 else 1
+    wanted = _CHUNKS_PER_THREAD * threads if threads > 1 else 1
     return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
 
 

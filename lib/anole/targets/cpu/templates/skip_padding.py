@@ -69,9 +69,9 @@ def skip_padding_steps(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.P
     from anole.ir.nodes import collect, with_loop, with_values
 
     (realize,) = collect(loop, s_tir.SBlockRealize)
-    inner = collect(loop, tirx.For)
-    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
-    last = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, int(each.extent) - 1) for each in inner}
+    inner_loops = collect(loop, tirx.For)
+    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner_loops}
+    last = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, int(each.extent) - 1) for each in inner_loops}
 
     conditions = []
     for axis, output, tap in zip(_axes(w), (1, 2), (5, 6), strict=True):
@@ -91,8 +91,8 @@ def _axes(w: Conv2d) -> tuple[_Axis, _Axis]:
 
 
 def _shares(axis: _Axis, outputs: NDArray[np.int64], taps: NDArray[np.int64]) -> NDArray[np.float64]:
-    pairs, which = np.unique(np.column_stack([outputs, taps]), axis=0, return_inverse=True)
-    return np.array([_share(axis, int(tile), int(group)) for tile, group in pairs])[which.ravel()]
+    pairs, indices = np.unique(np.column_stack([outputs, taps]), axis=0, return_inverse=True)
+    return np.array([_share(axis, int(tile), int(group)) for tile, group in pairs])[indices.ravel()]
 
 
 @cache

@@ -2,7 +2,7 @@
 
 TVM splits loops over a dynamic number of tiles only into parts that it cannot reorder. So the loops over images, rows
 and columns are replaced by loops over blocks, the tiles of a block and the outputs of a tile; a condition excludes
-outputs beyond the last tile or outside of the image.
+outputs beyond the last tile or outside the image.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFu
 
     def rewrite(outer: tirx.For) -> tirx.Stmt:
         blocks = collect(outer, s_tir.SBlockRealize)
-        is_match = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
-        return _rewritten(blocks[0].block, tiles) if is_match else outer
+        is_match = [realize.block.name_hint for realize in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _over_blocks(blocks[0].block, tiles) if is_match else outer
 
     return with_each(func, tirx.For, rewrite)
 
 
-def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
+def _over_blocks(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
     n, y, x, f = block.iter_vars
     extents = {"block": tiles.blocks, "tile": tiles.in_block, "y_in_tile": tiles.size, "x_in_tile": tiles.size}
-    own = [_axis(each, extent, n) for each, extent in extents.items()]
+    axes = [_axis(axis, extent, n) for axis, extent in extents.items()]
     analyzer = sym.Analyzer()
-    for axis in (*own, f):
+    for axis in (*axes, f):
         analyzer.bind(axis.var, axis.dom)
-    at_block, at_tile, y_in_tile, x_in_tile = (axis.var for axis in own)
-    number = tiles.joined(at_block, at_tile)
-    image, y_first, x_first = tiles.first(number)
+    at_block, at_tile, y_in_tile, x_in_tile = (axis.var for axis in axes)
+    tile = tiles.joined(at_block, at_tile)
+    image, y_first, x_first = tiles.first(tile)
     d_y, d_x = tiles.dilation
     values = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}
 
@@ -51,8 +51,8 @@ def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
             return [y_in_tile, indices[1], at_block, at_tile, f.var]
         return [analyzer.simplify(with_values(index, values)) for index in indices]
 
-    def load(each: Any) -> Any:
-        return tirx.BufferLoad(each.source, rewritten_indices(each.source, each.indices))
+    def load(access: Any) -> Any:
+        return tirx.BufferLoad(access.source, rewritten_indices(access.source, access.indices))
 
     def region(each: Any) -> Any:
         firsts = rewritten_indices(each.source, [side.min for side in each.region])
@@ -63,9 +63,9 @@ def _rewritten(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
     value = tvm_ffi.structural_map(with_values(value, values), (tirx.EQ, analyzer.simplify), order="post")
     store = tirx.BufferStore(block.body.buffer, value, rewritten_indices(block.body.buffer, block.body.indices))
     within = (values[axis.var] < axis.dom.extent for axis in (y, x))
-    body = tirx.IfThenElse(analyzer.simplify(tirx.all(number < tiles.count, *within)), store, None)
+    body = tirx.IfThenElse(analyzer.simplify(tirx.all(tile < tiles.count, *within)), store, None)
     reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
-    return nest_around(s_tir.SBlock([*own, f], reads, writes, block.name_hint, body))
+    return nest_around(s_tir.SBlock([*axes, f], reads, writes, block.name_hint, body))
 
 
 def _axis(name: str, extent: Any, like: tirx.IterVar) -> tirx.IterVar:

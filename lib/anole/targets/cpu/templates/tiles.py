@@ -1,4 +1,4 @@
-"""Convolutions and dense layers of packed lanes whose register tiles are calls that multiply tiles by AMX."""
+"""Convolutions and dense layers of packed words whose register tiles are calls of AMX tile products."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class TiledConvolution(Conv2dTemplate):
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(extent - at[axis], long)
-            own = [row, left] if long > SIDE else [left, left * n_strips]
+            row_counts = [row, left] if long > SIDE else [left, left * n_strips]
             taps = [taps_y, w.dilation[0] * down, taps_x, w.dilation[1] * across]
-            return [*own, row, step, strip, *taps, *in_groups(packed), config["tile_f"][2]]
+            return [*row_counts, row, step, strip, *taps, *in_groups(packed), config["tile_f"][2]]
 
-        return _multiplied(tiled, sizes, 2)
+        return _with_calls(tiled, sizes, 2)
 
 
 class TiledDense(DenseTemplate):
@@ -71,7 +71,7 @@ class TiledDense(DenseTemplate):
             left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
             return [row, left, row, packed, row * packed, 1, 0, 1, 0, *in_groups(packed), config["tile_x"][2]]
 
-        return _multiplied(tiled, sizes, 1)
+        return _with_calls(tiled, sizes, 1)
 
 
 def direct_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
@@ -84,12 +84,12 @@ def dense_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
     return ChoiceTemplate({DIRECT: DenseTemplate(unit), TILES: TiledDense(unit)})
 
 
-def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
+def _with_calls(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
     """Replace the reduction and the register tile in it by a call.
 
     Args:
         tiled: an arranged nest.
-        sizes: maps the block's iteration variables at the first sum to the call's arguments, in packed lanes.
+        sizes: maps the block's iteration variables at the first accumulator to the call's arguments, in packed words.
         outer: number of dimensions of the data that tiles extend along; the others are read entirely.
     """
     func, reduction = anchor.scheduled(tiled.sch), tiled.sch.get(tiled.reduction[0])
@@ -104,27 +104,27 @@ def _multiplied(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence
 
 
 def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.Stmt:
-    """Return the block with the call that replaces a loop; the loop's only block must sum products of packed lanes."""
+    """Return the block with the call that replaces a loop; the loop's only block must sum products of packed words."""
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, analyzer, inner = realize.block, sym.Analyzer(), collect(loop, tirx.For)
     (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))
     store, data, weight = block.body, first_element(dot.args[0]), dot.args[1]
-    bound = {own.var: value for own, value in zip(block.iter_vars, realize.iter_values, strict=True)}
+    bindings = {axis.var: value for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)}
     first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
     last = {each.loop_var: each.extent - 1 for each in inner}
 
     def at(values: Mapping[Any, Any], index: Any) -> Any:
-        return analyzer.simplify(with_values(with_values(index, bound), values))
+        return analyzer.simplify(with_values(with_values(index, bindings), values))
 
-    def region(buffer: Any, indices: Sequence[Any], own: int | None) -> Any:
-        ends = [(at(first, index), at(last, index)) for index in indices[:own]]
+    def region(buffer: Any, indices: Sequence[Any], rank: int | None) -> Any:
+        ends = [(at(first, index), at(last, index)) for index in indices[:rank]]
         ranges = [ir.Range.from_min_extent(begin, analyzer.simplify(end - begin + 1)) for begin, end in ends]
         return tirx.BufferRegion(buffer, [*ranges, *(ir.Range(0, extent) for extent in buffer.shape[len(ends) :])])
 
     accessed = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
-    sums, read, panel = (region(*each, rank) for each, rank in zip(accessed, (None, outer, None), strict=True))
+    out, read, panel = (region(*access, rank) for access, rank in zip(accessed, (None, outer, None), strict=True))
     firsts = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
-    ends = [(each.source, [side.min + side.extent - 1 for side in each.region]) for each in (sums, read)]
-    call = tiles.multiply(firsts, ends, sizes([at(first, own.var) for own in block.iter_vars]))
-    made = s_tir.SBlock([], [read, panel], [sums], block.name_hint, call, annotations=block.annotations)
-    return s_tir.SBlockRealize([], True, made)
+    ends = [(part.source, [side.min + side.extent - 1 for side in part.region]) for part in (out, read)]
+    call = tiles.multiply(firsts, ends, sizes([at(first, axis.var) for axis in block.iter_vars]))
+    call_block = s_tir.SBlock([], [read, panel], [out], block.name_hint, call, annotations=block.annotations)
+    return s_tir.SBlockRealize([], True, call_block)

@@ -1,7 +1,7 @@
-"""The spaces of convolutions and dense layers of packed lanes that AMX multiplies; needs no compiler.
+"""The spaces of convolutions and dense layers of packed words that AMX multiplies; needs no compiler.
 
 The knobs mean the same as in the vectorized loop nests, but the register tile is a call, which sums over tiles of up to
-16 rows of data, 16 columns of weights and 16 packed lanes; see ``runtime/tiles.c``.
+16 rows of data, 16 columns of weights and 16 packed words; see ``runtime/tiles.c``.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from anole.targets.cpu.templates.product_space import DenseTiles, dense_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 SIDE = 16
-"""Maximum number of rows of a tile, and of packed lanes in a row."""
+"""Maximum number of rows of a tile, and of packed words in a row."""
 
-_MAX_SUMS = 1 << 12
-"""Maximum number of sums of a call: they are on the stack, and stay in the first-level cache."""
+_MAX_ACCUMULATORS = 1 << 12
+"""Maximum number of accumulators of a call: they are on the stack, and stay in the first-level cache."""
 
 _MIN_ROWS = 5
 """Minimum number of rows of a dense layer for which tiles are faster than vectors."""
 
 # Terms of `_cycles`. If two vectors of products start in each cycle, tiles were measured to be 4.3 times as fast.
 
-_ROW_CYCLES, _ROWS_STARTED, _LOAD_CYCLES, _SUM_CYCLES, _CALL_CYCLES = 1.85, 2, 16.0, 0.1, 60.0
+_ROW_CYCLES, _ROWS_STARTED, _LOAD_CYCLES, _ACCUMULATOR_CYCLES, _CALL_CYCLES = 1.85, 2, 16.0, 0.1, 60.0
 """Cost of multiplying a row of a tile; start-up cost of a tile, in rows; cost of loading a tile of weights, of storing
-a sum and reading it again, and of a call."""
+an accumulator and reading it again, and of a call."""
 
 _WEIGHT_CYCLES, _THREADS_START_CYCLES = 0.05, 3000.0
 
 
 def supports_tiles(unit: VectorUnit, w: Workload) -> bool:
-    """Whether a workload of packed lanes may be multiplied in tiles."""
+    """Whether a workload of packed words may be multiplied in tiles."""
     return w.dtype in unit.tile_types and (isinstance(w, Dense) or (isinstance(w, Conv2d) and w.groups == 1))
 
 
-def in_groups(lanes: int) -> tuple[int, int]:
-    """Return the number and the size of the largest equal groups of packed lanes that fit a row of a tile."""
-    size = next(size for size in range(SIDE, 0, -1) if lanes % size == 0)
-    return lanes // size, size
+def in_groups(words: int) -> tuple[int, int]:
+    """Return the number and the size of the largest equal groups of packed words that fit a row of a tile."""
+    size = next(size for size in range(SIDE, 0, -1) if words % size == 0)
+    return words // size, size
 
 
 def runs(w: Conv2d) -> tuple[tuple[int, int], int]:
-    """Return the number of contiguous runs that each pixel reads along rows and columns, and a run's packed lanes."""
+    """Return the number of contiguous runs that each pixel reads along rows and columns, and a run's packed words."""
     if w.dilation[1] > 1:
         return w.kernel, w.in_channels
     return (w.kernel[0], 1), w.kernel[1] * w.in_channels
@@ -68,7 +68,7 @@ def tiles_are_faster(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
 
 @cache
 def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the space of a convolution in tiles; a row of a register tile's pixels is the rows of one tile, or two."""
+    """Return the space of a convolution in tiles; a register tile's row of pixels fills one or two tiles' rows."""
     tiles = _ConvolutionInTiles(unit, threads, w)
     names = ("tile_f", "tile_y", "tile_x", "parallel_order", "tile_order", "pad_at")
     knobs = [knob for knob in conv2d_space(unit, threads, w).knobs if knob.name in names]
@@ -86,7 +86,7 @@ def dense_tiles_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 
 def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
-    """Return the number of strips of a register tile's pixels, and a strip's pixels, which are the rows of a tile."""
+    """Return the number of strips of a register tile's pixels, and the pixels per strip, which are a tile's rows."""
     long, others = (rows, columns) if w.out_width == 1 else (columns, rows)
     halves = 1 + (long > SIDE)
     return others * halves, -(-long // halves)
@@ -96,19 +96,19 @@ def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
 class _ConvolutionInTiles(DirectTiles):
     """AMX tiles of pixels and filters of a convolution."""
 
-    unfit: ClassVar[str] = "the sums are no whole tiles, or more than 4096"
+    unfit: ClassVar[str] = "the accumulators do not fill tiles, or exceed 4096"
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         rows, row_columns, panel = columns["tile_y"][:, 2], columns["tile_x"][:, 1], columns["tile_f"][:, 2]
         in_strips = (row_columns <= SIDE) | ((rows == 1) & (row_columns <= 2 * SIDE))
-        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_SUMS))
+        return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_ACCUMULATORS))
 
     def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         w, panel = self.w, columns["tile_f"][:, 2]
         n_strips, rows = strips(w, columns["tile_y"][:, 2], columns["tile_x"][:, 1])
         calls = w.batch * prod(covered(w)) * padded_filters(self.unit, w) / (self.multipliers(columns) * panel)
-        taps, lanes = runs(w)
-        return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(lanes)[0]))
+        taps, words = runs(w)
+        return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(words)[0]))
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
@@ -126,15 +126,15 @@ class _DenseInTiles(DenseTiles):
 
     def fit(self, columns: Columns) -> NDArray[np.bool_]:
         y, panel = columns["tile_y"], columns["tile_x"][:, 2]
-        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MAX_SUMS))
+        return np.asarray((panel % SIDE == 0) & (y[:, 1] * y[:, 2] * panel <= _MAX_ACCUMULATORS))
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): the negative of the estimated cycles."""
         y, x, chunks = columns["tile_y"], columns["tile_x"], self.chunks(columns)
         calls = chunks * x[:, 1] * _cycles(y[:, 1], y[:, 2], x[:, 2], in_groups(self.w.inner)[0])
         streamed = _WEIGHT_CYCLES * self.w.inner * self.width * y[:, 0]
-        shared = (calls + streamed) * (-(-chunks // self.threads) / chunks)
-        return np.asarray(-shared - _THREADS_START_CYCLES * (chunks > 1))
+        per_thread = (calls + streamed) * (-(-chunks // self.threads) / chunks)
+        return np.asarray(-per_thread - _THREADS_START_CYCLES * (chunks > 1))
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
@@ -150,4 +150,4 @@ def _cycles(
     tiles = panel / SIDE
     multiplied, loaded = n_strips * (rows + _ROWS_STARTED) * tiles, -(-n_strips // 2) * tiles
     step = np.maximum(_ROW_CYCLES * multiplied, _LOAD_CYCLES * loaded)
-    return np.asarray(_CALL_CYCLES + groups * step + _SUM_CYCLES * n_strips * rows * panel)
+    return np.asarray(_CALL_CYCLES + groups * step + _ACCUMULATOR_CYCLES * n_strips * rows * panel)

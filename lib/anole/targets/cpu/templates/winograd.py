@@ -48,8 +48,8 @@ class WinogradTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Transform HWIO weights in float64 and pack them into panels, zero-padded."""
-        made = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
-        return in_panels(made, config["tile_f"][2], padded_filters(self.unit, workload))
+        transformed = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
+        return in_panels(transformed, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""
@@ -101,10 +101,10 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
     return te.compute((points, points, *tiles, panels * panel), point, name="winograd_product")
 
 
-def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
+def _join_outputs(func: tirx.PrimFunc, parts: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
     """Join the output transform and the epilogue in one block; return the schedule and the block.
 
-    The block's loops are (n, y, x, f), the loops of `_take_apart` with a dilation, or of `by_blocks` with tiles.
+    The block's loops are (n, y, x, f), the loops of `_by_subimages` with a dilation, or of `by_blocks` with tiles.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
@@ -113,12 +113,12 @@ def _join_outputs(func: tirx.PrimFunc, apart: tuple[int, int] | OutputTiles) -> 
     for name, value in sch.get(block).annotations.items():
         sch.annotate(sch.get_sblock("winograd_product"), name, value)
     sch.compute_inline(block)
-    if apart == (1, 1):
+    if parts == (1, 1):
         return sch, epilogue
     name = sch.get(epilogue).name_hint
     func = anchor.scheduled(sch)
     sch = s_tir.Schedule(
-        by_blocks(func, name, apart) if isinstance(apart, OutputTiles) else _take_apart(func, name, apart)
+        by_blocks(func, name, parts) if isinstance(parts, OutputTiles) else _by_subimages(func, name, parts)
     )
     return sch, sch.get_sblock(name)
 
@@ -183,7 +183,7 @@ def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For,
     lines = -(-n * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
 
-    # The points' weights are contiguous, so the next point's are `w.in_channels` further.
+    # The points' weights are contiguous, so the next point's weights are `w.in_channels` rows further.
     def later(panel: Any, a: Any, b: Any, rc: Any, f: Any) -> tuple[Any, ...]:
         return panel, a, b, rc + w.in_channels, f + share
 
@@ -262,13 +262,13 @@ def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> A
 
 
 def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
-    """Unroll a one-dimensional transform, and also its repetitions if an entire tile may fit the registers."""
+    """Unroll a one-dimensional transform, and its repetitions, too, if an entire tile may fit the registers."""
     if points <= _MAX_UNROLLED:
         sch.unroll(outer)
     sch.unroll(inner)
 
 
-def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
+def _by_subimages(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
     """Replace a block's loops (n, y, x, f) by (n, y first, x first, y, x, f).
 
     Row ``y first`` and the rows at multiples of the dilation after it form a subimage, whose rows are ``y``. TVM can
@@ -277,20 +277,20 @@ def _take_apart(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> ti
 
     def rewrite(outer: tirx.For) -> tirx.Stmt:
         blocks = collect(outer, s_tir.SBlockRealize)
-        is_match = [each.block.name_hint for each in blocks] == [name] and len(collect(outer, tirx.For)) == 4
-        return _apart(blocks[0], dilation) if is_match else outer
+        is_match = [realize.block.name_hint for realize in blocks] == [name] and len(collect(outer, tirx.For)) == 4
+        return _over_subimages(blocks[0], dilation) if is_match else outer
 
     return with_each(func, tirx.For, rewrite)
 
 
-def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
+def _over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
     block = realize.block
     n, y, x, f = block.iter_vars
-    (row, first_row), (column, first_column) = map(_halves, (y, x), dilation)
+    (row, first_row), (column, first_column) = map(_subimage_axes, (y, x), dilation)
     iter_vars = [n, first_row, first_column, row, column, f]
     analyzer = sym.Analyzer()
-    for each in iter_vars:
-        analyzer.bind(each.var, each.dom)
+    for axis in iter_vars:
+        analyzer.bind(axis.var, axis.dom)
     values = {y.var: row.var * dilation[0] + first_row.var, x.var: column.var * dilation[1] + first_column.var}
 
     def index(node: Any) -> Any:
@@ -314,8 +314,8 @@ def _apart(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt
     return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
 
 
-def _halves(axis: tirx.IterVar, step: int) -> tuple[tirx.IterVar, tirx.IterVar]:
-    """Return the axis of rows, or columns, within a subimage, and the axis of subimages."""
+def _subimage_axes(axis: tirx.IterVar, step: int) -> tuple[tirx.IterVar, tirx.IterVar]:
+    """Return the axis of rows or columns within a subimage, and the axis of subimages."""
 
     def part(suffix: str, extent: int) -> tirx.IterVar:
         variable = tirx.Var(axis.var.name + suffix, axis.var.ty.dtype)

@@ -27,7 +27,7 @@ from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
-"""Outputs along a side of a tile, by the number of the filters' rows and columns; they take at most 8 x 8 products.
+"""Outputs along a side of a tile, by kernel size; a tile takes at most 8 x 8 products.
 
 The relative L2 error (vs. float64, 512 channels of normal data) of F(2x2, 3x3) is 0.7e-6, of F(4x4, 3x3) 2.4e-6, of
 F(6x6, 3x3) 9.3e-6, of F(2x2, 5x5) 2.4e-6 and of F(4x4, 5x5) 7.3e-6.
@@ -62,7 +62,7 @@ def can_winograd(w: Conv2d) -> bool:
 def winograd_is_faster(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d | None = None) -> bool:
     """Whether Winograd should be faster than direct convolution, estimated from operations and memory traffic.
 
-    `direct` is the direct convolution if its workload differs, such as one with packed lanes.
+    `direct` is the direct convolution if its workload differs, such as one with packed words.
     """
     space = winograd_space(unit, threads, w)
     cycles = -space.merit_of(space.best_sampled)
@@ -71,8 +71,8 @@ def winograd_is_faster(unit: VectorUnit, threads: int, w: Conv2d, direct: Conv2d
     products = weights * w.batch * w.out_height * w.out_width / unit.lanes / 2
     if skips(w):
         products *= data_share(w)
-    directly = products + _memory_line_cost(unit) * weights * FLOAT_BYTES / CACHE_LINE_BYTES
-    return cycles < directly / threads
+    direct_cycles = products + _memory_line_cost(unit) * weights * FLOAT_BYTES / CACHE_LINE_BYTES
+    return cycles < direct_cycles / threads
 
 
 def _memory_line_cost(unit: VectorUnit) -> float:
@@ -110,23 +110,23 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     ]
     attainable = tiles.attainable_by_size(knobs)
 
-    def demanded(name: str, columns: Columns) -> NDArray[np.int64]:
+    def required(name: str, columns: Columns) -> NDArray[np.int64]:
         sizes = sorted(attainable)
         return np.array([attainable[size][name] for size in sizes])[np.searchsorted(sizes, columns["tile_size"])]
 
     constraints = [
         *tiles.constraints(
-            lambda columns: demanded("chunks", columns), lambda columns: demanded("accumulators", columns)
+            lambda columns: required("chunks", columns), lambda columns: required("accumulators", columns)
         ),
-        Constraint("the blocks have room for half as many tiles again, or more", tiles.are_filled),
+        Constraint("the blocks have room for at least 1.5x as many tiles", tiles.are_filled),
         Constraint("the intermediate results do not fit the cache", tiles.are_cached),
         Constraint(
-            "the blocks have room for over an eighth more tiles, and can be filled better",
-            lambda columns: tiles.are_well_filled(columns) >= demanded("filling", columns),
+            "the blocks have room for over 1.125x as many tiles, and can be filled better",
+            lambda columns: tiles.are_well_filled(columns) >= required("filling", columns),
         ),
         Constraint(
             "more loads than multiply-adds, which other register tiles avoid",
-            lambda columns: tiles.are_fed(columns) >= demanded("feeding", columns),
+            lambda columns: tiles.are_fed(columns) >= required("feeding", columns),
         ),
     ]
     return Space(knobs, constraints, tiles.nest, merit=lambda columns: -tiles.cycles(columns))
@@ -196,8 +196,8 @@ class _WinogradTiles(RegisterTiles):
     def are_cached(self, columns: Columns) -> NDArray[np.bool_]:
         """Whether a block's intermediate results fit the entire cache, shape (n,)."""
         inputs = np.where(columns["data_at"] == "parallel", self.w.in_channels, 0)
-        numbers = self._side(columns) ** 2 * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
-        return np.asarray(FLOAT_BYTES * numbers <= CACHE_BYTES)
+        elements = self._side(columns) ** 2 * columns["tile_p"].prod(axis=1) * (inputs + columns["tile_f"][:, 2])
+        return np.asarray(FLOAT_BYTES * elements <= CACHE_BYTES)
 
     def cycles(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the time of configs, shape (n,), in cycles in which a core starts two vector multiply-adds.
@@ -214,11 +214,11 @@ class _WinogradTiles(RegisterTiles):
         weights = points * w.in_channels * filters
         products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
         between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
-        kept = [between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES]
+        is_cached = [between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES]
         memory = _memory_line_cost(self.unit)
-        again = np.select(kept, [_NEAR_LINE_COST, _SHARED_LINE_COST], memory)
-        first = memory + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
-        streamed = weights * FLOAT_BYTES / CACHE_LINE_BYTES * (first + again * (blocks - 1))
+        reload_cost = np.select(is_cached, [_NEAR_LINE_COST, _SHARED_LINE_COST], memory)
+        first_load_cost = memory + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
+        streamed = weights * FLOAT_BYTES / CACHE_LINE_BYTES * (first_load_cost + reload_cost * (blocks - 1))
         transformed = points**2 * tiles / self.unit.lanes
         read = transformed * w.in_channels
         chunks = blocks * f_parallel
