@@ -1,9 +1,9 @@
 """The resources of jobs, which reserve devices for measurements and choose a cluster's nodes."""
 
-from anole.project.job_resources import limits_of
+from anole.project.job_resources import resource_limits
 
 # Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
-for resource, limit in limits_of(pipeline).items():
+for resource, limit in resource_limits(pipeline).items():
     workflow.global_resources.setdefault(resource, limit)
 
 

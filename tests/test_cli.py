@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
-from anole.documents.document import argument_of
+from anole.documents.document import as_argument
 from anole.project.pipeline import Pipeline
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
@@ -207,7 +207,7 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
         ON_NODES.replace("target: zen, trials: 0", "target: other, trials: 0, refine: 1, name: small")
     )
     pipeline = Pipeline.load(empty_project / "models.yaml")
-    (empty_project / "order.json").write_text(json.dumps(argument_of(pipeline.order(pipeline.spec.builds["small"]))))
+    (empty_project / "order.json").write_text(json.dumps(as_argument(pipeline.order(pipeline.spec.builds["small"]))))
     order = ("--order", "@order.json", "--manifest", "none.json", "--candidates", "1")
     result = run("refine", "small", *order, "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from anole.codec import FLAT, LATER, DecodeError, Range, decode, encode, json_fields, read_given
+from anole.codec import FLAT, LATER, DecodeError, Range, decode, decode_present, encode, json_fields
 from anole.keys import Key, Time
 
 
@@ -147,5 +147,5 @@ def test_values_of_users_have_defaults() -> None:
     assert encode(decode(Wish, {**WISH, "rate": 1}, strict=True)) == {
         **{"pair": [1, 2], "sizes": {"a" * 64: {"width": 1, "height": None}}, "kind": "tall", "rate": 1.0}
     }
-    rate = read_given(Wish, {"rate": 1})["rate"]
+    rate = decode_present(Wish, {"rate": 1})["rate"]
     assert (rate, type(rate)) == (1.0, float)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.keys import canonical_json
-from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, measurer_of
+from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, make_measurer
 from anole.measure.options import MeasureOptions
 from anole.record import Config, Status, Trial
 from anole.search.loop import TUNER_VERSION
@@ -105,7 +105,7 @@ class Live:
         logs: list[Mapping[str, float]] = []
         subject = Subject(space_of(self.target, layer, space), task.workload.flop, task.key)
         watch = Watch(lambda _, log: logs.append(log), trials.append)
-        with measurer_of(task, MeasureOptions(settings.evaluator)) as measurer:
+        with make_measurer(task, MeasureOptions(settings.evaluator)) as measurer:
             began_s = time.perf_counter()
             tune_in_memory(subject, settings, measurer.measure, self._budget(variant), seed=int(seed), watch=watch)
             seconds = time.perf_counter() - began_s

@@ -95,7 +95,7 @@ def decode(cls: type[T], plain: object, strict: bool = False) -> T:
     return cast(T, _reader(cast(Any, cls), strict).read(plain))
 
 
-def read_given(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
+def decode_present(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
     """Decode only the fields of a dataclass that are present, strictly; see `decode`.
 
     Raises:

@@ -28,7 +28,7 @@ def weight_dtype(dtype: str) -> str:
     return _WEIGHT_DTYPES.get(dtype, dtype)
 
 
-def sum_dtype(dtype: str) -> str:
+def accumulator_dtype(dtype: str) -> str:
     """Return the accumulator type for data of a type."""
     return _ACCUMULATOR_DTYPES.get(dtype, dtype)
 

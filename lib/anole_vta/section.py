@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anole.documents.build import FILE, Build
-from anole.documents.document import document_of
+from anole.documents.document import decode_document
 from anole.errors import BuildError
 
 
@@ -70,4 +70,4 @@ def accelerator_of(folder: Path, build: Build) -> Accelerator:
     """Return the accelerator of a build; raise BuildError without one, DocumentError if it is broken."""
     if build.accelerator is None:
         raise BuildError(f"{folder}: {FILE} does not describe the accelerator; compile the build again")
-    return document_of(dict(build.accelerator), Accelerator, folder / FILE, "compile")
+    return decode_document(dict(build.accelerator), Accelerator, folder / FILE, "compile")

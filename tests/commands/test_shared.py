@@ -16,10 +16,10 @@ import anole
 NAME = "fused_conv2d_" + 20 * "add_relu_"
 SHOW = f"""
 from anole.commands.shared import show
-from anole.report.tables import table_of
+from anole.report.tables import plain_table
 
 rows = [("kept whole", {NAME!r}, "1.00 ms", "", "7"), ("short", "", "2.00 ms", "", "")]
-show(table_of(("task", "layers"), ("time", "failed", "calls"), rows))
+show(plain_table(("task", "layers"), ("time", "failed", "calls"), rows))
 """
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(anole.__file__).parents[1]), "COLUMNS": "60"}
 

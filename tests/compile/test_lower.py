@@ -16,7 +16,7 @@ from tvm import relax, tirx
 
 from anole.compile.lower import Choice, PackedWeights, lower
 from anole.extract.graph import find_layers, for_low_precision
-from anole.ir.kernel_calls import anchored
+from anole.ir.kernel_calls import anchor_workload
 from anole.space import ALGORITHM
 from anole.targets import get_target
 from anole.targets.base import ANCHOR
@@ -174,7 +174,7 @@ def test_a_second_lowering_reuses_packed_weights_and_schedules_only_given_worklo
     module, _ = lower(net.imported.module, choices, net.target.schedule_default, packed, only=[one])
     assert before
     assert packed == before
-    assert {anchored(func) for func in functions(module).values()} == {None, one}
+    assert {anchor_workload(func) for func in functions(module).values()} == {None, one}
 
 
 def test_low_precision_results_are_rounded_in_their_kernel(network: Callable[[str], Any]) -> None:
@@ -182,7 +182,7 @@ def test_low_precision_results_are_rounded_in_their_kernel(network: Callable[[st
     target = get_target({**plain.target.description, "precision": "bf16"})
     rounded = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
     module, other = lowered(rounded.imported, target), lowered(plain.imported, plain.target)
-    kinds = [workload.dtype for func in functions(module).values() if (workload := anchored(func))]
+    kinds = [workload.dtype for func in functions(module).values() if (workload := anchor_workload(func))]
     assert "bfloat16" in kinds and "float32" in kinds
     assert len(functions(module)) == len(functions(other)), "a rounding has a kernel of its own"
     (found,), (exact,) = run(rounded, module), plain.expected
@@ -199,7 +199,7 @@ def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
     stored = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
     module = lowered(stored.imported, target, by_default if seed is None else partial(random_config, seed))
     other = lowered(plain.imported, plain.target)
-    schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchored(func))}
+    schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchor_workload(func))}
     assert schemes == {None, WeightScheme(8, 16)}
     assert len(functions(module)) == len(functions(other))
     (found,), (exact,) = run(stored, module), plain.expected

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from anole.config.onnx_files import OnnxFileError, OnnxNames, external_files, names_of
+from anole.config.onnx_files import OnnxFileError, OnnxNames, external_files, onnx_names
 from anole.config.source import check_source, model_files
 from anole.errors import SpecError
 from anole.node import Node
@@ -171,16 +171,16 @@ def named() -> ModelProto:
 
 def test_names_of_every_kind(tmp_path: Path) -> None:
     onnx.save(named(), tmp_path / "net.onnx")
-    assert names_of(tmp_path / "net.onnx") == OnnxNames(
+    assert onnx_names(tmp_path / "net.onnx") == OnnxNames(
         inputs=("x", "yes", "z"), symbols=("batch", "?", "größe"), computed=("a", "b", "y")
     )
 
 
 def test_a_file_that_cannot_be_read_has_no_names(tmp_path: Path) -> None:
-    assert names_of(tmp_path / "missing.onnx") is None
+    assert onnx_names(tmp_path / "missing.onnx") is None
     (tmp_path / "empty.onnx").touch()
     (tmp_path / "half.onnx").write_bytes(named().SerializeToString()[:-7])
-    assert names_of(tmp_path / "empty.onnx") is None and names_of(tmp_path / "half.onnx") is None
+    assert onnx_names(tmp_path / "empty.onnx") is None and onnx_names(tmp_path / "half.onnx") is None
 
 
 @given(st.data())
@@ -188,5 +188,5 @@ def test_a_damaged_file_causes_no_error(tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"
     path.unlink(missing_ok=True)
     path.write_bytes(damaged(data, named()))
-    found = names_of(path)
+    found = onnx_names(path)
     assert found is None or all(isinstance(name, str) for name in (*found.inputs, *found.symbols, *found.computed))

@@ -18,7 +18,7 @@ from anole.config.entries import AcceleratorOrder, ModelSpec
 from anole.config.reading import parse_spec
 from anole.documents.build import Build
 from anole.documents.described import DescribedTarget
-from anole.documents.document import argument_of, read_document, write_document
+from anole.documents.document import as_argument, read_document, write_document
 from anole.documents.evaluation import Evaluation
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Refined, SharedReceipts, TuningReceipt
@@ -91,7 +91,7 @@ def test_an_argument_round_trips_including_order(tmp_path_factory: pytest.TempPa
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(tmp_path_factory.mktemp("project"))
         answers = RuleInputs(lambda: None, Dry(), lambda _: None, lambda *_: None, {})  # type: ignore[arg-type, return-value]
-        argument = argument_of(document)
+        argument = as_argument(document)
         written = answers._argument(argument)
         read = decode(Order, Json().convert(written, None, None))
         turned = answers._argument(dict(reversed(argument.items())))

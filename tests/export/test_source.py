@@ -17,7 +17,7 @@ from anole.errors import ExportError
 from anole.export.sequence import Operand, TensorPlace
 from anole.export.source import extent_lines
 from anole.ir.ranges import SizeRange
-from anole.ir.symbols import text_of
+from anole.ir.symbols import format_extent
 from anole.targets.shared.kernel import find_compiler
 
 NETWORK_C = Path(__file__).parents[2] / "lib/anole/export/c/network.c"
@@ -34,7 +34,7 @@ def network(*texts: str | None) -> Any:
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program that prints the extents for given sizes."""
     helpers = re.findall(r"^static inline int64_t .*$", NETWORK_C.read_text(), re.MULTILINE)
-    lines = extent_lines(network(None, *(text_of(each, calls=True) for each in EXTENTS)))
+    lines = extent_lines(network(None, *(format_extent(each, calls=True) for each in EXTENTS)))
     folder = tmp_path_factory.mktemp("extents")
     (folder / "program.c").write_text(
         "\n".join(
@@ -64,4 +64,4 @@ def test_unsupported_expressions_are_rejected() -> None:
     with pytest.raises(
         ExportError, match=r"a tensor with T.Select\(.*\) elements along an axis, which cannot be exported to C"
     ):
-        list(extent_lines(network(text_of(tirx.Select(N > 4, N, MIN), calls=True))))
+        list(extent_lines(network(format_extent(tirx.Select(N > 4, N, MIN), calls=True))))

@@ -13,13 +13,13 @@ from anole.ir.ranges import SizeRange
 from anole.ir.symbols import (
     at_sizes,
     computed_extents,
+    format_extent,
     is_small,
     is_static,
     largest,
     prime_sizes,
     size_hint,
     symbol_of,
-    text_of,
     varying_texts,
     with_opaque_extents,
     with_opaque_extents_named,
@@ -46,7 +46,7 @@ def doubled(*shape: Any) -> tirx.PrimFunc:
     ],
 )
 def test_extents_are_formatted_with_symbol_names(extent: Any, text: str) -> None:
-    assert text_of(extent) == text
+    assert format_extent(extent) == text
 
 
 def test_only_dynamic_extents_have_a_text() -> None:
@@ -64,7 +64,7 @@ def test_computed_extents_are_temporarily_opaque() -> None:
     func = doubled(N * 4, N * 4, M, 3)
     plain = with_opaque_extents_named(func)
     first, second, own, number = plain.params[0].ty.shape
-    assert first.same_as(second) and isinstance(first, tirx.Var) and text_of(first) == "batch-size * 4"
+    assert first.same_as(second) and isinstance(first, tirx.Var) and format_extent(first) == "batch-size * 4"
     assert isinstance(own, tirx.Var) and int(number) == 3
     assert list(computed_extents(plain)) == ["batch-size * 4"] and not computed_extents(func)
     tvm.ir.assert_structural_equal(with_opaque_extents(func, lambda each: each), func)

@@ -22,7 +22,7 @@ from anole.errors import DeviceLostError, MeasureError, TargetError
 from anole.measure.device_access import RemoteDevices, ServerConsistency
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Retries
-from anole.measure.remote_runner import places_of_workers
+from anole.measure.remote_runner import assign_addresses
 from anole.measure.remote_worker import RemoteWorker, WorkerState
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
@@ -122,7 +122,7 @@ def of(central: Process, servers: int | None = None) -> Remote:
 def await_servers(central: Process, n: int) -> None:
     """Wait until the tracker knows n free servers; connecting to one of them would make it register again."""
     ends_s = time.monotonic() + START_S
-    while places_of_workers(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
+    while assign_addresses(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
         assert time.monotonic() < ends_s
         time.sleep(0.05)
 
@@ -318,8 +318,8 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
 
 @pytest.mark.guard
 def test_the_number_of_servers_can_be_limited(measurer: Measuring, central: Process, tracked: Processes) -> None:
-    assert len(places_of_workers(of(central), 8)) == 2
-    assert places_of_workers(of(central, 1), 8) == [[of(central, 1)]]
+    assert len(assign_addresses(of(central), 8)) == 2
+    assert assign_addresses(of(central, 1), 8) == [[of(central, 1)]]
     before = loaded(tracked)
     with measurer(of(central, 1)) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:6]))) == [Status.OK] * 6
@@ -509,7 +509,7 @@ def test_no_candidate_begins_in_a_session_without_enough_time(measurer: Measurin
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 def test_workers_share_a_list_of_servers(n: int) -> None:
     remote = Remote("a", 1, others=(("b", 2), ("c", 3)))
-    workers = places_of_workers(remote, n)
+    workers = assign_addresses(remote, n)
     assert len(workers) == min(n, 3)
     assert sorted(str(place) for places in workers for place in places) == [
         "the RPC server a:1",

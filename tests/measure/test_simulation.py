@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anole.host.lock import device_lock
-from anole.measure.fault_filter import FaultFilteringMeasurer, measurer_of
+from anole.measure.fault_filter import FaultFilteringMeasurer, make_measurer
 from anole.measure.options import MeasureOptions
 from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status
@@ -30,12 +30,12 @@ def configs() -> list[Any]:
 
 
 def test_the_kind_of_target_selects_the_measurer() -> None:
-    assert isinstance(measurer_of(TASK, ONCE), SimulatedMeasurer)
-    assert isinstance(measurer_of(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), FaultFilteringMeasurer)
+    assert isinstance(make_measurer(TASK, ONCE), SimulatedMeasurer)
+    assert isinstance(make_measurer(Task(WORKLOAD, describe_cpu(threads=1), 1), ONCE), FaultFilteringMeasurer)
 
 
 def test_latencies_are_exact_and_in_order() -> None:
-    with measurer_of(TASK, ONCE) as measurer:
+    with make_measurer(TASK, ONCE) as measurer:
         measured = list(measurer.measure(configs()))
         again = list(measurer.measure(configs()))
     assert len(measured) == len(configs()) > 4
@@ -78,6 +78,6 @@ def test_candidates_are_simulated_lazily() -> None:
 
 def test_a_simulation_needs_neither_the_device_nor_another_process() -> None:
     before = os.listdir("/proc/self/task")
-    with device_lock("vta"), device_lock("cpu"), measurer_of(TASK, ONCE) as measurer:
+    with device_lock("vta"), device_lock("cpu"), make_measurer(TASK, ONCE) as measurer:
         assert next(iter(measurer.measure(configs()))).latency_s
         assert len(os.listdir("/proc/self/task")) == len(before)

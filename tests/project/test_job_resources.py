@@ -9,7 +9,7 @@ from anole.documents import layout
 from anole.documents.described import write_described
 from anole.keys import canonical_json
 from anole.project.hardware import describe_this_machine, hardware_request
-from anole.project.job_resources import JobResources, limits_of, node_resources, resources_of
+from anole.project.job_resources import JobResources, node_resources, resource_limits, resources_of
 from anole.project.pipeline import Pipeline
 from anole.targets.rpc.address import Remote
 
@@ -40,7 +40,7 @@ def load(folder: Path, target: str) -> Pipeline:
     ],
 )
 def test_only_shared_resources_are_limited(tmp_path: Path, target: str, limits: dict[str, int]) -> None:
-    assert limits_of(load(tmp_path, target)) == limits
+    assert resource_limits(load(tmp_path, target)) == limits
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_describing_a_target_requests_its_device(tmp_path: Path) -> None:
     assert pipeline.undescribed == ["here"], "only targets with a build"
     assert resources_of(pipeline, "here", None) == JobResources(1, 0, 1, "{}")
     assert resources_of(pipeline, "there", None) == JobResources(1, 1, 0, "{}")
-    assert limits_of(pipeline) == {"gpu": 1}
+    assert resource_limits(pipeline) == {"gpu": 1}
 
 
 def test_resources_of_an_undescribed_target_are_provisional(tmp_path: Path) -> None:

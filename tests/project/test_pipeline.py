@@ -9,7 +9,7 @@ import pytest
 
 from anole.config.entries import BuildSpec
 from anole.documents import layout
-from anole.documents.document import argument_of
+from anole.documents.document import as_argument
 from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, write_lockfile
 from anole.documents.manifest import ListedTask
 from anole.errors import DocumentError, SpecError, StoreError
@@ -200,15 +200,15 @@ def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
 def test_a_lock_changes_only_the_order_of_its_build(pipeline: Pipeline) -> None:
     one, *others = pipeline.spec.builds.values()
     locked, more = lock(pipeline, one, "a" * 64), lock(pipeline, one, "a" * 64, "b" * 64)
-    assert len({canonical_json(argument_of(each.order(one))) for each in (pipeline, locked, more)}) == 3
-    assert all(argument_of(pipeline.order(build)) == argument_of(more.order(build)) for build in others)
-    assert "lock" not in argument_of(pipeline.order(one)), "as in versions without locks"
+    assert len({canonical_json(as_argument(each.order(one))) for each in (pipeline, locked, more)}) == 3
+    assert all(as_argument(pipeline.order(build)) == as_argument(more.order(build)) for build in others)
+    assert "lock" not in as_argument(pipeline.order(one)), "as in versions without locks"
 
 
 def test_the_order_has_the_same_length_for_any_number_of_locked_tasks(pipeline: Pipeline) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
     short, long = (lock(pipeline, one, *(f"{number:064x}" for number in range(n))) for n in (1, 1000))
-    assert len(canonical_json(argument_of(short.order(one)))) == len(canonical_json(argument_of(long.order(one))))
+    assert len(canonical_json(as_argument(short.order(one)))) == len(canonical_json(as_argument(long.order(one))))
 
 
 def test_a_locked_build_is_not_refined(project: Path) -> None:

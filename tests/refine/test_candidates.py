@@ -15,9 +15,9 @@ from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.refine.candidates import (
     Candidate,
-    candidates_of,
+    best_candidates,
     choose,
-    positions_of_round,
+    round_positions,
     seconds_per_call,
     timed,
     with_candidates,
@@ -52,7 +52,7 @@ def test_the_fastest_candidate_is_chosen_or_the_first_of_equals(latencies_s: lis
 
 @given(receipts, st.integers(1, 6))
 def test_the_first_rivals_of_every_tuned_task_are_candidates(made: dict[str, Any], n: int) -> None:
-    found = candidates_of(made, n)
+    found = best_candidates(made, n)
     assert set(found) == {key for key, each in made.items() if each.config is not None}
     for key, of_task in found.items():
         assert [each.config for each in of_task] == [rival.config for rival in made[key].rivals[:n]]
@@ -62,13 +62,13 @@ def test_the_first_rivals_of_every_tuned_task_are_candidates(made: dict[str, Any
 
 def test_a_receipt_of_an_older_version_is_named() -> None:
     with pytest.raises(BuildError, match="the task abc names no rivals of its config; `snakemake --forcerun tune`"):
-        candidates_of({"abc": replace(receipt("abc", 1), rivals=())}, 2)
+        best_candidates({"abc": replace(receipt("abc", 1), rivals=())}, 2)
 
 
 @given(receipts, st.integers(0, 6))
 def test_a_round_changes_every_task_with_enough_candidates(made: dict[str, Any], number: int) -> None:
-    found = candidates_of(made, 6)
-    positions = positions_of_round(found, number)
+    found = best_candidates(made, 6)
+    positions = round_positions(found, number)
     assert positions == {key: number if number < len(made[key].rivals) else 0 for key in found}
     changed = with_candidates(made, found, positions)
     for key, each in changed.items():

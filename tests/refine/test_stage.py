@@ -29,7 +29,7 @@ from anole.errors import BuildError
 from anole.evaluate.timing.turns import Pace
 from anole.extract.stage import extract_model
 from anole.measure.device_access import device_access
-from anole.refine.candidates import candidates_of
+from anole.refine.candidates import best_candidates
 from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
 from anole.refine.stopwatch import Stopwatch
@@ -146,7 +146,7 @@ def test_only_the_receipts_remain(project: Project, refined: Refined) -> None:
 @pytest.mark.guard
 def test_builds_take_turns_and_a_round_that_cannot_be_timed_is_skipped(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
-    candidates = {key: [each[0], each[-1]] for key, each in candidates_of(receipts, 3).items()}
+    candidates = {key: [each[0], each[-1]] for key, each in best_candidates(receipts, 3).items()}
     site = device_access(target)
     network = network_path(project.manifest_path)
     compiler = Compiler("net", project.order, project.manifest, network, receipts, candidates, site, tmp_path)

@@ -19,7 +19,7 @@ from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.errors import BuildError
 from anole.evaluate.timing.sequential import Ratio
-from anole.report.compare import Rules, compare_builds, describe_ratio, pairs_of
+from anole.report.compare import Rules, compare_builds, describe_ratio, pair_builds
 
 from ..tiny_builds import HOME
 
@@ -123,7 +123,7 @@ def test_builds_with_different_kinds_or_inputs_are_rejected(
 def test_folders_without_a_pair_are_rejected(tmp_path: Path, builds: Sequence[str], problem: str) -> None:
     touch(tmp_path, *builds)
     with pytest.raises(BuildError, match=problem):
-        pairs_of(tmp_path / "a", tmp_path / "b")
+        pair_builds(tmp_path / "a", tmp_path / "b")
 
 
 def touch(folder: Path, *builds: str) -> None:
@@ -135,8 +135,8 @@ def touch(folder: Path, *builds: str) -> None:
 def test_pairs_have_the_same_names(tmp_path: Path) -> None:
     touch(tmp_path, "a/x", "a/y", "a/z", "b/y", "b/x", "b/w")
     a, b = tmp_path / "a", tmp_path / "b"
-    assert pairs_of(a, b) == {"x": (a / "x", b / "x"), "y": (a / "y", b / "y")}
-    assert list(pairs_of(a / "x", b / "w").values()) == [(a / "x", b / "w")]
+    assert pair_builds(a, b) == {"x": (a / "x", b / "x"), "y": (a / "y", b / "y")}
+    assert list(pair_builds(a / "x", b / "w").values()) == [(a / "x", b / "w")]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_a_resumed_run_knows_its_best(project: Project, four: object, monkeypatc
         best_s.append(fastest.measurement.latency_s)
         raise InterruptedError
 
-    monkeypatch.setattr("anole.tune.job.measurer_of", measurer)
+    monkeypatch.setattr("anole.tune.job.make_measurer", measurer)
     with pytest.raises(InterruptedError):
         project.tune(5)
     latencies_s = [trial.measurement.latency_s for trial in project.content.trials]

@@ -115,10 +115,10 @@ def compare(
         raise click.UsageError("give --seconds or --rounds, not both")
     block_torch()
     from anole.evaluate.timing.sequential import ALPHA, Verdict
-    from anole.report.compare import Rules, compare_builds, pairs_of, render_compared
+    from anole.report.compare import Rules, compare_builds, pair_builds, render_compared
 
     limits = (seconds or 60.0, 1000) if rounds is None else (float("inf"), rounds)
-    rules, pairs = Rules(threshold / 100, tolerance, *limits), pairs_of(first, second)
+    rules, pairs = Rules(threshold / 100, tolerance, *limits), pair_builds(first, second)
     comparisons = []
     for name, (build_a, build_b) in pairs.items():
         # Bonferroni correction: the error rate holds for all verdicts together.

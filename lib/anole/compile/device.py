@@ -22,7 +22,7 @@ from anole.compile.passes.small_sizes import SMALL_WEIGHTS, with_small_sizes
 from anole.documents.build import BuiltKernel
 from anole.errors import BuildError, cause
 from anole.extract.graph import Layer, find_layers
-from anole.ir.kernel_calls import anchored, calls_of, size_bytes
+from anole.ir.kernel_calls import anchor_workload, calls_of, size_bytes
 from anole.ir.symbols import symbol_names
 from anole.targets.base import Device, DynamicShapeDevice
 from anole.task import Workload, weight_scheme
@@ -120,12 +120,12 @@ def describe_kernels(
         unassigned[layer.workload].append(layer.name)
     layer_names = defaultdict[ir.GlobalVar, list[str]](list)
     for variable in (call.args[0] for call in calls_of(module)):
-        names = unassigned[anchored(module[variable])]
+        names = unassigned[anchor_workload(module[variable])]
         layer_names[variable].append(names.pop(0) if names else "")
     kernels = []
     for variable, names in layer_names.items():
         func = module[variable]
-        workload = anchored(func)
+        workload = anchor_workload(func)
         kernels.append(
             BuiltKernel(
                 name=str(variable.name_hint),

@@ -36,7 +36,7 @@ from anole.ir.symbols import symbols_of, unbound_symbols, with_opaque_extents, w
 from anole.keys import canonical_json
 from anole.record import Config
 from anole.targets.base import ANCHOR, Template
-from anole.task import BatchMatmul, Workload, sum_dtype, workload_from_json, workload_to_json
+from anole.task import BatchMatmul, Workload, accumulator_dtype, workload_from_json, workload_to_json
 
 PackedWeights = dict[tuple[ir.GenericConst, Workload, str], ir.GenericConst]
 """Weights packed for a target, by the original constant, its workload and the config as JSON."""
@@ -157,7 +157,7 @@ class _Legalizer:
         # Symbols that appear only inside expressions must be passed as arguments.
         symbols = unbound_symbols([data.ty, weight.ty, call.ty])
         func = bb.add_func(_definition(choice, workload, [data.ty, weight.ty, call.ty], symbols), workload.operator)
-        sum_type, dtype = sum_dtype(workload.dtype), str(call.ty.dtype)
+        sum_type, dtype = accumulator_dtype(workload.dtype), str(call.ty.dtype)
         result = relax.call_tir(func, [data, weight, *symbols], relax.TensorType(call.ty.shape, sum_type))
         return result if dtype == sum_type else bb.call_te(topi.cast, bb.emit(result), dtype)
 

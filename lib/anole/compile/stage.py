@@ -9,7 +9,7 @@ from pathlib import Path
 from anole.compile.build import BuildSettings, compile_build
 from anole.compile.rounding import RoundingCheck
 from anole.documents import layout
-from anole.documents.lockfile import locked_receipts, lockfile_of, read_lockfile
+from anole.documents.lockfile import locked_receipts, lockfile_path, read_lockfile
 from anole.documents.manifest import Manifest, Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError
@@ -48,7 +48,7 @@ def compile_network(
 
 def _locked_receipts(build: str, order: Order, manifest: Manifest, project: Path) -> Receipts:
     """Return the locked configs of a build, and warn about tasks that have none."""
-    lockfile = read_lockfile(lockfile_of(project))
+    lockfile = read_lockfile(lockfile_path(project))
     entry = lockfile.builds.get(build)
     if entry is None or entry.key != order.lock:
         raise BuildError(f"{lockfile.path}: builds.{build}: has changed since this job was planned; start it again")

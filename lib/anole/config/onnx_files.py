@@ -66,7 +66,7 @@ def external_files(path: Path, strict: bool = False) -> list[Path]:
     return sorted({Path(tensor.location) for tensor in tensors})
 
 
-def names_of(path: Path) -> OnnxNames | None:
+def onnx_names(path: Path) -> OnnxNames | None:
     """Return the names in a file; None if it is unreadable or damaged, which the importer reports."""
     with suppress(OSError, ValueError):
         return _read(path)[1]

@@ -12,7 +12,7 @@ from typing import Any
 
 from anole.config.accelerators import read_accelerator
 from anole.config.entries import Budget, BuildSpec, ModelSpec, RangeCollector, Spec, TargetSpec
-from anole.config.onnx_files import names_of
+from anole.config.onnx_files import onnx_names
 from anole.config.source import check_source
 from anole.config.yaml_file import read_yaml
 from anole.errors import TargetError, shown, suggestion
@@ -124,7 +124,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
 
 def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node], outputs: Iterable[Node]) -> None:
     """Raise a `SpecError` for a name that an ONNX file does not have."""
-    names = names_of(file)
+    names = onnx_names(file)
     if names is None:
         return
     for name, node in inputs.items():

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from anole.codec import LATER
 from anole.config.entries import ModelSpec
-from anole.documents.document import document_of, read_plain, text_of
+from anole.documents.document import decode_document, read_plain, text_of
 from anole.documents.receipt import TriedConfig
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
@@ -166,7 +166,7 @@ def read_build(folder: Path) -> Build:
     for sizes in ranges.values() if isinstance(ranges, dict) else ():
         if isinstance(sizes, dict) and {"least", "most"} <= sizes.keys():  # the names before Anole 0.7.1
             sizes |= {"min": sizes.pop("least"), "max": sizes.pop("most")}
-    return document_of(plain, Build, path, "compile")
+    return decode_document(plain, Build, path, "compile")
 
 
 def write_build(folder: Path, build: Build) -> None:

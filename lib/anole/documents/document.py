@@ -24,7 +24,7 @@ _CHECKSUM = "crc"
 
 def read_document(path: Path, cls: type[T], stage: str) -> T:
     """Read a document that a stage writes; raise DocumentError if it is missing, damaged or newer."""
-    return document_of(read_plain(path, stage), cls, path, stage)
+    return decode_document(read_plain(path, stage), cls, path, stage)
 
 
 def read_plain(path: Path, stage: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def read_plain(path: Path, stage: str) -> dict[str, Any]:
     return plain
 
 
-def document_of(plain: object, cls: type[T], path: Path, stage: str) -> T:
+def decode_document(plain: object, cls: type[T], path: Path, stage: str) -> T:
     """Decode a dataclass from a file's plain value; raise DocumentError if it does not fit."""
     try:
         return decode(cls, plain)
@@ -76,7 +76,7 @@ def with_schema(document: Any) -> dict[str, Any]:
     return {"schema": SCHEMA, **encode(document)}
 
 
-def argument_of(document: Any) -> dict[str, Any]:
+def as_argument(document: Any) -> dict[str, Any]:
     """Encode a document as a command's argument, in plain JSON values.
 
     `LATER` fields with their defaults are omitted, so the argument stays the same as in older versions: Snakemake runs

@@ -128,7 +128,7 @@ def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Re
     }  # fmt: skip
 
 
-def lockfile_of(project: Path) -> Path:
+def lockfile_path(project: Path) -> Path:
     """Return the path of a project's lock file."""
     return project / layout.LOCKFILE
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from anole.codec import LATER
 from anole.documents import layout
-from anole.documents.document import document_of, read_document, read_plain, write_document
+from anole.documents.document import decode_document, read_document, read_plain, write_document
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import Config
@@ -143,4 +143,4 @@ def _read(path: Path) -> list[Receipt]:
     receipts = plain.get("receipts", [plain])
     if not isinstance(receipts, list):
         raise DocumentError(path, "receipts is not a list", stage)
-    return [document_of(receipt, Receipt, path, stage) for receipt in receipts]
+    return [decode_document(receipt, Receipt, path, stage) for receipt in receipts]

@@ -24,7 +24,7 @@ from anole.errors import ExtractError
 from anole.extract.imported import Imported
 from anole.ir.mutators import bindings, operator_of, value_of
 from anole.ir.ranges import SizeRange
-from anole.ir.symbols import all_static, size_hint, symbol_names, symbol_of, text_of, varying_texts
+from anole.ir.symbols import all_static, format_extent, size_hint, symbol_names, symbol_of, varying_texts
 from anole.targets.shared.recurrence import recurrence_of
 from anole.targets.shared.recurrent_kernel import recurrent_kernel
 
@@ -187,7 +187,7 @@ class _Joiner:
         size = self._size([tirx.IntImm("int64", value) for value in values])
         if not isinstance(size, (tirx.IntImm, tirx.Var)):
             raise ShapeDependentGraph(
-                f"a recurrent layer has {name} = {text_of(size)}; it must be fixed, or one of the ranges"
+                f"a recurrent layer has {name} = {format_extent(size)}; it must be fixed, or one of the ranges"
             )
         return str(size.name) if isinstance(size, tirx.Var) else None
 

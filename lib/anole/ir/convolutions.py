@@ -79,7 +79,7 @@ def taps_of(convolution: ir.Call, weight: NDArray[Any]) -> tuple[Taps, Taps]:
     return rows, columns
 
 
-def attrs_of(windows: Sequence[Taps]) -> dict[str, list[int]]:
+def window_attributes(windows: Sequence[Taps]) -> dict[str, list[int]]:
     """Return the padding and dilation attributes for windows along rows and columns."""
     padding = [*(-window.first for window in windows), *(window.after for window in windows)]
     return {"padding": padding, "dilation": [window.dilation for window in windows]}

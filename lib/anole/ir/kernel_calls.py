@@ -55,7 +55,7 @@ def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
     return None
 
 
-def anchored(func: tirx.PrimFunc) -> Workload | None:
+def anchor_workload(func: tirx.PrimFunc) -> Workload | None:
     """Return the workload of a scheduled function's anchor, or None."""
     text = func.attrs.get(WORKLOAD) if func.attrs else None
     return None if text is None else workload_from_json(json.loads(str(text)))

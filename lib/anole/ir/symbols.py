@@ -84,7 +84,7 @@ def simplified(extent: Any) -> Any:
     return sym.Analyzer().simplify(extent)
 
 
-def text_of(extent: Any, calls: bool = False) -> str:
+def format_extent(extent: Any, calls: bool = False) -> str:
     """Format an extent as a Python expression, such as ``batch * 2``; TVM's printer renames some variables.
 
     Args:
@@ -99,7 +99,7 @@ def text_of(extent: Any, calls: bool = False) -> str:
     if kind not in {**_OPERATORS, **_CALLS}:
         return str(extent)
     sides = (extent.a, extent.b)
-    texts = [text_of(side, calls) for side in sides]
+    texts = [format_extent(side, calls) for side in sides]
     if kind not in _OPERATORS or (calls and kind in _CALLS):
         return f"{_CALLS[kind]}({', '.join(texts)})"
     parts = (f"({text})" if type(side) in _OPERATORS else text for text, side in zip(texts, sides, strict=True))
@@ -107,8 +107,8 @@ def text_of(extent: Any, calls: bool = False) -> str:
 
 
 def varying_texts(shape: Iterable[Any], calls: bool = False) -> tuple[str | None, ...] | None:
-    """Return the texts of dynamic extents, see `text_of`, and None for static ones; None if all are static."""
-    texts = tuple(None if is_static(extent) else text_of(extent, calls) for extent in shape)
+    """Return the texts of dynamic extents, see `format_extent`, and None for static ones; None if all are static."""
+    texts = tuple(None if is_static(extent) else format_extent(extent, calls) for extent in shape)
     return texts if any(texts) else None
 
 
@@ -183,7 +183,9 @@ def with_opaque_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dic
     """Replace computed extents of tensor types by symbols, and return the extent of each symbol, too."""
     computed = _computed(types)
     symbols = _symbols_for(computed)
-    opaque = [relax.TensorType([symbols.get(text_of(extent), extent) for extent in ty.shape], ty.dtype) for ty in types]
+    opaque = [
+        relax.TensorType([symbols.get(format_extent(extent), extent) for extent in ty.shape], ty.dtype) for ty in types
+    ]
     return opaque, {symbol: computed[text] for text, symbol in symbols.items()}
 
 
@@ -194,7 +196,7 @@ def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
 def _computed(types: Sequence[Any]) -> dict[str, Any]:
     """Return the extents that are neither constants nor symbols, by their text."""
     extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
-    return {text_of(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
+    return {format_extent(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
 
 
 def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:

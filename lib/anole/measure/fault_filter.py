@@ -24,7 +24,7 @@ _MAX_HELD_FAILURES = 8
 """Consecutive failures to hold back before checking the machine; doubled after each check until a candidate works."""
 
 
-def measurer_of(
+def make_measurer(
     task: Task, options: MeasureOptions, access: DeviceAccess | None = None, fastest: Trial | None = None
 ) -> AnyMeasurer:
     """Return the measurer of a task's candidates; a measurer for a simulator uses only the task.

@@ -74,7 +74,7 @@ class RemoteRunner:
         self._access.absent.discard(str(self._access.remote))
         self._workers = [
             RemoteWorker(addresses, self._start, self._target, self._options)
-            for addresses in places_of_workers(self._access.remote, n, self._access.absent)
+            for addresses in assign_addresses(self._access.remote, n, self._access.absent)
         ]
         try:
             self._advance(())
@@ -134,7 +134,7 @@ class RemoteRunner:
         ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if ended.error is not None:
             raise ended.error
-        return self._results.of_rivals(candidates, ended.value, ended.run_s)
+        return self._results.rival_measurements(candidates, ended.value, ended.run_s)
 
     def abandon(self) -> None:
         """Kill the running candidates."""
@@ -250,7 +250,7 @@ class RemoteRunner:
         self._waiting.clear()
 
 
-def places_of_workers(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
+def assign_addresses(remote: Remote, n: int, absent: Container[str] = ()) -> list[list[Remote]]:
     """Return the addresses that each worker may use: one worker per server, at least one and at most `n`.
 
     A tracker's servers count even if they are in use; `absent` ones come last.

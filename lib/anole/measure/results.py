@@ -48,7 +48,9 @@ class Results:
         self.keep(candidate, measurement.latency_s)
         return measurement
 
-    def of_rivals(self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float) -> list[Measurement]:
+    def rival_measurements(
+        self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float
+    ) -> list[Measurement]:
         """Return the measurements of rivals that ran in turns; the outcome covers only rivals that were built."""
         timed, each_s = iter(outcome), run_s / max(1, len(outcome))
         return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]

@@ -136,7 +136,7 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
             copy.copy_user_tables()
             missing += copy.missing
         if missing:
-            rebuilt = f"was rebuilt from shards and documents; the old file was kept as {file.kept_aside().name}"
+            rebuilt = f"was rebuilt from shards and documents; the old file was kept as {file.keep_aside().name}"
             log.replaced += [f"{file.path}: {sentence}" for sentence in (rebuilt, *missing)]
         return _merged(db, log)
 
@@ -146,8 +146,8 @@ def _open_old(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
     if file.sha256 is None:
         return None
     old = stack.enter_context(opened(file.path))
-    old.refuse_newer("update Anole, or move the file away and merge again")
-    old.refuse_others()
+    old.check_version("update Anole, or move the file away and merge again")
+    old.check_is_anole()
     return old
 
 

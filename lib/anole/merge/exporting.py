@@ -68,7 +68,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
         with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.absolute().parent) as temporary:
             folder = Path(temporary, "shards")
             exported = _write_shards(_selected(source, chooser), folder)
-            chooser.refuse_unknown(source)
+            chooser.check_names_matched(source)
             if not exported.runs:
                 raise StoreError(f"{source}: no run satisfies all of these conditions")
             name = str(host_facts()["name"])
@@ -104,7 +104,7 @@ def _selected(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, by
     return (
         (content, data)
         for content, data in candidates
-        if chooser.takes_run(content.run, content.task) and chooser.takes(content)
+        if chooser.selects_head(content.run, content.task) and chooser.takes(content)
     )
 
 
@@ -114,7 +114,7 @@ def _selected_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardC
 
     def read(path: Path) -> RunState | None:
         head = read_head(path)
-        if head is None or head[0].key in runs_with_shard or not chooser.takes_run(*head):
+        if head is None or head[0].key in runs_with_shard or not chooser.selects_head(*head):
             return None
         if not is_copy(path):
             runs_with_shard.add(head[0].key)

@@ -19,7 +19,7 @@ from anole.task import Task
 T = TypeVar("T")
 
 _TASK_TABLES = ("task", "space")
-OF_RUNS = ("run", "warm_start", "iteration", "trial", "confirmation")
+RUN_TABLES = ("run", "warm_start", "iteration", "trial", "confirmation")
 
 
 def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
@@ -30,12 +30,12 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
             the row.
     """
     with opened(path) as database:
-        database.refuse_newer("update Anole")
+        database.check_version("update Anole")
         if database.missing_tables:
             found = f"it has no table {database.missing_tables[0]}"
             raise UnreadableError(f"{path}: is not a database of trials: {found}")
         runs = Runs(database)
-        for (key,), rows in database.entities(*OF_RUNS):
+        for (key,), rows in database.entities(*RUN_TABLES):
             yield runs.read(key, rows)
 
 

@@ -12,10 +12,10 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import schema
-from anole.merge.import_database import OF_RUNS, Runs
+from anole.merge.import_database import RUN_TABLES, Runs
 from anole.merge.merge_log import MergeLog, Snapshot
 from anole.merge.untrusted_database import Entity, Key, UnreadableError, UntrustedDatabase, is_fault, limit_steps, quote
-from anole.merge.upsert import OF_BUILDS, OF_EVALUATIONS, fold_run, fold_task, insert, is_known
+from anole.merge.upsert import BUILD_TABLES, EVALUATION_TABLES, fold_run, fold_task, insert, is_known
 
 _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", re.IGNORECASE)
 
@@ -56,14 +56,16 @@ class UserDataCopy:
             fold_run(self._db, content, snapshot.recordings[content.run.key])
 
         self._copy_missing("task", ("task",), lambda key, _: fold_task(self._db, runs.task(key[0])))
-        self._copy_missing("run", OF_RUNS, copy_run)
+        self._copy_missing("run", RUN_TABLES, copy_run)
 
     def copy_documents(self, log: MergeLog) -> None:
         """Copy the models, manifests, builds and evaluations that the new database does not have."""
         self._copy_missing("model", ("model",), self._copy_rows)
         self._copy_missing("manifest", ("model_task",), self._copy_rows, n_columns=2)
-        self._copy_missing("build", OF_BUILDS, self._copy_rows)
-        self._copy_missing("evaluation", OF_EVALUATIONS, self._copy_rows, excluded={(name,) for name in log.outlived})
+        self._copy_missing("build", BUILD_TABLES, self._copy_rows)
+        self._copy_missing(
+            "evaluation", EVALUATION_TABLES, self._copy_rows, excluded={(name,) for name in log.outlived}
+        )
 
     def copy_user_tables(self) -> None:
         """Copy the user's tables, indexes, views and triggers, without checking constraints."""
@@ -95,7 +97,7 @@ class UserDataCopy:
         """Copy each task, run or document of a kind that the new database does not have."""
         n_lost = 0
         # An evaluation may have rows in any of its tables, and belongs to a build.
-        of, key_tables = ("build", tables) if tables is OF_EVALUATIONS else (tables[0], tables[:1])
+        of, key_tables = ("build", tables) if tables is EVALUATION_TABLES else (tables[0], tables[:1])
         if of not in self._old.kinds:
             return
         present = set(excluded)

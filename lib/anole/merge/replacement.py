@@ -52,7 +52,7 @@ class HeldDatabase:
         finally:
             _remove_with_journal(temporary)
 
-    def kept_aside(self) -> Path:
+    def keep_aside(self) -> Path:
         """Link the file to a second name, which preserves it when it is replaced, and return that name.
 
         The first name exists at all times. The journal is moved, too; otherwise SQLite would apply it to the new file.

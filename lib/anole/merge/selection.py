@@ -67,7 +67,7 @@ class Chooser:
         self._seen: dict[str, set[str]] = {name: set() for name in self._wanted}
         self._seen["model"] = {model for model, _, _ in usages}
 
-    def takes_run(self, run: Run, task: Task) -> bool:
+    def selects_head(self, run: Run, task: Task) -> bool:
         """Whether a run is selected by its head, which does not contain times."""
         usages = self._usages.get(task.key, ())
         names_of_run = {
@@ -87,7 +87,7 @@ class Chooser:
         records: tuple[Trial | Confirmation, ...] = (*content.trials, *content.confirmations)
         return since is None or any(record.created_at[: len(since)] >= since for record in records)
 
-    def refuse_unknown(self, source: Path) -> None:
+    def check_names_matched(self, source: Path) -> None:
         """Raise StoreError if a name matches no run of the source; the message suggests existing names."""
         for name, wanted in self._wanted.items():
             for value in wanted:

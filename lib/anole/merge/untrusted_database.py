@@ -128,7 +128,7 @@ class UntrustedDatabase:
         expected = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
         return [table for table in expected if table not in self.kinds]
 
-    def refuse_newer(self, cure: str) -> None:
+    def check_version(self, cure: str) -> None:
         """Raise StoreError for a database that a newer Anole wrote; the message ends with the remedy `cure`."""
         if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
@@ -136,7 +136,7 @@ class UntrustedDatabase:
                 f"supports versions up to {schema.version()}); {cure}"
             )
 
-    def refuse_others(self) -> None:
+    def check_is_anole(self) -> None:
         """Raise StoreError for a database of another program whose tables have the same names."""
         expected = schema.columns()
         tables = [table for table in expected if table in self.kinds]

@@ -25,8 +25,8 @@ from anole.record import Confirmation, Trial
 from anole.store.content import ShardContent
 from anole.task import Task, workload_to_json
 
-OF_BUILDS = ("build", "build_task", "refinement")
-OF_EVALUATIONS = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
+BUILD_TABLES = ("build", "build_task", "refinement")
+EVALUATION_TABLES = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
 """The tables with the rows of an evaluation."""
 
 _STORED = frozenset({str, int, float, type(None)})
@@ -90,7 +90,7 @@ def fold_build(db: Database, folder: Path, snapshot: Snapshot, log: MergeLog) ->
     if snapshot.has_newer("build", "name", build.name, build.created_at):
         log.replaced.append(f"{folder / FILE}: replaced a build of this name that was compiled later")
         log.outlived.add(build.name)
-        for table in OF_EVALUATIONS:
+        for table in EVALUATION_TABLES:
             _replace(db, table, {"build": build.name}, ())
     _upsert(db, _row_of("build", build, **others), "build")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
@@ -118,7 +118,7 @@ def fold_evaluation(db: Database, path: Path, snapshot: Snapshot, log: MergeLog)
     profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
     numbered = enumerate(() if profile is None else profile.kernels)
     kernels = (_row_of("kernel_latency", kernel, **key, number=number) for number, kernel in numbered)
-    for table, rows in zip(OF_EVALUATIONS, (latencies, at_sizes, loads, profiles, kernels), strict=True):
+    for table, rows in zip(EVALUATION_TABLES, (latencies, at_sizes, loads, profiles, kernels), strict=True):
         _replace(db, table, key, rows)
 
 

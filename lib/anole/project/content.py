@@ -17,7 +17,7 @@ _MIN_CACHED_BYTES = 1 << 20
 """Digests of smaller files are not cached."""
 
 
-def digest_of(files: Iterable[Path], project: Path) -> str | None:
+def content_digest(files: Iterable[Path], project: Path) -> str | None:
     """Return the digest of the names and contents of a project's files; None without files.
 
     Digests of large files are cached in ``work/digests.json``, by each file's size, times and inode.

@@ -33,7 +33,7 @@ class JobResources:
     measure: str
 
 
-def limits_of(pipeline: Pipeline) -> dict[str, int]:
+def resource_limits(pipeline: Pipeline) -> dict[str, int]:
     """Return the limits of the Snakemake resources that a project's jobs share.
 
     Resources that no job of Anole uses are left to the workflow's other rules.

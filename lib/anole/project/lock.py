@@ -10,7 +10,7 @@ from anole.config.entries import Spec
 from anole.config.reading import load_spec
 from anole.documents import layout
 from anole.documents.build import FILE, Build, BuiltTask, check_build_files, read_build
-from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_of, read_lockfile, write_lockfile
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, lockfile_path, read_lockfile, write_lockfile
 from anole.errors import BuildError, DocumentError
 from anole.keys import canonical_json
 from anole.node import Node
@@ -29,7 +29,7 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
         BuildError: a build is outdated, or no build is compiled.
     """
     spec, project = load_spec(spec_path), spec_path.parent
-    lockfile = read_lockfile(lockfile_of(project))
+    lockfile = read_lockfile(lockfile_path(project))
     for name in names:
         Node(name, "builds", spec.file).choice(spec.builds, "one of the builds")
     chosen = names or [name for name in spec.builds if (project / layout.build_path(name) / FILE).exists()]
@@ -46,7 +46,7 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
     Raises:
         SpecError: the lock file has a mistake, or an entry is missing.
     """
-    lockfile = read_lockfile(lockfile_of(spec_path.parent))
+    lockfile = read_lockfile(lockfile_path(spec_path.parent))
     for name in names:
         Node(name, "builds", str(lockfile.path)).choice(lockfile.builds, "one of the locked builds")
     remaining = replace(lockfile, builds={name: entry for name, entry in lockfile.builds.items() if name not in names})

@@ -11,13 +11,13 @@ from anole.config.entries import AcceleratorOrder, AcceleratorSpec, BuildSpec, M
 from anole.config.reading import load_spec
 from anole.config.source import model_files
 from anole.documents import layout
-from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_of, read_lockfile
+from anole.documents.lockfile import LockedBuild, Lockfile, lockfile_path, read_lockfile
 from anole.documents.manifest import Manifest, Order, Origin, read_manifest
 from anole.errors import DocumentError, SpecError
 from anole.extract.stage import extract_versions
 from anole.keys import content_key
 from anole.node import Node
-from anole.project.content import digest_of
+from anole.project.content import content_digest
 from anole.project.hardware import Hardware, describe_target, has_records, is_detected_on_nodes, keep, look_for
 from anole.project.quantized_models import is_quantized, model_for_target
 from anole.record import Run
@@ -82,7 +82,7 @@ class Pipeline:
         }
         spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
         descriptions = {name: found.description for name, found in targets.items() if found.description is not None}
-        lockfile = read_lockfile(lockfile_of(project))
+        lockfile = read_lockfile(lockfile_path(project))
         pipeline = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
             if build.target in descriptions:
@@ -125,7 +125,7 @@ class Pipeline:
     def digest(self, model: str) -> str | None:
         """Return the digest of a model's own files, cached since the first call."""
         if model not in self._digests:
-            self._digests[model] = digest_of(self.files(model), self.project)
+            self._digests[model] = content_digest(self.files(model), self.project)
         return self._digests[model]
 
     def description(self, target: str) -> Mapping[str, Any]:
@@ -293,7 +293,7 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     quantized = layout.quantized_path(model)
     if is_quantized(spec, target) and not quantized.exists():
         raise DocumentError(quantized, "there is no such file", "quantize")
-    files = digest_of(files_of(spec.models[model], path.parent), path.parent)
+    files = content_digest(files_of(spec.models[model], path.parent), path.parent)
     return model_for_target(spec, model, target), describe_target(spec.targets[target], path.parent), files
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 from anole.codec import encode
 from anole.config.entries import BuildSpec
 from anole.documents import layout
-from anole.documents.document import argument_of
+from anole.documents.document import as_argument
 from anole.documents.manifest import network_path
 from anole.errors import AnoleError
 from anole.extract.stage import extract_versions
@@ -163,7 +163,7 @@ class RuleInputs:
         """Return the order of a build."""
         build = self.build_of(job)
         self._described(build.target)
-        return self._argument(argument_of(self.pipeline.order(build)))
+        return self._argument(as_argument(self.pipeline.order(build)))
 
     def required(self, job: Wildcards) -> str:
         """Return ``--required`` for stages that measure a build, unless its target is known to be absent."""

@@ -36,7 +36,7 @@ Candidates = Mapping[str, Sequence[Candidate]]
 """The candidates of each task, by the task's key; the first one is the fastest when timed alone."""
 
 
-def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
+def best_candidates(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
     """Return the best n candidates of every tuned task.
 
     Raises:
@@ -53,7 +53,7 @@ def candidates_of(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
     return candidates
 
 
-def positions_of_round(candidates: Candidates, number: int) -> dict[str, int]:
+def round_positions(candidates: Candidates, number: int) -> dict[str, int]:
     """Return the index of each task's candidate in a round: its number, or 0 if the task has fewer candidates."""
     return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
 

@@ -17,7 +17,7 @@ from anole.measure.device_access import DeviceAccess
 from anole.refine.candidates import (
     Candidates,
     Positions,
-    positions_of_round,
+    round_positions,
     seconds_per_call,
     with_candidates,
 )
@@ -87,7 +87,7 @@ def time_rounds(
     for _ in range(n_turns):
         for number in tuple(remaining):
             try:
-                folder, described = compiler.compile(positions_of_round(candidates, number))
+                folder, described = compiler.compile(round_positions(candidates, number))
                 kernels_s = stopwatch.kernels_s(folder, seconds)
             except BuildError as error:
                 if number == 0:

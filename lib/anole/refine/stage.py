@@ -17,9 +17,9 @@ from anole.record import utc_now
 from anole.refine.candidates import (
     Candidates,
     Positions,
-    candidates_of,
+    best_candidates,
     choose,
-    positions_of_round,
+    round_positions,
     timed,
     with_candidates,
 )
@@ -84,7 +84,7 @@ def refine_network(
     if target is None:
         kind = manifest.origin.target_description["kind"]
         raise BuildError(f"{build}: is for {kind}; only builds for the CPU can be refined")
-    candidates = candidates_of(receipts, n_candidates)
+    candidates = best_candidates(receipts, n_candidates)
     if (absence := target.absence()) is not None:
         _log.warning("%s: is not refined: %s", build, absence)
         candidates = {}
@@ -99,7 +99,7 @@ def refine_network(
 
 
 def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
-    fastest_alone = positions_of_round(candidates, 0)
+    fastest_alone = round_positions(candidates, 0)
     if not candidates:
         return Refinement(candidates, fastest_alone)
     timed_candidates = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))

@@ -22,7 +22,7 @@ from anole.evaluate.network_runner import runner_of
 from anole.evaluate.timing.pairs import PairTimer
 from anole.evaluate.timing.sequential import ALPHA, Ratio, Verdict, compare_rounds
 from anole.measure.device_access import device_access
-from anole.report.tables import facts_of
+from anole.report.tables import facts_grid
 from anole.targets import get_device, get_target
 from anole.targets.base import DeviceLocation
 from anole.text_format import counted, duration, percent, significant
@@ -94,7 +94,7 @@ class ComparedBuilds:
         return {**plain, "verdict": self.ratio.verdict.value}
 
 
-def pairs_of(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
+def pair_builds(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
     """Return the pairs of builds to compare, by name: two builds, or builds with the same name in two folders.
 
     Raises:
@@ -203,7 +203,7 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
     how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(
         Text(subject + describe_ratio(ratio), style=_STYLES[ratio.verdict]),
-        facts_of(sides),
+        facts_grid(sides),
         Text(f"  {how}; outputs differ by {significant(compared.error)}", style="dim"),
     )
 

@@ -14,7 +14,7 @@ from anole.host.lock import lock_path
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import CallError, Worker
 from anole.measure.device_access import device_access
-from anole.report.tables import facts_of
+from anole.report.tables import facts_grid
 from anole.targets import all_kinds, get_device, get_kind
 from anole.text_format import significant
 
@@ -41,7 +41,7 @@ def render_machine() -> Iterator[RenderableType]:
 
 
 def _group(title: str, facts: Mapping[str, Any]) -> RenderableType:
-    return Group(Text(title, style="bold"), facts_of((name, str(fact)) for name, fact in facts.items()))
+    return Group(Text(title, style="bold"), facts_grid((name, str(fact)) for name, fact in facts.items()))
 
 
 def tools() -> dict[str, str]:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from anole.project.plan import Plan, PlannedTask
-from anole.report.tables import facts_of, table_of
+from anole.report.tables import facts_grid, plain_table
 from anole.text_format import counted, named_few, significant
 
 _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
@@ -21,15 +21,15 @@ def render_plan(plan: Plan) -> RenderableType:
     if plan.tasks:
         presets = {task.preset for task in plan.tasks}
         rows = [_row(task, len(presets) > 1) for task in plan.tasks]
-        parts += [table_of(("task", "preset", "layers"), _TITLES, rows), Text(), Text(_totals(plan))]
+        parts += [plain_table(("task", "preset", "layers"), _TITLES, rows), Text(), Text(_totals(plan))]
     parts += [Text(f"skipped: {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
     if plan.behind:
         drifts = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
         advice = "To update a lock, run `anole lock --remove BUILD`, `snakemake` and `anole lock BUILD`."
-        parts += [Text("The lock file is outdated:", style="bold"), facts_of(drifts), Text(advice, style="dim")]
+        parts += [Text("The lock file is outdated:", style="bold"), facts_grid(drifts), Text(advice, style="dim")]
     if not plan.steps:
         return Group(*parts, Text("Nothing to do."))
-    return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_of(_steps(plan)))
+    return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_grid(_steps(plan)))
 
 
 def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:

@@ -13,7 +13,7 @@ from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.kernel_times import time_kernels
 from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.device_access import device_access
-from anole.report.tables import table_of
+from anole.report.tables import plain_table
 from anole.targets import get_kind, get_profilable, get_target
 from anole.targets.base import DeviceLocation, ProfilableDevice
 from anole.text_format import counted, duration, percent, significant
@@ -83,7 +83,7 @@ def render_profile(profile: Profile) -> RenderableType:
     return Group(
         Text(f"{profile.build}: {duration(profile.whole_s)} with {threads}", style="bold"),
         Text(f"roofline: {peaks}, measured afterwards", style="dim"),
-        table_of(("layers",), ("calls", "time", "share", "rate", "of roofline"), [*rows, total]),
+        plain_table(("layers",), ("calls", "time", "share", "rate", "of roofline"), [*rows, total]),
     )
 
 

@@ -21,7 +21,7 @@ from anole.documents import layout
 from anole.documents.log import explanations, is_warning, last_result, messages
 from anole.errors import AnoleError
 from anole.report.pages.database import Database
-from anole.report.tables import facts_of, table_of
+from anole.report.tables import facts_grid, plain_table
 from anole.text_format import NONE, milliseconds, times
 
 _NOTHING_TO_DO = "Nothing to be done"
@@ -179,11 +179,11 @@ def render_results(database: Path) -> RenderableType:
         return Group()
     rows_by_build = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
     titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
-    table = table_of(("build",), titles, (_row(by_reference, references) for by_reference in rows_by_build))
+    table = plain_table(("build",), titles, (_row(by_reference, references) for by_reference in rows_by_build))
     legend = Text("ms per run and its precision; in brackets, the speedup of the build", "dim")
     build = layout.build_path(next(iter(builds)))
     steps = {"anole report": "write an HTML report", f"anole run {build} --random": "run the network on random inputs"}
-    return Group("", table, legend, "", Text("Next:", "bold"), facts_of(steps.items()))
+    return Group("", table, legend, "", Text("Next:", "bold"), facts_grid(steps.items()))
 
 
 def _row(by_reference: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:

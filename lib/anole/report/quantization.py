@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anole.quantize.stage import Quantized
-from anole.report.tables import table_of
+from anole.report.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,4 +21,4 @@ def render_quantized(model: str, quantized: Quantized) -> RenderableType:
     for layer in quantized.floats:
         gain = "" if layer.before_db is None else f" ({layer.before_db:.1f} dB before)"
         lines.append(Text(f"in float32: {layer.name}{gain}"))
-    return Group(*lines, table_of(("layer", "operator"), ("signal/noise dB", "lost dB"), rows))
+    return Group(*lines, plain_table(("layer", "operator"), ("signal/noise dB", "lost dB"), rows))

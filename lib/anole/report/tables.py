@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 
-def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+def plain_table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     """Return a table with a header; columns without content are omitted.
 
     Args:
@@ -30,7 +30,7 @@ def table_of(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequen
     return table
 
 
-def facts_of(facts: Iterable[tuple[str, ...]]) -> Table:
+def facts_grid(facts: Iterable[tuple[str, ...]]) -> Table:
     """Return a grid of names and texts; the texts wrap at the width of the terminal."""
     table = Table.grid(padding=(0, 2), pad_edge=False)
     for name, *texts in facts:

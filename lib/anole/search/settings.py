@@ -7,7 +7,7 @@ from dataclasses import Field, asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar
 
-from anole.codec import DecodeError, read_given
+from anole.codec import DecodeError, decode_present
 from anole.codec import Range as Range
 from anole.errors import SpecError, suggestion
 from anole.search.roles import Evaluator, Explorer, Sampler, Surrogate
@@ -102,7 +102,7 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
         SpecError: a field is unknown or its value is not allowed.
     """
     try:
-        return read_given(cls, plain)
+        return decode_present(cls, plain)
     except DecodeError as error:
         raise SpecError(f"{path}.{error.place}", error.problem) from None
 

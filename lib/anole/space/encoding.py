@@ -139,6 +139,6 @@ class Encoding:
         return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
 
 
-def rows_of(columns: Columns, rows: NDArray[Any]) -> Columns:
+def select_rows(columns: Columns, rows: NDArray[Any]) -> Columns:
     """Select configs from columns by a mask or an array of indices."""
     return {name: values[rows] for name, values in columns.items()}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anole.errors import ConfigError
 from anole.record import Config
 from anole.space.encoding import Columns as Columns
-from anole.space.encoding import Encoding, rows_of
+from anole.space.encoding import Encoding, select_rows
 from anole.space.encoding import Vectors as Vectors
 from anole.space.knob import ALGORITHM, Knob
 
@@ -52,7 +52,7 @@ class Constraint:
             return self.holds(columns)
         applies = columns[ALGORITHM] == self.algorithm
         mask = ~applies
-        mask[applies] = self.holds(rows_of(columns, applies))
+        mask[applies] = self.holds(select_rows(columns, applies))
         return np.asarray(mask)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.errors import ConfigError
-from anole.space.encoding import Columns, rows_of
+from anole.space.encoding import Columns, select_rows
 from anole.space.knob import ALGORITHM, Knob, option_knob
 from anole.space.space import Description, Figures, Space
 
@@ -58,7 +58,7 @@ def _by_algorithm(figures: Mapping[str, Figures | None], default: float = 0.0) -
         values = np.full(len(columns[ALGORITHM]), default)
         for algorithm, figure in defined.items():
             rows = columns[ALGORITHM] == algorithm
-            values[rows] = figure(rows_of(columns, rows))
+            values[rows] = figure(select_rows(columns, rows))
         return values
 
     return figure_of if defined else None
@@ -82,5 +82,5 @@ class _Descriptions:
         for algorithm, describe in self.describes.items():
             rows = np.flatnonzero(chosen == algorithm)
             if len(rows):
-                features[np.ix_(rows, self.positions[algorithm])] = describe(rows_of(self.columns, rows)).features()
+                features[np.ix_(rows, self.positions[algorithm])] = describe(select_rows(self.columns, rows)).features()
         return features

@@ -18,7 +18,7 @@ _MAX_SPEED_ERROR = 1e-9
 """Maximum relative rounding error of a speed."""
 
 
-def problem_of(record: object, flop: int) -> str | None:
+def find_problem(record: object, flop: int) -> str | None:
     """Return the first problem of a record, whose task has `flop` operations, or None."""
     match record:
         case Trial():

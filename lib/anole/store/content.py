@@ -16,7 +16,7 @@ from anole.errors import StoreError, shown
 from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
-from anole.store.checks import problem_of
+from anole.store.checks import find_problem
 from anole.store.lines import Chain, checksum_of, complete_lines, without_checksum
 from anole.strict_json import parse_json, parse_record
 from anole.task import Task
@@ -237,7 +237,7 @@ def parse_recorded(path: Path, data: bytes) -> Recorded | None:
                     line.fail(f"trial {number} is measured again; there are only {len(trials)} trials")
             case Confirmation(config=mapping) | Iteration(log=mapping):
                 line.canonical(mapping)
-        if (problem := problem_of(record, flop)) is not None:
+        if (problem := find_problem(record, flop)) is not None:
             line.fail(problem)
         recorded.add(record)
     return recorded

@@ -17,7 +17,7 @@ from anole.errors import ShardInUseError, StoreError
 from anole.files import close, make_folder, sync, write_atomically
 from anole.keys import canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial, utc_now
-from anole.store.checks import problem_of
+from anole.store.checks import find_problem
 from anole.store.content import (
     SCHEMA,
     Head,
@@ -225,7 +225,7 @@ class Shard:
         self.close()
 
     def _append(self, record: Any) -> None:
-        problem = problem_of(record, self._recorded.task.workload.flop)
+        problem = find_problem(record, self._recorded.task.workload.flop)
         if problem is not None:
             raise StoreError(f"{self.path}: cannot store a record: {problem}")
         if self._descriptor is None:

@@ -16,7 +16,7 @@ from anole.errors import MeasureError, TargetError
 from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
 from anole.measure.device_access import DeviceAccess
-from anole.measure.fault_filter import AnyMeasurer, measurer_of
+from anole.measure.fault_filter import AnyMeasurer, make_measurer
 from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
@@ -238,7 +238,7 @@ class TaskTuning:
     def _measurer(self) -> AnyMeasurer:
         def start() -> AnyMeasurer:
             best = next(iter(fastest(self.trials or self._recorded, lambda *_: 1.0)), None)
-            return measurer_of(self.task, self._options.measuring, self._access, best)
+            return make_measurer(self.task, self._options.measuring, self._access, best)
 
         return self._measurers.of(self.task.key, start)
 

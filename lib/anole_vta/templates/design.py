@@ -20,7 +20,7 @@ from anole.task import Conv2d
 from anole_vta.area import Bounds, unit_speed
 from anole_vta.geometry import Geometry
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, limits_of, min_cycles
+from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, min_cycles, resource_limits
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
 """The knobs of the GEMM block: batch, input channels and output channels."""
@@ -154,7 +154,7 @@ def tiles_of(
     Both are 0 for configs that the accelerator cannot run.
     """
     geometries, indices = _accelerators(base, columns)
-    limits = limits_of(geometries)[indices]
+    limits = resource_limits(geometries)[indices]
     return blocks_that_fit(w, MappedConfigs(*limits.T, *(columns[name] for name in _SOFTWARE)), epilogue)
 
 

@@ -43,7 +43,7 @@ class MappedConfigs:
         return MappedConfigs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def limits_of(geometries: Sequence[Geometry | None]) -> Ints:
+def resource_limits(geometries: Sequence[Geometry | None]) -> Ints:
     """Return the first six fields of `MappedConfigs` of n accelerators, shape (n, 6); zeros for None."""
     buffers = (Memory.INP, Memory.WGT, Memory.ACC)
     rows = [(0,) * 6 if g is None else (*g.block, *(g.depth(memory) for memory in buffers)) for g in geometries]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.targets.shared.weight_only import StoredWeights, rows_of_block
+from anole.targets.shared.weight_only import StoredWeights, rows_per_block
 from anole.task import WeightScheme
 
 from ...examples import examples
@@ -31,7 +31,7 @@ def test_weights_are_packed_losslessly_in_the_fewest_bits(scheme: WeightScheme, 
     stored = random_weights(scheme, seed)
     assert stored.scheme == scheme
     packed = stored.words(scheme)
-    assert packed.shape == (2 * rows_of_block(scheme), 5)
+    assert packed.shape == (2 * rows_per_block(scheme), 5)
     np.testing.assert_array_equal(StoredWeights.read(packed, scheme).values(), stored.values())
 
 

@@ -17,7 +17,7 @@ from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, check_schedule
 from anole_vta.templates.design import EPILOGUE, padded_to_blocks, tiles_of
-from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, divisors, limits_of, min_cycles, traffic
+from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, divisors, min_cycles, resource_limits, traffic
 
 from ...examples import examples
 
@@ -54,7 +54,7 @@ def by_trying(w, geometry, threads, tiles, epilogue):
 def at_once(w, configs, epilogue):
     """Return the same for configs given as (geometry, threads, tiles), by `blocks_that_fit`."""
     columns = np.array([(*threads, *tiles) for _, threads, tiles in configs]).T
-    mapped = MappedConfigs(*limits_of([geometry for geometry, _, _ in configs]).T, *columns)
+    mapped = MappedConfigs(*resource_limits([geometry for geometry, _, _ in configs]).T, *columns)
     return list(zip(*(blocks.tolist() for blocks in blocks_that_fit(w, mapped, epilogue)), strict=True))
 
 
@@ -101,7 +101,7 @@ def test_nothing_fits_what_cannot_be_lowered(w):
 
 
 def test_an_impossible_accelerator_runs_nothing():
-    mapped = MappedConfigs(*limits_of([None, DEFAULT]).T, *np.ones((4, 2), dtype=np.int64))
+    mapped = MappedConfigs(*resource_limits([None, DEFAULT]).T, *np.ones((4, 2), dtype=np.int64))
     assert [blocks.tolist() for blocks in blocks_that_fit(SMALL[0], mapped, EPILOGUE)] == [[0, 1], [0, 1]]
 
 

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.kernel_calls import anchored, calls_of, is_kernel
+from anole.ir.kernel_calls import anchor_workload, calls_of, is_kernel
 from anole.ir.mutators import rewritten
 from anole.ir.nodes import with_values
 from anole.ir.symbols import is_small, symbols_in, symbols_of, typical_shape
@@ -52,7 +52,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         kernel, operands, *rest = call.args
         small_kernel, small_inputs, *_ = next(self._small_calls).args
         func, small = self._module[kernel], self._small[small_kernel]
-        is_same = anchored(small) is None or tvm_ffi.structural_equal(func.body, small.body, map_free_vars=True)
+        is_same = anchor_workload(small) is None or tvm_ffi.structural_equal(func.body, small.body, map_free_vars=True)
         if is_same or not symbols_of(func):
             return call
         fields = zip(operands.fields, small_inputs.fields, strict=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.convolutions import CHANNELS_LAST, Taps, attrs_of, is_channels_last, taps_of
+from anole.ir.convolutions import CHANNELS_LAST, Taps, is_channels_last, taps_of, window_attributes
 from anole.ir.mutators import bound_if_read_once, extents, operator_of, read_counts, rewritten, value_of
 
 _Values = NDArray[np.float64]
@@ -128,7 +128,12 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
     def _as_convolution(self, branch: _Branch) -> ir.Expr:
         weight = relax.const(branch.weight.astype(np.float32))
-        settings = {"strides": branch.strides, "groups": branch.groups, **attrs_of(branch.windows), **CHANNELS_LAST}
+        settings = {
+            "strides": branch.strides,
+            "groups": branch.groups,
+            **window_attributes(branch.windows),
+            **CHANNELS_LAST,
+        }
         result = relax.op.nn.conv2d(branch.data, weight, **settings)
         if not branch.shift.any():
             return result

@@ -7,7 +7,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.convolutions import attrs_of, is_channels_last, taps_of
+from anole.ir.convolutions import is_channels_last, taps_of, window_attributes
 from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
 
 
@@ -59,4 +59,4 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         firsts = [old.index_of(new) for new, old in zip(kept, windows, strict=True)]
         rows, columns = (slice(first, first + new.taps) for first, new in zip(firsts, kept, strict=True))
         left = relax.const(np.ascontiguousarray(weight[rows, columns]))
-        return with_attrs(call, [call.args[0], left], **attrs_of(kept))
+        return with_attrs(call, [call.args[0], left], **window_attributes(kept))

@@ -13,11 +13,11 @@ from anole.record import Config
 from anole.targets.base import MAX_RELATIVE_ERROR, WINOGRAD
 from anole.targets.cpu.device.precision import (
     BF16,
-    BYTE_FEATURES,
     DTYPES,
+    FEATURES_FOR_8_BITS,
     FLOAT32,
     INT8,
-    NEEDS,
+    REQUIRED_FEATURES,
     STORED_WEIGHTS,
     UINT8,
     missing_features,
@@ -143,7 +143,7 @@ def _inventory() -> Inventory:
     features: list[str] = description["features"]
     precisions = precisions_of(features)
     unneeded = LOW_PRECISION_FEATURES.difference(
-        BYTE_FEATURES, *(required for precision in precisions for required in NEEDS[precision])
+        FEATURES_FOR_8_BITS, *(required for precision in precisions for required in REQUIRED_FEATURES[precision])
     )
     used = [feature for feature in features if feature not in unneeded]
     unused = [feature for feature in features if feature in unneeded]

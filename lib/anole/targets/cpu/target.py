@@ -16,12 +16,12 @@ from anole.targets.cpu.device.precision import (
     FLOAT32,
     STORED_WEIGHTS,
     UINT8,
-    has_bytes,
+    has_8bit_products,
     precisions_of,
 )
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
-from anole.targets.cpu.templates.packed_operands import packed_lane_dtype, with_packed_lanes
+from anole.targets.cpu.templates.packed_operands import packed_word_dtype, with_packed_words
 from anole.targets.cpu.templates.register_tiles import is_small
 from anole.targets.kind import is_open
 from anole.task import Workload, weight_scheme
@@ -57,7 +57,7 @@ class CpuTarget:
         features = description.get("features", ())
         self.dtypes = (
             *dict.fromkeys(DTYPES[precision] for precision in precisions_of(features)),
-            *((UINT8,) if has_bytes(features) else ()),
+            *((UINT8,) if has_8bit_products(features) else ()),
         )
         if self.open:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
@@ -122,7 +122,7 @@ class CpuTarget:
 
     def _sharing_threads(self, workload: Workload) -> int:
         """Return the number of threads that share a layer: all, or only the calling one if the layer is small."""
-        return 1 if is_small(with_packed_lanes(workload)) else self.threads
+        return 1 if is_small(with_packed_words(workload)) else self.threads
 
     def schedule_default(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Parallelize and vectorize a function without an anchor where that pays."""
@@ -184,7 +184,7 @@ class CpuTarget:
         """Measure, in this process, the multiply-add rate of all threads on registers or tiles."""
         from anole.targets.cpu.device.peak import peak_gflops
 
-        return peak_gflops(self.description, packed_lane_dtype(dtype))
+        return peak_gflops(self.description, packed_word_dtype(dtype))
 
     def copy_bytes_per_s(self) -> float:
         """Measure, in this process, the memory bandwidth of copies by all threads."""

@@ -10,7 +10,7 @@ from tvm import s_tir, te, tirx
 
 from anole.ir.nodes import blocks_of
 from anole.targets.base import ANCHOR
-from anole.targets.shared.packed_lanes import product
+from anole.targets.shared.packed_words import product
 from anole.task import Conv2d
 
 SBlockRV = Any

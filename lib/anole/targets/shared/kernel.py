@@ -13,7 +13,7 @@ from tvm import te, tirx
 from anole.errors import MachineError
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.shared.packed_lanes import packed_dtype
+from anole.targets.shared.packed_words import packed_dtype
 from anole.targets.shared.reference import data_shape
 from anole.task import Workload
 

@@ -60,7 +60,7 @@ class CellEquations:
 
         return bound(self._activate(0, self._with_peephole(gate, INPUT, c, peephole)), with_input)
 
-    def h_of_c(self, gate: Gate, c: Value, peephole: Gate) -> Value:
+    def lstm_next_h(self, gate: Gate, c: Value, peephole: Gate) -> Value:
         """Return an LSTM's next state from its next cell."""
         return self._activate(0, self._with_peephole(gate, OUTPUT, c, peephole)) * self._activate(2, c, clips=False)
 
@@ -68,7 +68,7 @@ class CellEquations:
         """Return the activation of a GRU's update or reset gate, or a plain RNN's next state."""
         return self._activate(0, gate)
 
-    def mixed(self, update: Value, candidate: Value, h: Value) -> Value:
+    def gru_next_h(self, update: Value, candidate: Value, h: Value) -> Value:
         """Return a GRU's next state; `candidate` is the hidden gate's input to its activation."""
         return bound(update, lambda z: (const(1) - z) * self._activate(1, candidate) + z * h)
 

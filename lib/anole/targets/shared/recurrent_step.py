@@ -187,15 +187,15 @@ class RecurrentStep(ABC):
             return cell.opening(gate(0))
         old = self._state(step, position)
         if self._resets_first:
-            return cell.mixed(self._update[self._slot(position)], gate(HIDDEN), old)
+            return cell.gru_next_h(self._update[self._slot(position)], gate(HIDDEN), old)
         if self._layer.cell == "gru":
             candidate = self._projected(step, position, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
-            return cell.mixed(cell.opening(gate(UPDATE)), candidate, old)
+            return cell.gru_next_h(cell.opening(gate(UPDATE)), candidate, old)
         c, peephole = self._c[self._slot(position)], partial(self._peephole, position)
         T.buffer_store(
             self._c, self._if_active(step, position[1], cell.next_c(gate, c, peephole), c), self._slot(position)
         )
-        return cell.h_of_c(gate, c, peephole)
+        return cell.lstm_next_h(gate, c, peephole)
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
         """Compute the sums of some gates for a tile of rows and a group of hidden units."""

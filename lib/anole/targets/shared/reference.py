@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.targets.shared.weight_only import StoredWeights, rows_of_block
-from anole.task import BatchMatmul, Conv2d, WeightScheme, Workload, sum_dtype, weight_dtype, weight_scheme
+from anole.targets.shared.weight_only import StoredWeights, rows_per_block
+from anole.task import BatchMatmul, Conv2d, WeightScheme, Workload, accumulator_dtype, weight_dtype, weight_scheme
 
 AnyArray = NDArray[Any]
 
@@ -45,7 +45,7 @@ class Example:
         product = anchor(workload, data.astype(np.float64), values.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
-        bias = _random(rng, sum_dtype(workload.dtype), weight.shape[-1:])
+        bias = _random(rng, accumulator_dtype(workload.dtype), weight.shape[-1:])
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
     def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
@@ -54,7 +54,7 @@ class Example:
 
     def unwritten(self) -> AnyArray:
         """Return an output array filled with NaN or -1, which never occur in a result."""
-        dtype = sum_dtype(self.data.dtype.name)
+        dtype = accumulator_dtype(self.data.dtype.name)
         return np.full(self.expected.shape, -1 if dtype == "int32" else np.nan, dtype)
 
     def relative_error(self, result: AnyArray) -> float:
@@ -103,7 +103,7 @@ def weight_shape(workload: Workload) -> tuple[int, ...]:
         sides = (workload.inner, workload.columns)
         return (workload.batch, *(sides[::-1] if workload.transpose_right else sides))
     if (scheme := workload.weights) is not None:
-        return (workload.in_features // scheme.block * rows_of_block(scheme), workload.out_features)
+        return (workload.in_features // scheme.block * rows_per_block(scheme), workload.out_features)
     return (workload.in_features, workload.out_features)
 
 

@@ -21,14 +21,14 @@ _Floats = NDArray[np.float32]
 _BITS: tuple[Bits, ...] = (4, 8)
 
 
-def packed_rows_of_block(scheme: WeightScheme) -> int:
+def packed_rows_per_block(scheme: WeightScheme) -> int:
     """Return the number of rows of packed integers in a block."""
     return scheme.block // scheme.numbers
 
 
-def rows_of_block(scheme: WeightScheme) -> int:
+def rows_per_block(scheme: WeightScheme) -> int:
     """Return the number of rows of a block."""
-    return packed_rows_of_block(scheme) + 1 + scheme.zeros
+    return packed_rows_per_block(scheme) + 1 + scheme.zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +87,8 @@ class StoredWeights:
     @classmethod
     def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
         """Unpack the weights from a scheme's matrix of 32-bit words."""
-        last, columns = packed_rows_of_block(scheme), words.shape[-1]
-        blocks = words.reshape(-1, rows_of_block(scheme), columns)
+        last, columns = packed_rows_per_block(scheme), words.shape[-1]
+        blocks = words.reshape(-1, rows_per_block(scheme), columns)
         mask = np.uint32((1 << scheme.bits) - 1)
         integers = blocks[:, :last, None].view(np.uint32) >> _shifts(scheme) & mask
         zero_points = blocks[:, last + 1 :].view(np.float32) if scheme.zeros else np.float32(1 << scheme.bits - 1)

@@ -11,7 +11,7 @@ import tvm
 from anole.targets.cpu.device import peak
 from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.shared.packed_lanes import DOTS
+from anole.targets.shared.packed_words import DOTS
 
 from ..templates.cases import AMX_FEATURES
 

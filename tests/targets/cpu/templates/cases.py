@@ -20,7 +20,7 @@ from anole.targets.cpu.device import builder
 from anole.targets.cpu.device.runner import CpuRunner
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.settings import describe_cpu
-from anole.targets.cpu.templates.packed_operands import with_packed_lanes
+from anole.targets.cpu.templates.packed_operands import with_packed_words
 from anole.targets.cpu.templates.programs import Programs, programs_of
 from anole.targets.cpu.templates.tiles_space import supports_tiles
 from anole.targets.shared.kernel import define
@@ -173,7 +173,7 @@ def _in_tiles(workload: Workload, threads: int) -> Case:
 
 
 in_tiles = st.builds(
-    _in_tiles, low_precision.filter(lambda w: supports_tiles(AMX, with_packed_lanes(w))), st.integers(1, 9)
+    _in_tiles, low_precision.filter(lambda w: supports_tiles(AMX, with_packed_words(w))), st.integers(1, 9)
 )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
-from anole.extract.onnx.operators.convolution import Window, convolve, groups_of
+from anole.extract.onnx.operators.convolution import Window, checked_groups, convolve
 from anole.extract.passes.exact_sums import Ranges, exact_parts
 from anole.ir.mutators import bound, bound_call, operator_of
 
@@ -27,12 +27,12 @@ class Factor:
     """An 8-bit operand minus its zero points.
 
     Attributes:
-        numbers: the integers, stored as float32.
+        integers: the integers, stored as float32.
         ranges: the minimum and maximum of the integers, for the smallest and for the largest zero point.
         values: the integers, if they are constant.
     """
 
-    numbers: relax.Expr
+    integers: relax.Expr
     ranges: Ranges
     values: _Values | None
 
@@ -112,19 +112,19 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
 
 def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
     """Compute an int32 convolution with the attributes of Conv."""
-    values, groups = weight.values, groups_of(call, shape_of(data.numbers), shape_of(weight.numbers))
-    rank = len(shape_of(data.numbers)) - 2
+    values, groups = weight.values, checked_groups(call, shape_of(data.integers), shape_of(weight.integers))
+    rank = len(shape_of(data.integers)) - 2
     parts = None
     if values is not None and rank in _CONVOLUTIONS:
         outputs, channels = values.shape[:2]
         parts = exact_parts(data.ranges, values.reshape(outputs, channels, -1).transpose(1, 2, 0))
     if values is None or parts is None or (groups > 1 and len(parts) > 1):
-        return convolve(call, *(call.cast(operand.numbers, "int32") for operand in (data, weight)))
-    window = Window.of(call, values.shape[2:], shape_of(data.numbers)[2:])
+        return convolve(call, *(call.cast(operand.integers, "int32") for operand in (data, weight)))
+    window = Window.of(call, values.shape[2:], shape_of(data.integers)[2:])
     return call.emit(
         _CONVOLUTIONS[rank](
-            data.numbers,
-            weight.numbers,
+            data.integers,
+            weight.integers,
             strides=window.strides,
             padding=(*window.before, *window.after),
             dilation=window.dilations,
@@ -140,4 +140,4 @@ _CONVOLUTIONS: dict[int, Any] = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3
 
 def integer_matmul(call: Call, left: Factor, right: Factor) -> relax.Expr:
     """Compute an int32 matrix product."""
-    return call.emit(relax.op.matmul(left.numbers, right.numbers, out_dtype="int32"))
+    return call.emit(relax.op.matmul(left.integers, right.integers, out_dtype="int32"))

@@ -203,7 +203,7 @@ class _Dequantized:
         scale: a scalar, or one value per index along an axis.
     """
 
-    numbers: Factor
+    integers: Factor
     scale: NDArray[Any]
 
 
@@ -259,12 +259,12 @@ def _operands(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Fac
     data, weight = _dequantized(call, 0), _dequantized(call, 1)
     if data is None or weight is None or data.scale.size != 1:
         return None
-    if weight.numbers.values is None and not may_be_computed:
+    if weight.integers.values is None and not may_be_computed:
         return None
     weight_scale = weight.scale
     if weight_scale.size != 1 and weight_scale.size != weight_scale.shape[axis]:
         return None
-    return data.numbers, weight.numbers, (data.scale.reshape(()) * weight_scale.reshape(-1)).astype(np.float32)
+    return data.integers, weight.integers, (data.scale.reshape(()) * weight_scale.reshape(-1)).astype(np.float32)
 
 
 def _conv(call: Call) -> relax.Expr:
@@ -273,7 +273,7 @@ def _conv(call: Call) -> relax.Expr:
     if operands is None:
         return call.by_tvm()
     data, weight, scale = operands
-    rank = len(shape_of(data.numbers))
+    rank = len(shape_of(data.integers))
     return _scale_product(call, integer_conv(call, data, weight), scale.reshape(along(1, rank)), along(1, rank))
 
 
@@ -302,7 +302,7 @@ def _matmul(call: Call) -> relax.Expr:
 def _multiply_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
     """Multiply in float32 by the stored low-precision weight, if it was dequantized; otherwise convert by TVM."""
     weight, types = _dequantized(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
-    centered = None if weight is None else weight.numbers.values
+    centered = None if weight is None else weight.integers.values
     if weight is None or centered is None or centered.ndim != 2 or types != {"float32"}:
         return call.by_tvm()
     scales = np.broadcast_to(weight.scale, centered.shape)

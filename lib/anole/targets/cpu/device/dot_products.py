@@ -14,7 +14,7 @@ from tvm import ir, sym, tirx
 from tvm.target.codegen import llvm_version_major, target_has_features
 
 from anole.ir.nodes import collect, with_each
-from anole.targets.shared.packed_lanes import DOTS, is_dot, is_packed_lane
+from anole.targets.shared.packed_words import DOTS, is_dot, is_packed_word
 
 _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
 
@@ -114,18 +114,18 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
 """The processors' dot products, fastest first, by the type of packed words and their number per vector."""
 
 
-def has_packed_lanes(func: tirx.PrimFunc) -> bool:
+def has_packed_words(func: tirx.PrimFunc) -> bool:
     """Whether a function reads packed words."""
-    return any(is_packed_lane(call) or is_dot(call) for call in collect(func.body, ir.Call))
+    return any(is_packed_word(call) or is_dot(call) for call in collect(func.body, ir.Call))
 
 
-def load_packed_lanes(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
+def load_packed_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace packed words by int32 loads from views of the flat buffers that contain them."""
     views: dict[Any, Any] = {}
     analyzer = sym.Analyzer()
 
     def load_word(call: ir.Call) -> Any:
-        if not is_packed_lane(call):
+        if not is_packed_word(call):
             return call
         elements = list(call.args[0].vectors)
         buffer, (first,) = elements[0].source, elements[0].indices

@@ -26,7 +26,7 @@ from tvm.tirx import compilation_pipeline
 from anole.ir.nodes import collect, with_each, with_values
 from anole.ir.symbols import all_static, with_opaque_extents_named
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
-from anole.targets.cpu.device.dot_products import has_packed_lanes, load_packed_lanes, lower_dots
+from anole.targets.cpu.device.dot_products import has_packed_words, load_packed_words, lower_dots
 from anole.targets.cpu.device.not_a_number import keep_nan
 from anole.targets.cpu.device.rounding import simplify_rounding
 
@@ -59,7 +59,7 @@ def passes() -> tuple[Any, Any, Any]:
     """Return the lowering passes, and the passes that finalize the host and the device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
     before = [
-        tvm.transform.module_pass(change, opt_level=0) for change in (_partition_vector_loops, _load_packed_lanes)
+        tvm.transform.module_pass(change, opt_level=0) for change in (_partition_vector_loops, _load_packed_words)
     ]
     first = [
         tirx.transform.prim_func_pass(change, opt_level=0)
@@ -88,12 +88,12 @@ def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassCo
     return module
 
 
-def _load_packed_lanes(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
+def _load_packed_words(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
     """Flatten the functions that read packed words, and replace the words by int32 loads."""
     for variable, func in module.functions_items():
-        if has_packed_lanes(func):
+        if has_packed_words(func):
             (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
-            module.update_func(variable, load_packed_lanes(flat))
+            module.update_func(variable, load_packed_words(flat))
     return module
 
 

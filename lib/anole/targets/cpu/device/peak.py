@@ -16,7 +16,7 @@ from anole.targets.cpu.device import tiles
 from anole.targets.cpu.device.builder import load
 from anole.targets.cpu.device.runner import mean_s
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.shared.packed_lanes import DOTS, product
+from anole.targets.shared.packed_words import DOTS, product
 
 _STEPS = 200_000
 

@@ -20,7 +20,7 @@ Accumulators are float32. With int8, the network itself is quantized; its intege
 STORED_WEIGHTS: dict[str, tuple[Bits, int | None]] = {"int8": (8, None), "int4": (4, 32)}
 """The bits and the block size of weight-only quantization, by type; None for one block per column."""
 
-NEEDS = {
+REQUIRED_FEATURES = {
     FLOAT32: (frozenset[str](),),
     BF16: (frozenset({"avx512_bf16", "avx512vl"}), frozenset({"avx512f", "amx_tile", "amx_bf16"})),
     INT8: (frozenset({"avx2"}),),
@@ -28,17 +28,17 @@ NEEDS = {
 """Alternative sets of features with which a precision is faster than float32; vector features come first."""
 
 
-BYTE_FEATURES = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
+FEATURES_FOR_8_BITS = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int8"})
 """Optional features that speed up 8-bit products."""
 
 
 def missing_features(precision: str, features: Iterable[str]) -> list[str]:
     """Return the missing features without which a precision would be slower than float32; none if it is supported."""
-    first, *others = (sorted(needed - set(features)) for needed in NEEDS[precision])
+    first, *others = (sorted(needed - set(features)) for needed in REQUIRED_FEATURES[precision])
     return first if all(others) else []
 
 
-def has_bytes(features: Iterable[str]) -> bool:
+def has_8bit_products(features: Iterable[str]) -> bool:
     """Whether a processor with these features has exact 8-bit products that are faster than float32."""
     return "avx2" in set(features)
 

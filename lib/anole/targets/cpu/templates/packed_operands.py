@@ -13,7 +13,7 @@ from typing import TypeVar
 from anole.targets.cpu.templates.depthwise_space import is_depthwise
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-ELEMENTS_PER_LANE = {"bfloat16": 2, "uint8": 4}
+ELEMENTS_PER_WORD = {"bfloat16": 2, "uint8": 4}
 """Number of elements of a type in a packed 32-bit word; the weights of uint8 data are int8."""
 
 _Workload = TypeVar("_Workload", bound=Workload)
@@ -21,7 +21,7 @@ _Workload = TypeVar("_Workload", bound=Workload)
 
 def is_packed(w: Workload) -> bool:
     """Whether a workload has a low-precision type that is computed in packed words."""
-    return w.dtype in ELEMENTS_PER_LANE
+    return w.dtype in ELEMENTS_PER_WORD
 
 
 def can_be_packed(w: Workload, dtype: str) -> bool:
@@ -32,27 +32,27 @@ def can_be_packed(w: Workload, dtype: str) -> bool:
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False
     if isinstance(w, Conv2d):
-        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % ELEMENTS_PER_LANE[dtype] == 0
+        return dtype == "uint8" if is_depthwise(w) else w.in_channels // w.groups % ELEMENTS_PER_WORD[dtype] == 0
     if isinstance(w, Dense):
-        return w.in_features % ELEMENTS_PER_LANE[dtype] == 0
-    return dtype == "uint8" and w.inner % ELEMENTS_PER_LANE[dtype] == 0
+        return w.in_features % ELEMENTS_PER_WORD[dtype] == 0
+    return dtype == "uint8" and w.inner % ELEMENTS_PER_WORD[dtype] == 0
 
 
-def elements_per_lane(w: Workload) -> int:
+def elements_per_word(w: Workload) -> int:
     """Return the number of elements in a packed word of a low-precision workload."""
-    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else ELEMENTS_PER_LANE[w.dtype]
+    return 1 if isinstance(w, Conv2d) and is_depthwise(w) else ELEMENTS_PER_WORD[w.dtype]
 
 
-def packed_lane_dtype(dtype: str) -> str:
+def packed_word_dtype(dtype: str) -> str:
     """Return the type of full packed words of a low-precision type, or any other type unchanged."""
-    return f"{dtype}x{ELEMENTS_PER_LANE[dtype]}" if dtype in ELEMENTS_PER_LANE else dtype
+    return f"{dtype}x{ELEMENTS_PER_WORD[dtype]}" if dtype in ELEMENTS_PER_WORD else dtype
 
 
-def with_packed_lanes(w: _Workload) -> _Workload:
+def with_packed_words(w: _Workload) -> _Workload:
     """Convert a low-precision workload to a workload of packed words; return any other workload unchanged."""
     if not is_packed(w):
         return w
-    elements = elements_per_lane(w)
+    elements = elements_per_word(w)
     dtype = f"{w.dtype}x{elements}"
     if isinstance(w, Conv2d):
         return replace(w, in_channels=w.in_channels // elements, dtype=dtype)

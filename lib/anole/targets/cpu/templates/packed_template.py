@@ -13,9 +13,9 @@ from tvm import s_tir, te, tirx
 
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.cpu.templates.packed_operands import elements_per_lane, with_packed_lanes
+from anole.targets.cpu.templates.packed_operands import elements_per_word, with_packed_words
 from anole.targets.shared.anchor import find_block, scheduled
-from anole.targets.shared.packed_lanes import pack_lane
+from anole.targets.shared.packed_words import pack_word
 from anole.targets.shared.reference import data_shape, weight_shape
 from anole.targets.shared.templates import UnpackedTemplate
 from anole.task import BatchMatmul
@@ -31,21 +31,21 @@ class PackedTemplate:
 
     def packed_shape(self, workload: Any, config: Config) -> tuple[int, ...]:
         """Return the shape of the packed weight, in 32-bit words."""
-        return self.inner.packed_shape(with_packed_lanes(workload), config)
+        return self.inner.packed_shape(with_packed_words(workload), config)
 
     def pack_weight(self, workload: Any, config: Config, weight: NDArray[Any]) -> NDArray[np.int32]:
         """Pack a weight, with channels on the second to last axis, into 32-bit words, and the words into its layout."""
         *outer, channels, filters = weight.shape
-        elements = elements_per_lane(workload)
+        elements = elements_per_word(workload)
         if elements == 1:
-            return self.inner.pack_weight(with_packed_lanes(workload), config, weight.astype(np.int32))
+            return self.inner.pack_weight(with_packed_words(workload), config, weight.astype(np.int32))
         rows = weight.reshape(*outer, channels // elements, elements, filters)
         words_of_weight = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
-        return self.inner.pack_weight(with_packed_lanes(workload), config, words_of_weight)
+        return self.inner.pack_weight(with_packed_words(workload), config, words_of_weight)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the anchor's definition over packed words of the data."""
-        inner_workload, elements = with_packed_lanes(workload), elements_per_lane(workload)
+        inner_workload, elements = with_packed_words(workload), elements_per_word(workload)
 
         def word_at(*at: Any) -> Any:
             return data[at].astype("int32") if elements == 1 else _word_of_row(data, elements, *at)
@@ -60,7 +60,7 @@ class PackedTemplate:
         for block in (find_block(sch, name) for name in (_DATA, _RIGHT)):
             if block is not None:
                 sch.compute_inline(block)
-        return self.inner.schedule(scheduled(sch), with_packed_lanes(workload), config)
+        return self.inner.schedule(scheduled(sch), with_packed_words(workload), config)
 
 
 class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
@@ -68,12 +68,12 @@ class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the product's definition over packed words of both operands."""
-        elements = elements_per_lane(workload)
+        elements = elements_per_word(workload)
 
         def word_at(*at: Any) -> Any:
             return (_word_of_row if workload.transpose_right else _word_of_column)(packed, elements, *at)
 
-        words_of_weight = te.compute(weight_shape(with_packed_lanes(workload)), word_at, name=_RIGHT)
+        words_of_weight = te.compute(weight_shape(with_packed_words(workload)), word_at, name=_RIGHT)
         return super().compute(workload, config, data, words_of_weight)
 
 
@@ -84,7 +84,7 @@ def low_precision_template(template: Template) -> PackedTemplate:
 
 def _word_of_row(data: te.Tensor, elements: int, *at: Any) -> Any:
     """Return a packed word of elements that are contiguous in a row."""
-    return pack_lane([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
+    return pack_word([data[(*at[:-1], at[-1] * elements + element)] for element in range(elements)])
 
 
 def _word_of_column(data: te.Tensor, elements: int, batch: Any, word: Any, column: Any) -> Any:

@@ -16,7 +16,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
-from anole.targets.shared.packed_lanes import product
+from anole.targets.shared.packed_words import product
 from anole.targets.shared.templates import UnpackedTemplate, in_panels
 from anole.task import BatchMatmul, Dense
 

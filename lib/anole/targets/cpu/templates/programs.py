@@ -22,7 +22,7 @@ from anole.targets.cpu.templates.open_spaces import (
     depthwise_open,
     grouped_open,
 )
-from anole.targets.cpu.templates.packed_operands import can_be_packed, is_packed, with_packed_lanes
+from anole.targets.cpu.templates.packed_operands import can_be_packed, is_packed, with_packed_words
 from anole.targets.cpu.templates.product_space import (
     batch_matmul_space,
     dense_prefetches,
@@ -98,7 +98,7 @@ class Programs:
 def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
     """Return the names, in `VERSIONS`, of the parts of a workload's programs."""
     if is_packed(w):
-        return [*parts_of(unit, with_packed_lanes(w), True, is_open), "words"]
+        return [*parts_of(unit, with_packed_words(w), True, is_open), "words"]
     parts = {
         w.operator: True,
         "sharing": is_small(w),
@@ -130,7 +130,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
     """Return the programs that compute a workload, with an open space if `is_open`."""
     if is_packed(w):
-        return _for_packed_words(programs_of(unit, with_packed_lanes(w), True, is_open))
+        return _for_packed_words(programs_of(unit, with_packed_words(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
@@ -153,10 +153,10 @@ def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str)
     if not isinstance(w, Conv2d):
         return replace(w, dtype=dtype, exact=False)
     packed = replace(w, dtype=dtype, exact=False)
-    if dtype == "bfloat16" and with_packed_lanes(packed).dtype in unit.tile_types:
+    if dtype == "bfloat16" and with_packed_words(packed).dtype in unit.tile_types:
         # On processors with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
-        return packed if supports_tiles(unit, with_packed_lanes(packed)) else w
-    is_faster = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_lanes(packed)))
+        return packed if supports_tiles(unit, with_packed_words(packed)) else w
+    is_faster = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_words(packed)))
     return packed if is_faster and not is_bundled(unit, w) else w
 
 
@@ -238,9 +238,9 @@ def _with_best_default(space: SpaceOf, template: str) -> Programs:
 def _for_packed_words(programs: Programs) -> Programs:
     """Return the programs of a low-precision workload, given the programs for packed words."""
     return Programs(
-        lambda unit, threads, w: programs.space(unit, threads, with_packed_lanes(w)),
+        lambda unit, threads, w: programs.space(unit, threads, with_packed_words(w)),
         programs.template,
-        lambda unit, threads, w: programs.default(unit, threads, with_packed_lanes(w)),
+        lambda unit, threads, w: programs.default(unit, threads, with_packed_words(w)),
         has_packed_words=True,
     )
 

@@ -18,7 +18,7 @@ from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.products import DenseTemplate
 from anole.targets.cpu.templates.tiles_space import SIDE, in_groups, runs, strips
 from anole.targets.shared import anchor
-from anole.targets.shared.packed_lanes import first_element, is_dot
+from anole.targets.shared.packed_words import first_element, is_dot
 from anole.targets.shared.templates import ChoiceTemplate
 from anole.task import BatchMatmul, Conv2d, Dense
 

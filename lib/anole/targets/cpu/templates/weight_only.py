@@ -21,7 +21,7 @@ from anole.targets.cpu.templates.products import DenseTemplate, covered_extent
 from anole.targets.shared import anchor
 from anole.targets.shared.reference import weight_shape
 from anole.targets.shared.templates import in_panels
-from anole.targets.shared.weight_only import packed_rows_of_block, rows_of_block
+from anole.targets.shared.weight_only import packed_rows_per_block, rows_per_block
 from anole.task import Dense, WeightScheme
 
 _FRACTION_BITS, _HALF_BITS = 23, 16
@@ -44,7 +44,7 @@ class WeightOnlyTemplate(DenseTemplate):
         assert scheme is not None
         panel, columns = config["tile_x"][2], prod(config["tile_x"])
         rows = covered_extent(w.batch, config["tile_y"], prod(config["tile_y"][1:]))
-        word_rows, block_rows, per_word = packed_rows_of_block(scheme), rows_of_block(scheme), scheme.numbers
+        word_rows, block_rows, per_word = packed_rows_per_block(scheme), rows_per_block(scheme), scheme.numbers
         k = te.reduce_axis((0, w.in_features // per_word), "k")
 
         def point(y: Any, x: Any) -> Any:

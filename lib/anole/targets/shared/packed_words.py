@@ -12,7 +12,7 @@ from typing import Any
 import tvm.ir._ffi_api
 from tvm import ir, tirx
 
-from anole.task import Workload, sum_dtype, weight_dtype, weight_scheme
+from anole.task import Workload, accumulator_dtype, weight_dtype, weight_scheme
 
 _PURE = 1
 
@@ -45,25 +45,25 @@ def is_dot(call: Any) -> bool:
     return any(getattr(call.op, "name", None) == operator for operator, _ in DOTS.values())
 
 
-def is_packed_lane(call: Any) -> bool:
-    """Whether an expression is a packed word made by `pack_lane`."""
+def is_packed_word(call: Any) -> bool:
+    """Whether an expression is a packed word made by `pack_word`."""
     name = getattr(getattr(call, "op", None), "name", None)
     return name == "tirx.reinterpret" and isinstance(call.args[0], tirx.Shuffle)
 
 
 def first_element(word: Any) -> Any:
     """Return the load of a packed word's first element, or the operand itself if it is not a packed word."""
-    return word.args[0].vectors[0] if is_packed_lane(word) else word
+    return word.args[0].vectors[0] if is_packed_word(word) else word
 
 
 def packed_dtype(workload: Workload) -> str:
     """Return the type of a workload's packed second operand: int32 for packed low-precision constants."""
     if not workload.constant_weight:
         return weight_dtype(workload.dtype)
-    is_plain = weight_scheme(workload) is None and sum_dtype(workload.dtype) == workload.dtype
+    is_plain = weight_scheme(workload) is None and accumulator_dtype(workload.dtype) == workload.dtype
     return workload.dtype if is_plain else "int32"
 
 
-def pack_lane(elements: Sequence[Any]) -> Any:
+def pack_word(elements: Sequence[Any]) -> Any:
     """Pack contiguous loads into a 32-bit word, the first in its lowest bits."""
     return tirx.reinterpret("int32", tirx.Shuffle(list(elements), list(range(len(elements)))))
