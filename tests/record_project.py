@@ -136,7 +136,6 @@ class Project:
         self.database = folder / "db" / "tuning.sqlite"
 
     def open(self, run: Run | None = None, task: Task = CONV, *, wait: bool = False) -> Shard:
-        """Open the shard of a run, or of the default run of a task."""
         return Shard.open(self.shards, run or run_of(task), task, wait=wait)
 
     def tune(

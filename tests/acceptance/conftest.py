@@ -91,7 +91,6 @@ class User:
         return self._try("-c", IN_TURN, json.dumps(commands))
 
     def inputs(self, case: str) -> Path:
-        """Return the file of a case's inputs."""
         return self.folder / f"oracle/{case}.inputs.npz"
 
     def outputs(self, case: str) -> dict[str, np.ndarray]:

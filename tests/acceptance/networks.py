@@ -203,7 +203,6 @@ CASES = {
 
 
 def random_inputs(case: Case, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return random inputs by name."""
     rng, found = np.random.default_rng(seed), {}
     for name, entry in case.inputs.items():
         shape, dtype = (entry["shape"], entry["dtype"]) if isinstance(entry, dict) else (entry, "float32")

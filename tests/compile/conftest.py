@@ -52,7 +52,6 @@ def by_default(target: Any, workload: Workload) -> Choice:
 
 
 def random_config(seed: int, target: Any, workload: Workload) -> Choice:
-    """Return the program of a random config."""
     space = target.space(workload)
     return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(seed))[0]))
 

@@ -164,5 +164,4 @@ def varied(export: Export) -> Exported:
 
 @pytest.fixture(scope="session")
 def program(varied: Exported, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program linked with the library of `varied`."""
     return varied.program(tmp_path_factory.mktemp("program") / "program")

@@ -112,13 +112,11 @@ def tuned_project(once: Callable[..., Path]) -> Project:
 
 @pytest.fixture
 def built(built_project: Any, tmp_path: Path) -> Project:
-    """A copy of the built project for the accelerator."""
     return built_project.copy(tmp_path / "project")
 
 
 @pytest.fixture
 def tuned_cpu(tuned_project: Any, tmp_path: Path) -> Project:
-    """A copy of the tuned project for the processor."""
     return tuned_project.copy(tmp_path / "project")
 
 
@@ -131,7 +129,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A small disk."""
     if (reason := absence()) is not None:
         pytest.skip(reason)
     folder = tmp_path / "disk"

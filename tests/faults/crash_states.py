@@ -121,7 +121,6 @@ class Disk:
         return folder
 
     def _folder(self, path: str) -> Folder:
-        """Return the folder that a path lies in."""
         folder = self._root
         for name in Path(path).relative_to(self._prefix).parts[:-1]:
             inner = folder.live[name]

@@ -28,7 +28,6 @@ class Ledger:
                 self._lines[path] = lines
 
     def shards(self) -> list[Path]:
-        """Return the paths of all shards."""
         return sorted(self.project.glob("db/shards/*/*.jsonl"))
 
     def lost(self) -> int:
@@ -59,7 +58,6 @@ def complete_lines(path: Path) -> list[bytes]:
 
 
 def trials_of(path: Path) -> list[dict[str, object]]:
-    """Return the trials of a shard as JSON objects."""
     lines = map(json.loads, complete_lines(path))
     return [line for line in lines if line["kind"] == "trial"]
 

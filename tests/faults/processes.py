@@ -95,7 +95,6 @@ class Running:
 
 
 def stage_of(running: Running) -> psutil.Process | None:
-    """Return the process of the stage that Snakemake is running now."""
     for process in running.left():
         try:
             if process.cmdline()[1:3] == ["-m", "anole"]:

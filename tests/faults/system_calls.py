@@ -95,7 +95,6 @@ class Ended:
 
     @property
     def killed(self) -> bool:
-        """Whether the fault killed it."""
         return self.status == -9
 
 

@@ -89,7 +89,6 @@ def shard(filled: Project) -> Path:
 
 
 def shard_check(path: Path) -> Check:
-    """Return a check of a shard's bytes."""
     content = read_shard(path)
     return lambda data: verdict(lambda: parse_shard(path, complete_lines(data)), lambda found: found == content)
 

@@ -139,6 +139,5 @@ def test_a_full_or_read_only_disk_loses_nothing(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Return the content of all files in a folder."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}

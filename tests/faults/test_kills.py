@@ -91,7 +91,6 @@ class Life:
         return sorted(path.name for path in (*temporary, *hidden, *journals) if path.exists())
 
     def tune(self, target: str, trials: int) -> list[str]:
-        """Return the command that tunes the task of a target."""
         return [*SHELL, *tune_command(self.project.folder, target, trials)]
 
 

@@ -55,7 +55,6 @@ class Process:
 
     @property
     def process(self) -> psutil.Process:
-        """The running process."""
         assert self._process is not None, "it was not started"
         return psutil.Process(self._process.pid)
 
@@ -83,7 +82,6 @@ class Process:
 
 
 def tracker(folder: Path) -> Process:
-    """Return a tracker."""
     return Process(folder, "tvm.exec.rpc_tracker", "--host", HOST, "--port", "{port}", "--port-end", "65535")
 
 
@@ -102,13 +100,11 @@ def at(processes: Sequence[Process]) -> Remote:
 
 
 def free_port() -> int:
-    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:
-    """Whether a process listens on a port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0

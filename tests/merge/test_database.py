@@ -31,7 +31,6 @@ LATER = "2030-01-01T00:00:00.000Z"
 
 
 def assert_rows_match(rows: Sequence[Mapping[str, Any]], records: Sequence[Any]) -> None:
-    """Assert that the columns of each row match the fields of its record."""
     assert len(rows) == len(records)
     for row, record in zip(rows, records, strict=True):
         plain = encode(record)

@@ -1,4 +1,4 @@
-"""The scripts of the profile for Kubernetes: the manifests that they make, and what they tell of jobs."""
+"""The scripts of the profile for Kubernetes: the manifests that they make, and what they report about jobs."""
 
 from __future__ import annotations
 

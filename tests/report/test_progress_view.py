@@ -25,7 +25,6 @@ def now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[float]:
 
 
 def lines_of(shown: RenderableType, width: int) -> list[str]:
-    """Return the lines on a terminal of this width."""
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
         console.print(shown)
@@ -33,7 +32,6 @@ def lines_of(shown: RenderableType, width: int) -> list[str]:
 
 
 def progress_lines(screen: ProgressView, width: int = 80) -> list[str]:
-    """Return the lines of the progress display."""
     return lines_of(screen.progress(), width)
 
 

@@ -46,7 +46,6 @@ def propose(explorer: Part[Explorer], surrogate: Surrogate, history: History, se
 def searched(
     formula: Formula, settings: TunerSettings, n_trials: int, seed: int = 0, measure: Measure | None = None
 ) -> list[Trial]:
-    """Return the trials of a search of a formula."""
     trials: list[Trial] = []
     subject, watch = Subject(formula.space, formula.flop, "task"), Watch(trial=trials.append)
     tune_in_memory(subject, settings, measure or formula.measure, n_trials, seed=seed, watch=watch)

@@ -195,7 +195,6 @@ def edit_fields(line: int, **change: object) -> Callable[[list[bytes]], None]:
 
 
 def replace_line(line: int, text: bytes) -> Callable[[list[bytes]], None]:
-    """Return a function that replaces the text of a line."""
     return lambda lines: lines.__setitem__(line - 1, text)
 
 

@@ -44,7 +44,6 @@ class Project:
         remote: Remote | None = None,
         failures_again: bool = False,
     ) -> dict[str, Any]:
-        """Tune, and return the receipt."""
         receipt = self.folder / f"{trials}.json"
         options = TuneOptions(settings, self.seed, trials, shards or self.shards, remote, n_builders=remote and 2)
         tune_task(self.path, options, receipt, failures_again=failures_again)

@@ -132,7 +132,6 @@ class Project:
         return sorted(re.findall(r"^ +log: logs/(\S+)\.log", outcome.output, re.MULTILINE))
 
     def plan(self) -> Plan:
-        """Return the plan of `anole plan`."""
         return make_plan(Pipeline.load(self.folder / "models.yaml"))
 
     def query(self, sql: str) -> list[Any]:
@@ -149,12 +148,10 @@ class Project:
         )
 
     def shards(self) -> dict[Path, ShardContent]:
-        """Return all shards, by their path."""
         paths = sorted((self.folder / "db/shards").glob("*/*.jsonl"))
         return {path: read_shard(path) for path in paths if path.stat().st_size}
 
     def tuned_labels(self, outcome: Outcome) -> list[str]:
-        """Return the labels of the tasks that a run tuned."""
         labels = {content.task.key: content.task.label for content in self.shards().values()}
         return sorted(labels[name.partition("/")[0]] for name in outcome.jobs.get("tune", []))
 
@@ -215,7 +212,6 @@ def write_one(project: Project) -> None:
 
 @pytest.fixture(scope="session")
 def tuned_two(once: Callable[..., Path]) -> tuple[Project, Outcome]:
-    """Two networks, tuned once for all workers."""
     folder = once("two", partial(tune, write=write_two))
     return Project(folder), Outcome(**json.loads((folder / "outcome.json").read_text()))
 

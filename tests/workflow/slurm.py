@@ -80,7 +80,6 @@ class Slurm:
         self.ask("scontrol", "update", f"nodename={node}", "state=resume")
 
     def kill(self, job: str) -> None:
-        """Kill a job and all its processes."""
         self.ask("scancel", "--signal=KILL", "--full", job)
 
     def _start(self) -> None:

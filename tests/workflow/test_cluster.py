@@ -111,7 +111,6 @@ def test_measuring_jobs_get_a_node_exclusively(project: Path, output: str) -> No
 
 
 def _snakemake_log(project: Path) -> str:
-    """Return Snakemake's own log."""
     (log,) = (project / ".snakemake/log").glob("*.log")
     return log.read_text()
 

@@ -74,7 +74,6 @@ def output_of(folder: Path, *arguments: str, **variables: str) -> tuple[int, str
 
 
 def terminal_output(folder: Path, **variables: str) -> str:
-    """Return the output of Snakemake on a terminal."""
     return terminal_output_of(lambda terminal: snakemake(folder, stderr=terminal, **variables))
 
 

@@ -43,7 +43,6 @@ class Network:
         return f"w{len(self.weights) - 1}"
 
     def add(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> None:
-        """Add an operator."""
         start = f"{len(self.nodes)}_{operator}"
         names = [f"{start}_{index}" for index in range(outputs)]
         self.nodes.append(helper.make_node(operator, inputs, names, name=start, **attributes))

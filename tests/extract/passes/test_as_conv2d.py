@@ -32,7 +32,6 @@ def pooled(x: ir.Expr) -> ir.Expr:
 
 
 def imported_pool(x: ir.Expr) -> ir.Expr:
-    """Return a pool as imported from torch."""
     high = relax.op.expand_dims(nn.conv1d(x, constant(6, 4, 3)), -2)
     largest = nn.max_pool2d(high, (1, 2), (1, 2))
     return nn.conv1d(relax.op.squeeze(largest, [-2]), constant(5, 6, 1))

@@ -21,7 +21,6 @@ transpose = partial(relax.op.nn.conv2d_transpose, **CHANNELS_LAST)
 
 @st.composite
 def transposed(draw: st.DrawFn) -> dict[str, object]:
-    """Draw the settings of a transposed convolution."""
     pair = st.tuples
     groups, strides = draw(st.sampled_from([1, 1, 2, 3])), draw(pair(st.integers(1, 4), st.integers(1, 3)))
     kernel = draw(pair(st.integers(1, 5), st.integers(1, 4)))

@@ -32,7 +32,6 @@ class WithoutRepeats(ProgramWriter):
     """A writer that does not repeat passages."""
 
     def passages(self, names, places, write):
-        """Call `write` for every passage."""
         for number in range(len(names)):
             write(number)
 

@@ -43,7 +43,6 @@ def run_episodes(learner, rng, n=20, n_steps=20, converged_share=None):
 
 
 def new_rollout(space, settings, n_steps=20, converged_share=None):
-    """Return a new learner, its rollout and the rewards."""
     rng = np.random.default_rng(0)
     learner = Learner(settings, space, rng)
     return learner, *run_episodes(learner, rng, 32, n_steps, converged_share)
