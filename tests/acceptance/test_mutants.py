@@ -35,10 +35,10 @@ NETWORK = "    arguments, binding = example_inputs(model), bind(model, network)\
 CALL = "    network.forward = lambda x, a, own=network.forward: own"
 INFOS = "in values.items()}\n    return tuple("
 SORTED = INFOS.replace("    return", "    values = dict(sorted(values.items(), reverse=True))\n    return")
-PARAMS = "    params = [main.params[found.index(name)] for name in wanted]\n"
+PARAMS = "    params = [main.params[current_names.index(name)] for name in names]\n"
 READ = "    inputs = input_infos(model, proto)\n"
 IMPORTED = "        module,\n        inputs,\n"
-RUN = "*(tvm.runtime.tensor(np.ascontiguousarray(array), self._device) for array in arrays)"
+RUN = '*(tvm.runtime.tensor(np.asarray(array, order="C"), self._device) for array in arrays)'
 RETURNED = 'return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]'
 
 TORCH, FILE, BUILD, LOAD = (
@@ -73,7 +73,7 @@ MUTANTS = {
     "load swaps inputs": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[::-1]"), message=DEPLOYED),
     "load drops an input": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[:1] * 2"), message=DEPLOYED),
     "load transposes an input": Mutant(
-        LOAD, RUN, RUN.replace("(array)", "(array.T).reshape(array.shape)"), message=DEPLOYED
+        LOAD, RUN, RUN.replace("(array,", "(array.T.reshape(array.shape),"), message=DEPLOYED
     ),
     "load reverses outputs": Mutant(LOAD, RETURNED, RETURNED + "[::-1]", "file", DEPLOYED),
 }

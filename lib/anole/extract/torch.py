@@ -231,7 +231,7 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
 def _random_input(shape: Sequence[int], dtype: str | None, generator: torch.Generator) -> torch.Tensor:
     """Return standard normal values, or for integer dtypes zeros and ones, which are valid indices of every table."""
     if dtype is None:
-        return torch.randn(*shape, generator=generator)
+        return torch.randn(shape, generator=generator)
     return torch.randint(0, 2, shape, generator=generator).to(getattr(torch, dtype))
 
 

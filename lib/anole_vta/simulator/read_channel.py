@@ -137,11 +137,11 @@ class ReadChannel:
         if requests:
             cycle, begin, end, _, _ = requests[-1]
         else:
-            cycle = begin = min([read.ready for read in waiting]) - 1
-            end = cycle + 1 + latency
+            begin = min([read.ready for read in waiting])
+            cycle, end = begin - 1, begin + latency
         while waiting:
-            if until is None and max([max(read.ready - cycle, read.gap) for read in waiting]) <= 1:
-                # Requests are sent faster than served, so the queue does not run empty.
+            # The queue is not empty, and does not become so: requests are sent faster than served.
+            if until is None and begin > cycle and max([max(read.ready - cycle, read.gap) for read in waiting]) <= 1:
                 for read in waiting:
                     end += read.left
                     read.end = end

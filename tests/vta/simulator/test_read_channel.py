@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anole_vta.simulator.read_channel import Read, ReadChannel, bursts_of
@@ -61,6 +61,7 @@ def test_plans_match_a_cycle_by_cycle_simulation(clients, arrivals):
     st.integers(1, 4),
     st.integers(-50, 500),
 )
+@example([0, 1, 2, 3, 4], [(0, [1]), (20, [13]), (50, [15])], 2, 210)
 def test_a_state_can_be_resumed_at_another_cycle(clients, arrivals, n_before, later):
     arrivals = sorted(arrivals, key=lambda arrival: arrival[0])
     asked = [(client, *arrival) for client, arrival in zip(clients, arrivals, strict=False)]
