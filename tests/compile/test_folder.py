@@ -87,8 +87,8 @@ def test_the_object_file_contains_the_weights(executable: relax.VMExecutable, tm
 @pytest.mark.parametrize(
     ("name", "value", "error", "message"),
     [
-        ("CXX", "/nowhere/g++", BuildError, r"a C\+\+ compiler is needed: .*/nowhere/g\+\+"),
-        ("PATH", "/nowhere", MachineError, "a C compiler is needed"),
+        ("CXX", "/nowhere/g++", BuildError, r"a C\+\+ compiler is required: .*/nowhere/g\+\+"),
+        ("PATH", "/nowhere", MachineError, "a C compiler is required"),
     ],
 )
 def test_a_missing_compiler_is_reported(

@@ -400,12 +400,24 @@ ACCELERATORS = {
     "hardware a list": ({"hardware": ["search"]}, "targets.npu: hardware: found ['search']; allowed", ""),
     "unknown place": ({"first_layer": "npu"}, "targets.npu: first_layer: found 'npu'; allowed are host, vta", ""),
     "bound when fixed": ({"area_max": 2}, "targets.npu: area_max: is allowed only with `hardware: search`", ""),
-    "bound of nothing": ({"hardware": "search", "area_max": 0}, "targets.npu: area_max: found 0; a number", "above 0"),
-    "text as bound": ({"hardware": "search", "penalty": "1"}, "targets.npu: penalty: found '1'; a number", "above 0"),
-    "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; a number above 0", ""),
-    "clock a text": ({"frequency_mhz": "fast"}, "targets.npu: frequency_mhz: found 'fast'; a number", ""),
-    "clock a bool": ({"frequency_mhz": True}, "targets.npu: frequency_mhz: found True; a number", ""),
-    "endless clock": ({"frequency_mhz": float("inf")}, "targets.npu: frequency_mhz: found inf; a number", ""),
+    "bound of nothing": (
+        {"hardware": "search", "area_max": 0},
+        "targets.npu: area_max: found 0; use a positive number",
+        "",
+    ),
+    "text as bound": (
+        {"hardware": "search", "penalty": "1"},
+        "targets.npu: penalty: found '1'; use a positive number",
+        "",
+    ),
+    "no clock": ({"frequency_mhz": 0}, "targets.npu: frequency_mhz: found 0; use a positive number", ""),
+    "clock a text": ({"frequency_mhz": "fast"}, "targets.npu: frequency_mhz: found 'fast'; use a positive number", ""),
+    "clock a bool": ({"frequency_mhz": True}, "targets.npu: frequency_mhz: found True; use a positive number", ""),
+    "endless clock": (
+        {"frequency_mhz": float("inf")},
+        "targets.npu: frequency_mhz: found inf; use a positive number",
+        "",
+    ),
 }
 
 

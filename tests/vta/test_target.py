@@ -56,11 +56,11 @@ def test_defaults_are_vta_and_only_searches_have_bounds():
         ({"geometry": {"block_in": 24}}, "geometry.block_in: found 24; allowed is a power of two"),
         ({"area_max": 2}, "area_max: is allowed only with `hardware: search`; this hardware is fixed"),
         ({"penalty": 1, "hardware": "fixed"}, "penalty: is allowed only with `hardware: search`"),
-        ({"hardware": "search", "area_max": 0}, "area_max: found 0; a number above 0"),
-        ({"hardware": "search", "memory_max": "1"}, "memory_max: found '1'; a number above 0"),
-        ({"hardware": "search", "penalty": True}, "penalty: found True; a number above 0"),
+        ({"hardware": "search", "area_max": 0}, "area_max: found 0; use a positive number"),
+        ({"hardware": "search", "memory_max": "1"}, "memory_max: found '1'; use a positive number"),
+        ({"hardware": "search", "penalty": True}, "penalty: found True; use a positive number"),
         *(
-            ({"frequency_mhz": value}, "frequency_mhz: found .*; a number above 0")
+            ({"frequency_mhz": value}, "frequency_mhz: found .*; use a positive number")
             for value in (0, -1, "100", None, True, float("nan"), float("inf"), 10**400)
         ),
     ],

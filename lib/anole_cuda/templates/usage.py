@@ -79,7 +79,7 @@ def limited_space(
     hard = [*limit_constraints(limits, measure), *others]
     min_threads = min(limits.warp_size, _max_threads(knobs, hard, measure))
     lanes = Constraint(
-        f"a block has fewer than {min_threads} threads, so lanes of a warp idle",
+        f"a block has fewer than {min_threads} threads, and a warp's lanes idle",
         lambda columns: np.asarray(measure(columns).threads >= min_threads),
     )
     core = {knob.name: knob.values for knob in _minimal(knobs)}

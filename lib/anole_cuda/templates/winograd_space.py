@@ -78,7 +78,7 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
         for constraint in limit_constraints(limits, lambda columns: _transforms_usage(w, columns))
     ]
     filled = Constraint(
-        "a block has room for at least 2x as many tiles as there are",
+        "a block has room for twice as many tiles as there are, or more",
         lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * tile_count(w, columns["tile_size"])),
     )
     constraints = [*space.constraints, *transforms, filled]

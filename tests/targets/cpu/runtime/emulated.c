@@ -119,7 +119,7 @@ int64_t product(bool in_tiles, char* sums, const char* data, const char* weights
   void (*chosen)(const Product*) = multiply;
   sigaction(SIGILL, &ours, &before);
   unit.executed = 0;
-  multiply = in_tiles ? multiply_in_tiles : multiply_plainly;
+  multiply = in_tiles ? multiply_in_tiles : multiply_portably;
   multiply_tiles(sums, data, weights, NULL, NULL, of_bytes, rows, left, sums_rows, row, strip, taps_y, tap_y, taps_x, tap_x, groups, words,
                  width);
   multiply = chosen;

@@ -191,7 +191,7 @@ def test_the_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "")
     assert compile_runtime(2, tmp_path) == made
     assert [path.name for path in tmp_path.iterdir()] == [made.name]
-    with pytest.raises(MachineError, match="a C compiler is needed"):
+    with pytest.raises(MachineError, match="a C compiler is required"):
         compile_runtime(3, tmp_path)
 
 

@@ -170,7 +170,7 @@ def test_a_compiler_without_amx_omits_the_tile_instructions(tmp_path: Path, monk
     assert has_tiles and b"xgetbv" not in _assembly(compile_tiles(folders[0]))
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(MachineError, match="a C compiler is needed"):
+    with pytest.raises(MachineError, match="a C compiler is required"):
         compile_tiles(folders[2])
 
 

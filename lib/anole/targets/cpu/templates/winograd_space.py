@@ -118,10 +118,10 @@ def winograd_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
         *tiles.constraints(
             lambda columns: required("chunks", columns), lambda columns: required("accumulators", columns)
         ),
-        Constraint("the blocks have room for at least 1.5x as many tiles", tiles.are_filled),
+        Constraint("the blocks have room for half as many tiles again, or more", tiles.are_filled),
         Constraint("the intermediate results do not fit the cache", tiles.are_cached),
         Constraint(
-            "the blocks have room for over 1.125x as many tiles, and can be filled better",
+            "the blocks have room for over an eighth more tiles, and can be filled better",
             lambda columns: tiles.are_well_filled(columns) >= required("filling", columns),
         ),
         Constraint(
