@@ -11,7 +11,7 @@ _MARGIN = 1.1
 
 
 def hypervolume(points: Points, front: Points) -> float:
-    """Return the hypervolume of points relative to that of a front; 1 for the front itself.
+    """Return the hypervolume of points relative to a front's; 1 for the front itself.
 
     Axes are logarithmic. The reference point is a tenth of the front's extent beyond its worst objectives. This is the
     standard score of multi-objective searches (Zitzler and Thiele, 1999).

@@ -55,6 +55,13 @@ def test_every_stage_is_a_command_with_help() -> None:
         assert run(*name.split(), "--help").exit_code == 0
 
 
+def test_former_names_still_work() -> None:
+    found = run("quantise", "net", "--least-db", "20")
+    assert (
+        found.stderr == run("quantize", "net", "--target-db", "20").stderr and "there is no such file" in found.stderr
+    )
+
+
 def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_project: Path) -> None:
     model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
     declared = {

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
-    """Yield a title, the target of the config, and the settings for TVM; first those of Anole."""
+    """Yield a title, the target of the config, and TVM's settings; the first item has Anole's own settings."""
     here, description = target.description["mcpu"], target.description
     known = llvm_target(description)
     own = {"kind": "llvm", "mattr": list(known.attrs.get("mattr", ())), "mcpu": here}

@@ -67,8 +67,8 @@ class Claim:
             assert callable(figure)
             own = [row for row in rows if row["variant"] == self.over]
             return {(row["layer"], row["seed"]): float(np.log(figure(row))) for row in own}
-        variant, place = _COLUMNS.get(self.experiment, ("variant", "layer"))
-        found = log_ratios(rows, self.over, self.under, figure, variant=variant, place=place)
+        variant, block = _COLUMNS.get(self.experiment, ("variant", "layer"))
+        found = log_ratios(rows, self.over, self.under, figure, variant=variant, block=block)
         if self.experiment != "accelerator":
             return found
         # Networks of a family (`vgg11`, `vgg16`) share layers, so they are one unit of replication.
@@ -258,7 +258,7 @@ layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv)."""
 def _row(finding: Finding, p: float, p_apart: float) -> str:
     claim, found = finding.claim, finding.effect
     interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
-    here = f"{found.value:.2f}x ({interval}{found.n}/{found.places})"
+    here = f"{found.value:.2f}x ({interval}{found.n}/{found.blocks})"
     verdict = finding.verdict(p, p_apart)
     verdict += finding.saturated if verdict == "equivalent" else " (a premise)" if claim.kind is Kind.PREMISE else ""
     if claim.flaw:

@@ -17,14 +17,14 @@ ALPHA = 0.05
 """The level of a verdict, after correction."""
 MARGIN = 0.02
 """The relative difference below which two variants are equivalent."""
-_MIN_PLACES, _MIN_PAIRS = 3, 5
+_MIN_BLOCKS, _MIN_PAIRS = 3, 5
 """With fewer layers or pairs, a spread is too uncertain for an interval."""
 
 Rows = Sequence[Row]
 Figure = Callable[[Row], float]
 """A function that computes a figure from a row."""
 Logs = Mapping[tuple[str, str], float]
-"""Logarithms of a number, by place (the unit of replication: a layer, or a family of networks) and pair."""
+"""Logarithms of a number, by block (the unit of replication: a layer, or a family of networks) and pair."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Estimate:
 
 
 def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
-    """Return the geometric mean of a figure of one variant over that of another; None without pairs."""
+    """Return the geometric mean of the ratio of two variants' figures; None without pairs."""
     return mean(log_ratios(rows, over, under, column), np.exp)
 
 
 def log_ratios(
-    rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", place: str = "layer"
+    rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", block: str = "layer"
 ) -> dict[tuple[str, str], float]:
-    """Return the logarithms of a figure of one variant over that of another, by place and seed.
+    """Return the log ratios of two variants' figures, by layer or network (`block`) and seed.
 
     The figure is a column, or computed from a row. A pair counts if both figures are positive.
     """
@@ -53,7 +53,7 @@ def log_ratios(
     found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
     for row in rows:
         if row[variant] in found:
-            found[row[variant]][row[place], row.get("seed", "")] = read(row)
+            found[row[variant]][row[block], row.get("seed", "")] = read(row)
     common = [key for key in found[over] if key in found[under]]
     return {key: float(np.log(found[over][key] / found[under][key])) for key in common}
 
@@ -61,7 +61,7 @@ def log_ratios(
 def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
     """Return the mean of values with its bootstrap interval; None without values.
 
-    Places are sampled with replacement, then seeds of each sampled place, because more seeds do not reduce the variance
+    Blocks are sampled with replacement, then seeds of each sampled block, because more seeds do not reduce the variance
     between layers (Efron and Tibshirani 1993, chapter 8). Only finite values count. `undo` is the inverse of the scale
     on which the mean is taken.
     """
@@ -69,13 +69,13 @@ def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]
     if not groups:
         return None
     rng = np.random.default_rng(0)
-    # For every group and every place in a sample, the mean over resampled seeds of the group.
+    # For every group and every block in a sample, the mean over resampled seeds of the group.
     shape = (_RESAMPLES, len(groups))
     means = np.array([rng.choice(group, (*shape, len(group))).mean(axis=2) for group in groups])
     resampled = rng.integers(len(groups), size=shape)
     draws = np.take_along_axis(means, resampled[None], axis=0)[0].mean(axis=1)
     low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    # The mean of the groups' means gives all places the same weight.
+    # The mean of the groups' means gives all blocks the same weight.
     middle = float(np.mean([group.mean() for group in groups]))
     middle, low, high = undo(np.array([middle, low, high])).tolist()
     return Estimate(middle, low, high, sum(map(len, groups)))
@@ -83,11 +83,11 @@ def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Effect:
-    """A geometric mean over places, which are layers or families of networks.
+    """A geometric mean over blocks, which are layers or families of networks.
 
     Attributes:
-        value: the mean of the places' means, which gives all places the same weight.
-        low, high: its 95 % interval; both None with too few places or pairs, or if nothing varies.
+        value: the mean of the blocks' means, which gives all blocks the same weight.
+        low, high: its 95 % interval; both None with too few blocks or pairs, or if nothing varies.
         p: the two-sided p-value of the claimed number; 1 without an interval.
         p_apart: the p-value of a difference from 1 by the margin or more (two one-sided tests, Schuirmann 1987); small
             if both are equivalent, 0 if all pairs are equal.
@@ -100,30 +100,30 @@ class Effect:
     p: float
     p_apart: float
     n: int
-    places: int
+    blocks: int
 
 
 def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
     """Return the geometric mean of values given by their logarithms; None without values.
 
     Seeds of a layer are not independent of each other, nor are networks that share layers, so the uncertainty of a mean
-    follows from the variance between places. Only finite values count.
+    follows from the variance between blocks. Only finite values count.
     """
     groups = _by_place(logs)
     if not groups:
         return None
     means = np.array([group.mean() for group in groups])
-    middle, n, places = float(means.mean()), sum(map(len, groups)), len(means)
-    has_enough = places >= _MIN_PLACES and n >= _MIN_PAIRS
-    error = float(means.std(ddof=1)) / np.sqrt(places) if has_enough else 0.0
+    middle, n, blocks = float(means.mean()), sum(map(len, groups)), len(means)
+    has_enough = blocks >= _MIN_BLOCKS and n >= _MIN_PAIRS
+    error = float(means.std(ddof=1)) / np.sqrt(blocks) if has_enough else 0.0
     if not error:
         p_apart = 0.0 if has_enough and not means.any() else 1.0
-        return Effect(float(np.exp(middle)), None, None, 1.0, p_apart, n, places)
-    half = float(stdtrit(places - 1, (1 + _LEVEL) / 2)) * error
-    p = 2 * float(stdtr(places - 1, -abs(middle - np.log(claimed)) / error))
-    p_apart = float(stdtr(places - 1, -(np.log1p(MARGIN) - abs(middle)) / error))
+        return Effect(float(np.exp(middle)), None, None, 1.0, p_apart, n, blocks)
+    half = float(stdtrit(blocks - 1, (1 + _LEVEL) / 2)) * error
+    p = 2 * float(stdtr(blocks - 1, -abs(middle - np.log(claimed)) / error))
+    p_apart = float(stdtr(blocks - 1, -(np.log1p(MARGIN) - abs(middle)) / error))
     value, low, high = np.exp([middle, middle - half, middle + half]).tolist()
-    return Effect(value, low, high, p, p_apart, n, places)
+    return Effect(value, low, high, p, p_apart, n, blocks)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -131,13 +131,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = np.argsort(p_values, kind="stable")
     factors = np.arange(len(order), 0, -1)
     corrected = np.minimum(np.maximum.accumulate(np.asarray(p_values, dtype=float)[order] * factors), 1.0)
-    return [float(corrected[place]) for place in np.argsort(order, kind="stable")]
+    return [float(corrected[rank]) for rank in np.argsort(order, kind="stable")]
 
 
 def _by_place(values: Logs) -> list[NDArray[np.float64]]:
-    """Return the finite values of each place."""
+    """Return the finite values of each block."""
     found: dict[str, list[float]] = {}
-    for (place, _), value in values.items():
+    for (block, _), value in values.items():
         if np.isfinite(value):
-            found.setdefault(place, []).append(value)
+            found.setdefault(block, []).append(value)
     return [np.array(group) for group in found.values()]

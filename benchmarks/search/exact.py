@@ -1,8 +1,8 @@
 """The experiment on exact tables: every search method on exhaustively measured spaces with a known optimum.
 
-The spaces are those of the accelerator, and a few of real hardware. Tables replace measurements, so there is no noise,
-and background load has no effect: seconds are CPU time. A run ends after the papers' 16 iterations, which are 1024
-trials in batches of 64, or at the optimum.
+The spaces come from the simulated accelerator and, in a few cases, from real hardware. Tables replace measurements,
+so there is no noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16
+iterations, which are 1024 trials in batches of 64, or at the optimum.
 """
 
 from __future__ import annotations

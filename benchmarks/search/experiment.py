@@ -36,7 +36,7 @@ class Experiment:
     Attributes:
         name: the name of the experiment and its file.
         keys: the columns that identify a job. The last one is the version: rows of the same job in another version are
-            replaced. Other rows stay, including those of jobs that this machine cannot run.
+            replaced. Other rows stay, even if this machine cannot run their jobs.
         columns: the other columns.
         jobs: returns all jobs in order of importance, so an interrupted experiment still allows comparisons.
         run: runs a job in another process and returns its rows, without the keys.

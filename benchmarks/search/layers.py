@@ -164,7 +164,7 @@ def space_of(target: str, layer: str, space: str) -> Space:
 def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[Any]]:
     """Return the allowed values of restricted knobs; empty unless the space is one of AutoTVM's.
 
-    These spaces are as small as those of AutoTVM's template for x86 (`conv2d_NCHWc`, without Winograd). It splits input
+    These spaces are as small as the space of AutoTVM's x86 template (`conv2d_NCHWc`, without Winograd). It splits input
     channels, output channels and columns in two; for 1x1 kernels, it computes one or two rows together; for others, it
     may unroll the columns of the kernel. The corresponding knobs are ``tile_rc``, ``tile_f`` and ``tile_x``, and one of
     ``tile_y`` or ``tile_rx``.

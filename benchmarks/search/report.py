@@ -233,7 +233,7 @@ def _layers(data: Data) -> str:
     head = ("space", "tuner", "layers", "runs", "trials", "latency", "seconds", "failed")
     lead = (
         "Live searches on this processor. The latency is relative to the untuned default config; lower is better."
-        " AutoTVM's spaces are as small as those of its own template."
+        " AutoTVM's spaces are as small as its own template's."
     )
     return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[5])))
 

@@ -3,7 +3,7 @@
     python -m benchmarks.shared.neighbours builds/* > docs/results/data/load_latency.csv
     python -m benchmarks.shared.neighbours builds/* --neighbours 0,2 --rivals onnxruntime
 
-Rivals are those of networks/compare.py. A build runs through its own ``load.py``, every engine in its own process,
+networks/compare.py defines the rivals. A build runs through its own ``load.py``, every engine in its own process,
 which sleeps except during its turns; nothing is pinned to a core. Percentiles are over all single runs. A speedup is a
 rival's percentile over the build's.
 """

@@ -3,8 +3,8 @@
     python -m benchmarks.shared.power builds/BUILD --trials 100 > docs/results/data/compare_power.csv
 
 A build is compared with a copy of itself, and with a copy that takes a few percent longer: after each run, it is busy
-for that share of the time of an undisturbed run. Both kinds take turns. Each trial makes a new copy. A trial's limits
-and threshold are those of `anole compare`.
+for that share of the time of an undisturbed run. Both kinds take turns. Each trial makes a new copy, and uses the
+limits and threshold of `anole compare`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.shared.report docs/results/data
 
-Reads the files that the other benchmarks in this package wrote there (`TABLES`); that of libraries.py is for the small
-networks in models.small.yaml.
+The files come from the other benchmarks in this package (`TABLES`); libraries.py runs on the small networks in
+models.small.yaml.
 """
 
 from __future__ import annotations
@@ -38,18 +38,6 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each network: the p50 of Anole, and its speedups, by the number of busy processes."""
-    rivals = _rivals(rows)
-    yield from head("network", "p50 (ms)", *(f"p50, {TITLES[name]}" for name in rivals))
-    for network in dict.fromkeys(row["network"] for row in rows):
-        of = {name: [row for row in rows if (row["network"], row["engine"]) == (network, name)] for name in rivals}
-        own = [row for row in rows if (row["network"], row["engine"]) == (network, OWN)]
-        latencies = ", ".join(f"{float(row['p50_ms']):.3g}" for row in own)
-        speedups = [", ".join(_speedup(row, 50)[:-1] for row in of[name]) for name in rivals]
-        yield line(_title(network), latencies, *speedups)
-
-
-def means_under_load(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each engine and number of busy processes: the geometric mean and the minimum of the speedups."""
     yield from head("vs.", "busy processes", "p50, mean", "p95, mean", "p50, min", "p95, min")
     for name in _rivals(rows):
@@ -118,7 +106,6 @@ def _speedup(row: Row, p: int) -> str:
 
 
 TABLES: Sequence[tuple[Callable[[Sequence[Row]], Iterator[str]], str]] = (
-    (means_under_load, "load_latency.csv"),
     (under_load, "load_latency.csv"),
     (alone, "pools.csv"),
     (at_once, "throughput.csv"),

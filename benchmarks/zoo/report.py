@@ -24,7 +24,7 @@ def main() -> None:
     """Print the report of the CSV on standard input."""
     described(__doc__).parse_args()
     rows = list(csv.DictReader(sys.stdin))
-    for section in (by_group(rows), slowest(rows), far(rows), not_done(rows), seconds(rows)):
+    for section in (by_group(rows), slowest(rows), not_done(rows), seconds(rows)):
         print("\n".join(section), end="\n\n")
 
 
@@ -64,17 +64,6 @@ def slowest(rows: Sequence[Row]) -> Iterator[str]:
         speedup, low, high = (float(row[column]) for column in ("speedup", "speedup_q1", "speedup_q3"))
         kernel = row["slowest"].partition(";")[0].partition(" (")[0]
         yield line(row["network"], times(speedup), f"{low:.2f} to {high:.2f}", row["latency_ms"], kernel)
-
-
-def far(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each network with kernels that take more than 3 % of its time below 30 % of the roof."""
-    yield from head("far from the roof", "speedup", "ms", "kernels")
-    for row in rows:
-        if row["far"]:
-            kernels = ", ".join(kernel.partition(" (")[0] for kernel in row["far"].split("; "))
-            yield line(
-                row["network"], times(float(row["speedup"])) if row["speedup"] else "", row["latency_ms"], kernels
-            )
 
 
 def not_done(rows: Sequence[Row]) -> Iterator[str]:

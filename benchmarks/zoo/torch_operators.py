@@ -173,7 +173,7 @@ def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedP
             return f"{node.target} returns a number or a shape that depends on data"
     for node in core.graph.output_node().all_input_nodes:
         if "empty" in str(node.target):
-            return f"returns what {node.target} does not initialize"
+            return f"returns uninitialized memory of {node.target}"
     for each in _called(core):
         if torch.Tag.nondeterministic_seeded in each.tags:
             return f"{each} is random"

@@ -260,7 +260,7 @@ def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
 
 
 def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
-    """Return the reader of a list, whose length is free for ``tuple[X, ...]`` and else that of the type hint."""
+    """Return the reader of a list, whose length is free for ``tuple[X, ...]`` and otherwise fixed by the type hint."""
     if items[-1] is Ellipsis or len(items) == 1:
         item = _reader(items[0], strict)
         return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})

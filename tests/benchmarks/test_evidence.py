@@ -46,10 +46,10 @@ def test_bootstrap_intervals_have_nominal_coverage():
 
 
 def logs_of(rng, truth, n_places=8, n_seeds=3):
-    """Return random logarithms with more variance between places than between seeds."""
-    places = rng.normal(truth, 0.1, size=n_places)
+    """Return random logarithms with more variance between blocks than between seeds."""
+    blocks = rng.normal(truth, 0.1, size=n_places)
     return {
-        (str(at), str(seed)): value + rng.normal(0, 0.02) for at, value in enumerate(places) for seed in range(n_seeds)
+        (str(at), str(seed)): value + rng.normal(0, 0.02) for at, value in enumerate(blocks) for seed in range(n_seeds)
     }
 
 
@@ -63,10 +63,10 @@ def test_student_intervals_and_p_values_have_nominal_rates():
 
 def test_more_seeds_of_a_place_do_not_narrow_the_interval():
     one = {(str(at), "0"): value for at, value in enumerate([0.1, 0.2, 0.0, 0.3, 0.1])}
-    many = {(place, str(seed)): value for (place, _), value in one.items() for seed in range(50)}
+    many = {(block, str(seed)): value for (block, _), value in one.items() for seed in range(50)}
     first, second = effect(one), effect(many)
     assert (first.low, first.high, first.p) == pytest.approx((second.low, second.high, second.p))
-    assert (first.n, second.n, second.places) == (5, 250, 5)
+    assert (first.n, second.n, second.blocks) == (5, 250, 5)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,12 @@ def test_p_values_are_corrected_for_their_number():
 @pytest.mark.parametrize(("truth", "spread", "equivalent"), [(0.0, 0.01, True), (0.0, 0.1, False), (0.05, 0.01, False)])
 def test_equivalence_needs_an_interval_within_the_margin(truth, spread, equivalent):
     rng = np.random.default_rng(2)
-    logs = {(str(place), "0"): truth + spread * rng.standard_normal() for place in range(11)}
+    logs = {(str(block), "0"): truth + spread * rng.standard_normal() for block in range(11)}
     assert (effect(logs).p_apart < 0.05) == equivalent
 
 
 def test_equal_values_are_equivalent_if_there_are_enough():
-    equal = {(str(place), "0"): 0.0 for place in range(8)}
+    equal = {(str(block), "0"): 0.0 for block in range(8)}
     assert (effect(equal).p, effect(equal).p_apart) == (1.0, 0.0)
     assert effect({("a", "0"): 0.0, ("b", "0"): 0.0}).p_apart == 1.0
 

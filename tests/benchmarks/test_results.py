@@ -230,11 +230,10 @@ def test_the_page_of_precisions_has_the_table_of_answers() -> None:
 
 
 def test_the_page_of_shared_machines_matches_its_report() -> None:
-    from benchmarks.shared.report import TABLES, under_load
+    from benchmarks.shared.report import TABLES
 
     page = (RESULTS / "shared.md").read_text().splitlines()
-    tables = [(table, name) for table, name in TABLES if table is not under_load]
-    assert not [line for table, name in tables for line in table(rows(name)) if line not in page]
+    assert not [line for table, name in TABLES for line in table(rows(name)) if line not in page]
 
 
 def test_the_page_of_records_matches_its_report() -> None:

@@ -13,6 +13,7 @@ from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import Origin, read_listed_task, read_manifest
 from anole.documents.receipt import read_receipts
 from anole.errors import DocumentError
+from anole.ir.ranges import SizeRange
 
 
 def edit(path: Path, **change: object) -> Path:
@@ -86,6 +87,12 @@ def test_a_build_of_an_older_version_was_not_refined(project) -> None:
         del task["refined"]
     (task,) = read_build(edit(build, tasks=tasks).parent).tasks
     assert (task.key, task.refined) == (project.CONV.key, ())
+
+
+def test_ranges_are_read_by_their_former_names(project) -> None:
+    build = project.compile("resnet18", [(project.CONV, 1, None)])
+    for ranges in ({"n": {"least": 1, "most": 8}}, {"n": {"min": 1, "max": 8}}):
+        assert read_build(edit(build, ranges=ranges).parent).ranges == {"n": SizeRange(1, 8)}
 
 
 @pytest.mark.parametrize(

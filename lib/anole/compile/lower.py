@@ -30,7 +30,7 @@ from anole.errors import cause
 from anole.extract.graph import workload_of
 from anole.extract.passes.weight_only import WEIGHT_ONLY
 from anole.ir.kernel_calls import WORKLOAD, Pattern
-from anole.ir.nodes import blocks_of, collect, with_values
+from anole.ir.nodes import blocks_of, collect, with_ascending_dividends, with_values
 from anole.ir.normalize_products import TRANSPOSED_INT8, operands_of
 from anole.ir.symbols import symbols_of, unbound_symbols, with_opaque_extents, with_opaque_types
 from anole.keys import canonical_json
@@ -103,7 +103,7 @@ def lower(
     for variable, func in functions:
         workload = _anchor_workload(func)
         if only is None or workload in only:
-            scheduled = _schedule(func, workload, choices, schedule_default, failures)
+            scheduled = with_ascending_dividends(_schedule(func, workload, choices, schedule_default, failures))
             # TVM's own pipelines fuse again, and must not change functions that are already fused and scheduled.
             module.update_func(variable, scheduled.with_attr("op_pattern", int(Pattern.OPAQUE)))
     return lift_workspaces(module), failures

@@ -78,7 +78,7 @@ class Match:
 
 
 def match_tasks(manifest: Manifest, workloads: Iterable[Workload], receipts: Receipts, target: Target) -> list[Match]:
-    """Match the tasks, in the manifest's order, with their configs; `workloads` are those of the current model.
+    """Match the tasks, in the manifest's order, with their configs; `workloads` belong to the current model.
 
     Raises:
         BuildError: the model has changed since it was extracted, or a locked config is not in its space.

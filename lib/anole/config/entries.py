@@ -67,7 +67,7 @@ class ModelSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the entry of models.yaml as plain JSON values, without the name.
 
-        Inputs are a list of pairs: their order, which JSON objects do not have, is that of the model's arguments.
+        Inputs are a list of pairs in the order of the model's arguments, because JSON objects have no order.
         """
         inputs: dict[str, Any] = {name: list(shape) for name, shape in self.inputs.items()}
         for name, symbols in self.named.items():

@@ -52,6 +52,24 @@ def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> 
     return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))
 
 
+def with_ascending_dividends(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Negate dividends that decrease with a loop: TVM simplifies ``(1 - i) % 16`` to ``-(i % -16)``, which is wrong."""
+
+    def remainder(node: tirx.FloorMod) -> tirx.Expr:
+        return node.b - 1 - tirx.floormod(-1 - node.a, node.b) if _descends(node) else node
+
+    def quotient(node: tirx.FloorDiv) -> tirx.Expr:
+        return -1 - tirx.floordiv(-1 - node.a, node.b) if _descends(node) else node
+
+    return with_each(with_each(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
+
+
+def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
+    subtracted = [each.b for each in collect(division.a, tirx.Sub)]
+    subtracted += [each for each in collect(division.a, tirx.Mul) if isinstance(each.b, tirx.IntImm) and each.b < 0]
+    return isinstance(division.b, tirx.IntImm) and any(collect(each, tirx.Var) for each in subtracted)
+
+
 def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
     """Apply a change to one loop, identified by its variable."""
     return with_each(func, tirx.For, lambda each: change(each) if each.loop_var.same_as(loop.loop_var) else each)

@@ -238,4 +238,4 @@ def test_clustering_may_use_only_the_two_widest_knobs():
     both = {
         tuple(choose(sampler, Candidates(vectors, np.ones(8)), measured(space), 2, seed)[:, 1]) for seed in range(9)
     }
-    assert len(both) > 1, "the third knob is that of a random candidate"
+    assert len(both) > 1, "the third knob comes from a random candidate"

@@ -21,8 +21,8 @@ _N_PROPOSALS = 8
 class Annealing:
     """Parallel annealing chains that propose the best configs they visited.
 
-    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults are those of
-    AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike in AutoTVM, a config with a score
+    Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.3. The defaults come
+    from AutoTVM's ``SimulatedAnnealingOptimizer``, except `n_candidates`. Unlike in AutoTVM, a config with a score
     below zero remains a candidate.
 
     Attributes:

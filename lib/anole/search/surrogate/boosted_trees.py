@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class BoostedTrees:
     """XGBoost on the space's features, refitted in every iteration.
 
-    The defaults are those of AutoTVM's ``XGBoostCostModel``, except `max_rounds`. Boosting stops when the
+    The defaults come from AutoTVM's ``XGBoostCostModel``, except `max_rounds`. Boosting stops when the
     average recall of the fastest measured configs (`average_recall`) has not grown for `patience` rounds. As in
     AutoTVM, it is computed on the training data, since the trees only have to rank the right configs first.
     XGBoost runs on one thread: the trees then do not depend on the number of cores, and small batches do not

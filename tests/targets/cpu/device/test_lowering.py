@@ -136,20 +136,6 @@ def test_small_sizes_of_a_range_do_not_write_outside_of_their_buffer(size: int) 
     np.testing.assert_array_equal(found, np.where(np.arange(size) < size - 20, data, 0))
 
 
-@pytest.mark.parametrize(("last", "step"), [(1, -1), (6, -2), (15, -1), (14, -3)])
-def test_a_flattened_array_is_read_backwards(last: int, step: int) -> None:
-    def backwards(source: te.Tensor) -> te.Tensor:
-        def element(i: tirx.Var) -> tirx.Expr:
-            at = last + step * i
-            return source[at % 16 // 8, at % 8]
-
-        return te.compute((last // -step + 1,), element, name="computed")
-
-    data = np.arange(16, dtype="float32").reshape(2, 8)
-    expected = data.ravel()[last::step]
-    np.testing.assert_array_equal(result_of(vectorized(backwards, 2, 8, width=2), data, expected.shape), expected)
-
-
 def test_repeated_pairs_after_padding_are_read_correctly() -> None:
     def repeated(source: te.Tensor) -> te.Tensor:
         return te.compute((21,), lambda i: tirx.if_then_else(i < 1, 0.0, source[(i - 1) % 20 // 2]), name="computed")

@@ -61,10 +61,7 @@ def passes() -> tuple[Any, Any, Any]:
     before = [
         tvm.transform.module_pass(change, opt_level=0) for change in (_partition_vector_loops, _load_packed_words)
     ]
-    first = [
-        tirx.transform.prim_func_pass(change, opt_level=0)
-        for change in (_use_opaque_extents, _make_dividends_ascend, name_roundings)
-    ]
+    first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_use_opaque_extents, name_roundings)]
     changes = (_keep_on_stack, _share_evenly, simplify_rounding, keep_nan, lower_dots, lower_roundings)
     after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
     return tvm.transform.Sequential([*first, *before, lower, *after]), finalize_host, finalize_device
@@ -132,24 +129,6 @@ def _hide_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
 def _reveal_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     return with_each(func, ir.Call, lambda each: each.args[0] if each.op.same_as(ir.Op.get(_HIDDEN)) else each)
-
-
-def _make_dividends_ascend(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Negate dividends that decrease with a loop: TVM simplifies ``(1 - i) % 16`` to ``-(i % -16)``, which is wrong."""
-
-    def remainder(node: tirx.FloorMod) -> tirx.Expr:
-        return node.b - 1 - tirx.floormod(-1 - node.a, node.b) if _descends(node) else node
-
-    def quotient(node: tirx.FloorDiv) -> tirx.Expr:
-        return -1 - tirx.floordiv(-1 - node.a, node.b) if _descends(node) else node
-
-    return with_each(with_each(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
-
-
-def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
-    subtracted = [each.b for each in collect(division.a, tirx.Sub)]
-    subtracted += [each for each in collect(division.a, tirx.Mul) if isinstance(each.b, tirx.IntImm) and each.b < 0]
-    return isinstance(division.b, tirx.IntImm) and any(collect(each, tirx.Var) for each in subtracted)
 
 
 def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
