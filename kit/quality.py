@@ -22,7 +22,7 @@ def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
 
 
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
-    """Return the index of the fastest trial so far for each trial, shape (n,); -1 before a success; NaN is failure."""
+    """For each trial, return the index of the fastest so far, shape (n,); -1 before any success; NaN is a failure."""
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)
     fastest_before_s = np.concatenate([[np.inf], np.minimum.accumulate(costs_s)[:-1]])
     return np.maximum.accumulate(np.where(costs_s < fastest_before_s, np.arange(len(costs_s)), -1))

@@ -230,7 +230,7 @@ class Network:
 
 
 def _tune(network: Network, trials: int, ends_s: float) -> bool:
-    """Tune and build a network, unless it has as many trials or the time is up; return whether it did."""
+    """Tune and build a network, unless it already has that many trials or the time is up; return whether it did."""
     known = read_build(network.build).trials if (network.build / FILE).exists() else -1
     if known >= trials or time.monotonic() > ends_s:
         return False

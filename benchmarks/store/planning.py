@@ -31,7 +31,7 @@ HOME = Path(__file__).resolve().parents[2]
 N_MODELS = (50, 100, 200)
 TASKS_OF_MODEL = 15
 ROUNDS = 5
-COLUMNS = ("command", "models", "tasks", "processor_s", "min_s", "max_s", "n")
+COLUMNS = ("command", "models", "tasks", "processor_s", "least_s", "most_s", "n")
 COMMANDS = {
     "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
     "anole plan": ("-m", "anole", "plan"),

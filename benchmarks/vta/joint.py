@@ -63,7 +63,7 @@ _POPULATION = 32
 _WORST = 100.0
 """The logarithm of all objectives of designs that cannot run."""
 
-_OPTIMISM, _MIN_EXPECTED_GAIN = 0.9, 0.2
+_SCALE_STEP, _MIN_SCALE = 0.9, 0.2
 
 Simulated = tuple[int, int]
 """The index of a layer, and of one of its programs."""
@@ -354,12 +354,12 @@ def by_estimate(
     Points are taken from the knee on, each the farthest from the previous ones; then the front is estimated again. When
     all of its programs are simulated, the estimates of the others are lowered step by step.
     """
-    hope = 1.0
-    while hope > _MIN_EXPECTED_GAIN:
+    scale = 1.0
+    while scale > _MIN_SCALE:
         costs = []
         for layer, known in zip(problem.layers, simulated, strict=True):
             is_known, own = known[layer.programs], layer.cycles[layer.programs]
-            expected = layer.estimated * np.maximum(1.0, hope * _corrections(problem, layer, known))
+            expected = layer.estimated * np.maximum(1.0, scale * _corrections(problem, layer, known))
             costs.append(np.where(is_known, own, expected))
         points, rows = problem.points(costs)
         candidates = np.flatnonzero(on_front(points))
@@ -373,7 +373,7 @@ def by_estimate(
             if n_new >= 2 * len(problem.layers):
                 break
         if not n_new:
-            hope *= _OPTIMISM
+            scale *= _SCALE_STEP
 
 
 def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> NDArray[np.float64]:

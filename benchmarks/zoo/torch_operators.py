@@ -186,7 +186,7 @@ def _untaken(core: torch.export.ExportedProgram, program: torch.export.ExportedP
 
 
 def _unordered(core: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> str | None:
-    """Return why a comparison is out of scope, or None; for speed, no target propagates NaN in minima and maxima."""
+    """Return why a comparison is out of scope, or None: minima and maxima of NaN are not compared."""
     extremes = {"amax", "amin", "argmax", "argmin", "max", "min"} & {each._schema.name[6:] for each in _called(core)}
     if extremes and any(value.is_floating_point() and bool(value.isnan().any()) for value in inputs):
         return f"takes what is no number for {', '.join(sorted(extremes))}"

@@ -6,8 +6,8 @@
 -- n: count build, count reference
 -- Measured: build and reference ran in turns (rounds) with the same inputs and number of threads. The speedup is the
 -- median of the rounds' ratios; the middle half of them is between speedup_low and speedup_high, which older
--- evaluations do not have. For a simulated target, cycles are counted, and the reference is the same network with default configs.
--- The chart shows the 40 builds with the smallest speedup.
+-- evaluations do not have. For a simulated target, cycles are counted, and the reference is the same network with
+-- default configs. The chart shows the 40 builds with the smallest speedup.
 -- Table: build, precision, reference, reference_precision, speedup, speedup_low, speedup_high, latency_ms,
 -- reference_latency_ms, relative_error, output_variation, snr_db, latency_std_ms, reference_latency_std_ms, rounds,
 -- threads, processor

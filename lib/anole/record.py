@@ -66,7 +66,7 @@ class Trial:
 
     Attributes:
         iteration: the iteration of the tuner's loop that chose it.
-        elapsed_s: tuning time since the run began, without interruptions.
+        elapsed_s: tuning seconds since the run began, excluding interruptions.
         gflops: billions of floating-point operations per second; None for a failure.
     """
 

@@ -134,7 +134,7 @@ class Dense:
     """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
 
     Attributes:
-        weights: how the weights are stored; None if they are stored in `dtype`.
+        weights: how the weights are stored; None if they are stored in the type that is multiplied.
     """
 
     operator: ClassVar[str] = "dense"
@@ -205,12 +205,12 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 
 def weight_scheme(workload: Workload) -> WeightScheme | None:
-    """Return the storage scheme of a workload's weights; None if they are stored in its dtype."""
+    """Return the storage scheme of a workload's weights; None if they are stored as multiplied."""
     return workload.weights if isinstance(workload, Dense) else None
 
 
 def with_plain_weights(workload: Workload) -> Workload:
-    """Return a workload with its weights stored in its dtype."""
+    """Return a workload with its weights stored as multiplied."""
     return replace(workload, weights=None) if isinstance(workload, Dense) else workload
 
 
@@ -234,7 +234,7 @@ def workload_from_json(plain: object) -> Workload:
     if isinstance(workload, Conv2d) and min(workload.out_height, workload.out_width) < 1:
         raise ValueError(f"{workload.label}: the output would have {workload.out_height}x{workload.out_width} elements")
     if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
-        raise ValueError(f"{workload.label}: in_features must be a multiple of the block, which fills 32-bit words")
+        raise ValueError(f"{workload.label}: in_features must be a multiple of the block, which must fill 32-bit words")
     if not 0 < workload.flop < 2**63:
         raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are allowed")
     return workload

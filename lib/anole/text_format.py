@@ -51,11 +51,6 @@ def megabytes(size_bytes: float | None) -> str:
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
-def omission_note(shown: int, all_: int) -> str:
-    """Return a remark on a picture that omits some items, or an empty text if it shows all."""
-    return "" if shown >= all_ else f" The picture has {shown} of {all_}."
-
-
 def counted(count: int, noun: str) -> str:
     """Format a count and its noun, which is pluralized unless the count is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"

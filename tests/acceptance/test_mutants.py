@@ -12,8 +12,6 @@ import pytest
 
 from tests.acceptance.conftest import ROOT, User, difference
 
-pytestmark = [pytest.mark.workflow, pytest.mark.guard]
-
 
 @dataclass(frozen=True)
 class Mutant:
@@ -29,6 +27,12 @@ class Mutant:
     new: str
     case: str = "turned"
     message: str = "outputs differ from those of"
+
+    def text(self) -> str:
+        """Return the changed text of the file."""
+        text = (ROOT / "lib/anole" / self.file).read_text()
+        assert text.count(self.old) == 1, f"{self.file}: the text to change occurs once: {self.old}"
+        return text.replace(self.old, self.new)
 
 
 NETWORK = "    arguments, binding = example_inputs(model), bind(model, network)\n"
@@ -79,16 +83,20 @@ MUTANTS = {
 }
 
 
+OUTDATED = Mutant("project/content.py", "return content_key(digests) if digests else None", "return None")
+
+
+def test_mutants_change_the_library() -> None:
+    assert all(mutant.text() for mutant in (*MUTANTS.values(), OUTDATED))
+
+
 def mutated(mutant: Mutant, folder: Path) -> Path:
     """Return a mutated copy of the library."""
     for name in ("lib", "rules", "profiles"):
         shutil.copytree(ROOT / name, folder / name)
     for name in ("Snakefile", "environment.yml"):
         shutil.copy(ROOT / name, folder)
-    file = folder / "lib/anole" / mutant.file
-    text = file.read_text()
-    assert text.count(mutant.old) == 1, "the text to change occurs once"
-    file.write_text(text.replace(mutant.old, mutant.new))
+    (folder / "lib/anole" / mutant.file).write_text(mutant.text())
     return folder
 
 
@@ -100,6 +108,8 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return user.folder
 
 
+@pytest.mark.workflow
+@pytest.mark.guard
 @pytest.mark.parametrize("name", MUTANTS)
 def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_path: Path) -> None:
     mutant, project = MUTANTS[name], tmp_path / "project"
@@ -120,10 +130,11 @@ def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_pa
         assert difference(found, user.outputs(mutant.case)) > 1e-2
 
 
+@pytest.mark.workflow
+@pytest.mark.guard
 def test_outdated_weights_are_detected(tmp_path: Path) -> None:
-    mutant = Mutant("project/content.py", "return content_key(found) if found else None", "return None")
     (tmp_path / "project").mkdir()
-    user = User(tmp_path / "project", mutated(mutant, tmp_path / "library"))
+    user = User(tmp_path / "project", mutated(OUTDATED, tmp_path / "library"))
     user.ask_oracle(["turned"])
     user.write(["turned"])
     user.snakemake()

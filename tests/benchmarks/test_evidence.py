@@ -45,9 +45,9 @@ def test_bootstrap_intervals_have_nominal_coverage():
     assert 50 <= held <= 60
 
 
-def logs_of(rng, truth, n_places=8, n_seeds=3):
+def logs_of(rng, truth, n_blocks=8, n_seeds=3):
     """Return random logarithms with more variance between blocks than between seeds."""
-    blocks = rng.normal(truth, 0.1, size=n_places)
+    blocks = rng.normal(truth, 0.1, size=n_blocks)
     return {
         (str(at), str(seed)): value + rng.normal(0, 0.02) for at, value in enumerate(blocks) for seed in range(n_seeds)
     }
@@ -61,7 +61,7 @@ def test_student_intervals_and_p_values_have_nominal_rates():
     assert np.mean([each.p < 0.05 for each in found]) == pytest.approx(1 - held)
 
 
-def test_more_seeds_of_a_place_do_not_narrow_the_interval():
+def test_more_seeds_of_a_block_do_not_narrow_the_interval():
     one = {(str(at), "0"): value for at, value in enumerate([0.1, 0.2, 0.0, 0.3, 0.1])}
     many = {(block, str(seed)): value for (block, _), value in one.items() for seed in range(50)}
     first, second = effect(one), effect(many)
@@ -70,10 +70,10 @@ def test_more_seeds_of_a_place_do_not_narrow_the_interval():
 
 
 @pytest.mark.parametrize(
-    ("n_places", "n_seeds", "settled"), [(1, 9, False), (2, 9, False), (4, 1, False), (5, 1, True)]
+    ("n_blocks", "n_seeds", "settled"), [(1, 9, False), (2, 9, False), (4, 1, False), (5, 1, True)]
 )
-def test_few_places_or_pairs_decide_nothing(n_places, n_seeds, settled):
-    found = effect(logs_of(np.random.default_rng(1), 3.0, n_places, n_seeds))
+def test_few_blocks_or_pairs_decide_nothing(n_blocks, n_seeds, settled):
+    found = effect(logs_of(np.random.default_rng(1), 3.0, n_blocks, n_seeds))
     assert (found.low is not None) == settled == (found.p < 0.05)
 
 

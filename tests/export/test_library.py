@@ -131,7 +131,7 @@ def test_a_c_program_gets_the_builds_outputs(varied: Exported, program: Path) ->
     assert call(program, "outputs-not-aligned", varied) == expected
 
 
-def test_an_instance_rejects_concurrent_threads(varied: Exported, program: Path) -> None:
+def test_concurrent_threads_need_separate_instances(varied: Exported, program: Path) -> None:
     assert call(program, "threads", varied).split() == [b"0"]
     assert call(program, "one instance", varied) == b"1 0\n"
 

@@ -19,7 +19,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def changed(data: bytes, name: str, seed: int) -> bytes | None:
-    """Change one value in one line of a reader's input; return None if no line is JSON."""
+    """Change one value of a reader's input; return None if the input has no JSON or YAML value to change."""
     draw = random.Random(seed)
     if name == "spec":
         return _changed_yaml(data, draw)

@@ -1,4 +1,4 @@
-"""The progress view in this process. tests/workflow/test_screen.py runs it in Snakemake."""
+"""The progress view in this process. tests/workflow/test_progress_view.py runs it in Snakemake."""
 
 from __future__ import annotations
 

@@ -106,15 +106,15 @@ def test_a_toll_is_subtracted_from_the_speed_down_to_zero():
 
 
 def test_valid_configs_are_enumerated_in_batches_and_cached(monkeypatch):
-    unrestricted, asked = make_space(), []
-    valid = unrestricted.valid_indices
+    original, asked = make_space(), []
+    valid = original.valid_indices
     monkeypatch.setattr("anole.space.space._ENUMERATION_BATCH", 7)
     monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 10)
     watched = [
         replace(each, holds=lambda columns, holds=each.holds: asked.append(1) or holds(columns))
-        for each in unrestricted.constraints
+        for each in original.constraints
     ]
-    space = replace(unrestricted, constraints=watched)
+    space = replace(original, constraints=watched)
     # Searches do not enumerate a large space; `all_valid_indices` does.
     assert space.valid_indices is None and not asked
     np.testing.assert_array_equal(space.all_valid_indices, valid)
@@ -212,11 +212,11 @@ def test_an_opened_space_may_have_wider_knobs() -> None:
 
 
 def test_only_hard_constraints_cause_a_refusal() -> None:
-    slow = Constraint("too few_valid", lambda columns: columns["tile_f"][:, 2] > 1)
+    slow = Constraint("too narrow", lambda columns: columns["tile_f"][:, 2] > 1)
     hard = Constraint("too wide", lambda columns: columns["tile_f"][:, 2] <= 16, hard=True)
     space = Space([split_knob("tile_f", 64, 3)], [slow, hard])
     reasons = [
         (space.rejection(config), space.refusal(config))
         for config in ({"tile_f": [64, 1, 1]}, {"tile_f": [1, 1, 64]}, {"tile_f": [4, 1, 16]})
     ]
-    assert reasons == [("too few_valid", None), ("too wide", "too wide"), (None, None)]
+    assert reasons == [("too narrow", None), ("too wide", "too wide"), (None, None)]

@@ -270,7 +270,7 @@ def accelerator(accelerator: str, receipts: tuple[Path, ...], order: Any, output
 
     ACCELERATOR is a name in models.yaml. The result is the Pareto front of time, area and energy, with the
     configuration of each point. All programs of the networks must have been simulated, which `snakemake` ensures;
-    RECEIPTS are used with --order.
+    RECEIPTS are used only with --order.
     """
     from anole.project.pipeline import find_accelerator
     from anole.targets import get_kind

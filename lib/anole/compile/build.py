@@ -56,7 +56,7 @@ def compile_build(
     """Compile a network into a folder, which is written completely or not at all.
 
     An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    network is not modified; if it is None, the model is imported. A build that `has_large_rounding_error` rejects is
+    model is imported if `imported`, which is not modified, is None. A build that `has_large_rounding_error` rejects is
     compiled again with finer configs, such as smaller Winograd tiles.
 
     Raises:

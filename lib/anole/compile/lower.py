@@ -131,7 +131,7 @@ def _schedule(
 
 
 def _anchor_workload(func: tirx.PrimFunc) -> Workload | None:
-    """Return the workload of the anchor within a function."""
+    """Return the workload of the anchor within a function that is not scheduled yet, or None."""
     texts = (block.annotations.get(WORKLOAD) for block in collect(func.body, s_tir.SBlock))
     return next((workload_from_json(json.loads(str(text))) for text in texts if text is not None), None)
 

@@ -25,7 +25,7 @@ class Match:
     """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None if it cannot be scheduled everywhere in this network; the default schedule is used where it cannot.
+        config: None if it cannot be scheduled somewhere in this network; the default schedule is used there.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
         refined: the configs that were tried within the network.

@@ -132,8 +132,8 @@ class Evaluation:
             every reference was close, or if the build is not low-precision.
         rounded_error: the same error of the build against a reference with the same rounding of data or weights.
         load_latencies: one per number of busy processes and engine; None if not requested.
-        sizes_latencies: the latencies at both ends and in the middle of each range; `latencies` are at the typical
-            sizes. None for a build with fixed sizes.
+        sizes_latencies: the latencies at both ends of each range and at sizes in between; `latencies` are at the
+            typical sizes. None for a build with fixed sizes.
         kernel_profile: the times of its kernels; None if they were not timed one by one.
     """
 

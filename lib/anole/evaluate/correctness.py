@@ -61,7 +61,7 @@ def with_evidence(
     evaluation: Evaluation,
     compile_with_random_weights: CompileWithRandomWeights | None,
 ) -> Evaluation:
-    """Add further evidence to the evaluation of a build that does not agree with its references.
+    """Add further evidence to the evaluation of a build whose references do not show that it is correct.
 
     Log a warning for each check that could not run. `compile_with_random_weights` is called for torch models whose
     outputs do not depend on their input, unless it is None.
@@ -74,9 +74,9 @@ def with_evidence(
         return evaluation
     if far and (rounding := rounding_of(build)):
         with _warned(build):
-            own, rounded_error = _low_precision_errors(runner, folder, build)
+            narrow, rounded_error = _low_precision_errors(runner, folder, build)
             # Rounded weights alone excuse no error: the rounded reference must give the same outputs.
-            return replace(evaluation, narrow_error=own if rounding.dtype else None, rounded_error=rounded_error)
+            return replace(evaluation, narrow_error=narrow if rounding.dtype else None, rounded_error=rounded_error)
     if far:
         with _warned(build):
             own, reference_error = _exact_errors(runner, folder, build)

@@ -22,7 +22,7 @@ from anole.evaluate.engines import Arrays
 from anole.extract.onnx.float16 import TYPE_ATTRIBUTES
 from anole.extract.onnx.importer import read_onnx
 
-_LOW_PRECISION = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_WIDENED_TYPES = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
@@ -74,7 +74,7 @@ def _widen_graph(graph: onnx.GraphProto) -> None:
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for value in (*graph.input, *graph.output):
-        if value.type.tensor_type.elem_type in _LOW_PRECISION:
+        if value.type.tensor_type.elem_type in _WIDENED_TYPES:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     del graph.value_info[:]
     _widen_nodes(graph.node)
@@ -85,14 +85,14 @@ def _widen_nodes(nodes: Sequence[onnx.NodeProto]) -> None:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)
-            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _LOW_PRECISION:
+            if attribute.name in TYPE_ATTRIBUTES and attribute.i in _WIDENED_TYPES:
                 attribute.i = TensorProto.DOUBLE
             for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
                 _widen_graph(graph)
 
 
 def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in _LOW_PRECISION:
+    if tensor.data_type in _WIDENED_TYPES:
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
 
 

@@ -1,4 +1,4 @@
-"""A reference that rounds as a target does; its error compared with float32 is the tolerance for the build."""
+"""A reference that rounds as a target does; its distance from float32 determines the tolerance for the build."""
 
 from __future__ import annotations
 

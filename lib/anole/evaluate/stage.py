@@ -72,7 +72,7 @@ def evaluate_build(
         compile_with_random_weights: called for torch models whose outputs do not depend on their input;
             None to skip that check.
         pace: how long to measure.
-        neighbours: numbers of busy processes; a correct build is also timed in the presence of each number, see
+        neighbours: numbers of busy processes; a correct build is timed again under each of these loads, see
             `anole.evaluate.timing.load`.
         declared: the model as models.yaml lists it; None if there is no models.yaml.
 

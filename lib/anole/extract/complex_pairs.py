@@ -22,7 +22,7 @@ Pair = tuple[Any, Any]
 
 def rewrite_complex(program: torch.export.ExportedProgram) -> None:
     """Replace the complex tensors of a program of core operators in place, except where an operator is unknown."""
-    nodes = [node for node in program.graph.nodes if any(map(_is_complex, [node, *node.all_input_nodes]))]
+    nodes = [node for node in program.graph.nodes if has_complex(node)]
     pairs = _constant_pairs(program, nodes) if nodes else {}
     for node in nodes:
         rewrite = _REWRITES.get(node.target)
@@ -51,6 +51,11 @@ def _constant_pairs(program: torch.export.ExportedProgram, nodes: Sequence[torch
         return real, imaginary
 
     return {node: split(node) for node in nodes if node in values and values[node].dtype == torch.complex64}
+
+
+def has_complex(node: torch.fx.Node) -> bool:
+    """Whether a node computes complex values, or reads some."""
+    return any(map(_is_complex, [node, *node.all_input_nodes]))
 
 
 def _is_complex(node: torch.fx.Node) -> bool:

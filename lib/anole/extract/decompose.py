@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from anole.extract.complex_pairs import rewrite_complex
+from anole.extract.complex_pairs import has_complex, rewrite_complex
 from anole.extract.converters import known_operators
 from anole.extract.decompositions import DECOMPOSITIONS, first_applicable
 from anole.extract.fold_program import fold_program
@@ -41,14 +41,9 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
 
 def _unknown(program: torch.export.ExportedProgram) -> set[Any]:
     """Return the operators on real tensors that have no converter, but that torch can decompose."""
-    nodes = [node for node in program.graph.nodes if node.op == "call_function" and not _is_complex(node)]
+    nodes = [node for node in program.graph.nodes if node.op == "call_function" and not has_complex(node)]
     known = known_operators()
     return {node.target for node in nodes if node.target in decomposition_table and node.target.__name__ not in known}
-
-
-def _is_complex(node: torch.fx.Node) -> bool:
-    values = [node_.meta.get("val") for node_ in (node, *node.all_input_nodes)]
-    return any(isinstance(value, torch.Tensor) and value.is_complex() for value in values)
 
 
 RECURRENT = tuple(getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))

@@ -157,7 +157,7 @@ def workload_of(call: ir.Expr) -> Workload | None:
 
 
 def _extents(expr: ir.Expr) -> tuple[int, ...]:
-    """Return the shape of an expression whose shape is static."""
+    """Return the known shape of an expression, at typical sizes."""
     shape = _shape(expr.ty)
     assert shape is not None
     return shape

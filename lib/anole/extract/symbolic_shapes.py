@@ -90,7 +90,7 @@ def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorI
 
 
 def _samples(model: ModelSpec) -> Iterator[dict[str, int]]:
-    """Yield sizes: all combinations of each range's typical and lowest sample, and then the largest of all ranges."""
+    """Yield sizes: all combinations of each range's typical and low sample, and then the largest of all ranges."""
     for choice in product(*(range_.samples[:2] for range_ in model.ranges.values())):
         yield dict(zip(model.ranges, choice, strict=True))
     yield {name: range_.samples[2] for name, range_ in model.ranges.items()}

@@ -29,7 +29,7 @@ _TARGET_RMS = 0.5
 """The root mean square of a layer's output before its bias. With 1, products of activations, as in gates and attention,
 would amplify rounding errors."""
 
-_MIN_VALUES_PER_CHANNEL = 64
+_EQUAL_WEIGHT_VALUES = 64
 """The number of values at which a channel's own statistics have the same weight as the mean over all channels."""
 
 _MIN_RELATIVE_VARIANCE = 0.25
@@ -210,7 +210,7 @@ def _set_statistics(layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None
     """
     data = inputs[0]
     axes, _ = _per_channel(data, 1)
-    share = (n_values := data.numel() / data.shape[1]) / (n_values + _MIN_VALUES_PER_CHANNEL)
+    share = (n_values := data.numel() / data.shape[1]) / (n_values + _EQUAL_WEIGHT_VALUES)
     spread, center = torch.var_mean(data, axes, correction=0)
     mean = share * center
     variance = spread + (center - mean).square()

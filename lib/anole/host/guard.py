@@ -42,7 +42,7 @@ def guard(where: str) -> None:
         where: the prefix of each message, such as the model's name.
 
     Raises:
-        ExtractError: in the parent: the stage was killed, or a step took longer than the limit.
+        ExtractError: in the parent: the stage was killed, a step exceeded the limit, or the model's code ended it.
         SystemExit: in the parent: the stage exited, with this status.
     """
     global _report
@@ -109,7 +109,7 @@ class _Watch:
         """Return the stage's exit status.
 
         Raises:
-            ExtractError: it was killed, or the model's code ended it.
+            ExtractError: it was killed, a step exceeded the limit, or the model's code ended it.
         """
         # A terminal sends Ctrl-C to both processes; the stage handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -55,7 +55,7 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
-    """Hold the first idle one of several devices exclusively and yield its name; wait and raise as `device_lock`."""
+    """Hold the first idle device exclusively and yield its name; wait, log and raise as `device_lock` does."""
     with _logging_holders(devices):
         while (held := _lock_first_idle(devices)) is None:
             time.sleep(_POLL_S)

@@ -1,7 +1,7 @@
 """Worker processes: a crash, a hang or memory exhaustion in one of them costs only its current call.
 
 All workers are forked from one server that has already imported the target's modules, so a new worker starts in
-milliseconds. Each leads a process group, which is killed as a whole, or by a guard process if the master ends.
+milliseconds. Each leads a process group, which is killed as a whole: by the master, or by a guard if the master ends.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import tvm
 from tvm import ir, relax, tirx
 from tvm_ffi import dtype
 
+from anole.ir.mutators import bindings
 from anole.ir.symbols import typical_shape
 from anole.task import Workload, workload_from_json
 
@@ -23,19 +24,13 @@ class Pattern(IntEnum):
 
     BROADCAST = 1
     INJECTIVE = 2
-    """Maps each output element to one input element."""
+    """Computes each output element from input elements at known indices."""
     REDUCTION = 3
     """Fuses with producers of its operands, but not with consumers of its result."""
     ANCHOR = 4
     """Fuses with elementwise consumers of its result."""
     OPAQUE = 8
     """Is never fused."""
-
-
-def bindings(module: tvm.IRModule) -> list[relax.Binding]:
-    """Return the bindings of all of a module's functions, in order."""
-    functions = [func for _, func in module.functions_items() if isinstance(func, relax.Function)]
-    return [binding for func in functions for block in func.body.blocks for binding in block.bindings]
 
 
 def calls_of(module: tvm.IRModule) -> list[ir.Call]:

@@ -41,7 +41,7 @@ class SizeRange:
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1 at which a model is imported to find size-dependent values: typical, lowest and largest.
+        """Three sizes above 1 to import a model at, to find size-dependent values: typical, low, and largest or above.
 
         Their differences are coprime, which exposes values that change in steps.
         """

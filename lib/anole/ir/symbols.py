@@ -30,7 +30,7 @@ def symbol_of(name: str, sizes: SizeRange) -> tirx.Var:
 
 
 def symbol_names(ranges: Mapping[str, SizeRange]) -> dict[str, SizeRange]:
-    """Map the names of the ranges' symbols in TVM, instead of plain names, to the ranges."""
+    """Return the ranges by the names of their symbols in TVM instead of their own names."""
     return {str(symbol_of(name, sizes).name): sizes for name, sizes in ranges.items()}
 
 

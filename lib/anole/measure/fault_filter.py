@@ -41,9 +41,9 @@ def make_measurer(
 class FaultFilteringMeasurer:
     """A measurer that never yields failures caused by the machine.
 
-    Failures are held back until a later candidate works. If none does, a config that should work is measured: the
-    `known` config, which worked before, the default config or, if neither has ever worked, that of a tiny task. If it
-    works, the candidates are at fault. A candidate that ran out of memory is first measured again on its own.
+    Failures are held back until a later candidate works. If none does, configs that should work are measured: the
+    `known` config, which worked before, then the default config, or a tiny task if neither has ever worked. If one of
+    them works, the candidates are at fault. A candidate that ran out of memory is first measured again on its own.
 
     A context manager that enters and leaves the measurer.
     """

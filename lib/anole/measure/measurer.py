@@ -142,7 +142,7 @@ class Overlap:
     """Overlapped building and running, for devices that builds do not disturb; iterates over measurements in order.
 
     Candidates run as soon as they are built, so no device idles while a candidate is ready. At most two candidates per
-    builder are built ahead, or more if every device would otherwise not stay busy.
+    builder are built ahead, or more if that is needed to keep all devices busy.
     """
 
     def __init__(self, builders: Builders, runner: CandidateRunner, configs: Sequence[Config]) -> None:

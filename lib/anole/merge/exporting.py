@@ -54,7 +54,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
     manifests list the models of each task if the source does not.
 
     Raises:
-        StoreError: the destination exists or cannot be written, the source cannot be read, or no run is selected.
+        StoreError: the destination is not new or empty, or not writable; the source is not readable; or no run fits.
     """
     if destination.suffix == _DATABASE:
         raise StoreError(f"{destination}: records are exported as a folder of shards; give the name of a new folder")

@@ -68,7 +68,7 @@ class Chooser:
         self._seen["model"] = {model for model, _, _ in usages}
 
     def selects_head(self, run: Run, task: Task) -> bool:
-        """Whether a run is selected by its head, which does not contain times."""
+        """Whether a run is selected by its head, regardless of the times of its measurements."""
         usages = self._usages.get(task.key, ())
         names_of_run = {
             "task": {task.label, task.key},

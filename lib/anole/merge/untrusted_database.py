@@ -141,13 +141,14 @@ class UntrustedDatabase:
         expected = schema.columns()
         tables = [table for table in expected if table in self.kinds]
         if tables and not any(2 * len({*self.column_names(t)} & {*expected[t]}) > len(expected[t]) for t in tables):
-            raise StoreError(f"{self.path}: is not a database of Anole: its table {tables[0]} has other columns")
+            problem = f"is not a database of Anole: its table {tables[0]} has other columns; use another file"
+            raise StoreError(f"{self.path}: {problem}")
 
     def columns(self, table: str) -> list[str]:
         """Return the columns of Anole that a table has; it must be a plain table without generated columns."""
         if table in self._columns:
             return self._columns[table]
-        self._check_unless_table(table)
+        self._check_is_table(table)
         is_generated = self.column_names(table)
         present = [column for column in schema.columns()[table] if column in is_generated]
         generated = [column for column in present if is_generated[column]]
@@ -162,7 +163,7 @@ class UntrustedDatabase:
 
     def check(self, table: str) -> None:
         """Raise UnreadableError for a table with damaged pages, or with rows that differ from its index."""
-        self._check_unless_table(table)
+        self._check_is_table(table)
         ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
         # The check reports pages that the machine could not read as if they were damaged.
         if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
@@ -214,7 +215,7 @@ class UntrustedDatabase:
             ranks = tuple((_RANKS[type(value)], 0 if value is None else value) for value in key)
             yield ranks, key, table, [dict(zip(columns, row, strict=True)) for row in group]
 
-    def _check_unless_table(self, name: str) -> None:
+    def _check_is_table(self, name: str) -> None:
         if self.kinds.get(name) != "table":
             found = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
             raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {found} table")

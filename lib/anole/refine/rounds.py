@@ -48,7 +48,7 @@ class Compiler:
     ) -> None:
         self._model, self._settings = order.model_spec, BuildSettings.of(build, order)
         self._manifest, self._path, self._receipts, self._candidates = manifest, network, receipts, candidates
-        self._site, self._scratch = access, scratch
+        self._access, self._scratch = access, scratch
         self._builds: dict[tuple[int, ...], tuple[Path, Build]] = {}
 
     def compile(self, positions: Positions) -> tuple[Path, Build]:
@@ -61,7 +61,7 @@ class Compiler:
         if identity not in self._builds:
             folder = self._scratch / str(len(self._builds))
             receipts = with_candidates(self._receipts, self._candidates, positions)
-            with self._site.building():
+            with self._access.building():
                 described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._network)
             self._builds[identity] = folder, described
         return self._builds[identity]

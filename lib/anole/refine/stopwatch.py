@@ -44,7 +44,7 @@ class Stopwatch:
     """
 
     def __init__(self, target: Device, access: DeviceAccess) -> None:
-        self._site, self._threads = access, target.threads
+        self._access, self._threads = access, target.threads
         # TVM never frees a loaded network, so each call gets a new process.
         environment = {**target.environment(), **access.environment()}
         self._worker = Worker(_start, preload=target.preload, environment=environment, calls_before_restart=1)
@@ -70,7 +70,7 @@ class Stopwatch:
         return pair
 
     def _call(self, folder: Path, *call: Any) -> Any:
-        with self._site.timing():
+        with self._access.timing():
             try:
                 return self._worker.call(*call, timeout_s=_TIMEOUT_S)
             except CallError as error:

@@ -105,9 +105,9 @@ def confirm(
     """
     pairs = zip(configs, measure(configs) if configs else (), strict=True)
     ranking = sorted(pairs, key=lambda pair: _cost_s(pair[1]))
-    tied_ranks = [rank_ for rank_, (_, measurement) in enumerate(ranking) if _is_tied(measurement)]
+    tied_ranks = [rank for rank, (_, measurement) in enumerate(ranking) if _is_tied(measurement)]
     if tied_ranks:
-        ranking.insert(0, ranking.pop(tied_ranks[prefer([ranking[rank_][0] for rank_ in tied_ranks])]))
+        ranking.insert(0, ranking.pop(tied_ranks[prefer([ranking[rank][0] for rank in tied_ranks])]))
     now = utc_now()
     return [
         Confirmation(config, _without_comparison(measurement), after_trials, rank, now)

@@ -51,7 +51,7 @@ def union(spaces: Mapping[str, Space], *, agent: str = "") -> Space:
 
 
 def _by_algorithm(figures: Mapping[str, Figures | None], default: float = 0.0) -> Figures | None:
-    """Evaluate each config with its algorithm's function, or with the default; None if no algorithm has a function."""
+    """Combine the functions of all algorithms, with a default for those without one; None if no algorithm has one."""
     defined = {algorithm: figure for algorithm, figure in figures.items() if figure is not None}
 
     def figure_of(columns: Columns) -> NDArray[np.float64]:

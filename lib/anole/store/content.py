@@ -264,7 +264,7 @@ def encode_shard(content: ShardContent, path: Path) -> bytes:
 
 
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
-    """Add checksums to a shard's complete lines, which were written by a version without them."""
+    """Return a shard's complete lines with checksums, which lines of older versions may not have."""
     chain = Chain.of(content.run.key)
     head, *others = [without_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()

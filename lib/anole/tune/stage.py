@@ -163,7 +163,7 @@ def _log_receipt(receipt: TuningReceipt, task_path: Path) -> None:
 
 
 def _overall_progress(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:
-    """Return the number of trials, the overall GFLOP/s (0 before a success), the failures, and all programs."""
+    """Return the number of trials, the overall GFLOP/s (0 before a success), the numbers of failures and programs."""
     trials = [trial for claim in claims for trial in claim.tuning.trials]
     failures = sum(trial.measurement.status is not Status.OK for trial in trials)
     flop = sum(claim.weight * claim.tuning.task.workload.flop for claim in claims)

@@ -103,12 +103,12 @@ class Products:
         rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
         tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
         unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
-        left_width = np.where(unrolled, widths(steps), 1)
+        reduction_width = np.where(unrolled, widths(steps), 1)
         none = np.zeros_like(steps)
-        left = Staged(tall * steps, steps, widths(steps), rows * steps, left_width, (none, y[:, 3] * steps))
+        left = Staged(tall * steps, steps, widths(steps), rows * steps, reduction_width, (none, y[:, 3] * steps))
         if self.transposed:
             right = Staged(
-                wide * steps, right_run, widths(steps), features * steps, left_width, (x[:, 3] * steps, none)
+                wide * steps, right_run, widths(steps), features * steps, reduction_width, (x[:, 3] * steps, none)
             )
         else:
             right = Staged(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))

@@ -95,7 +95,7 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
             path = layout.manifest_path(model, target)
             manifest = read_manifest(path)
             if not manifest.weights:
-                raise BuildError(f"{model}: the accelerator runs none of its layers; remove it")
+                raise BuildError(f"{model}: the accelerator runs none of its layers; remove the model")
             for key in manifest.weights:
                 if key not in receipts:
                     raise DocumentError(layout.task_path(key), "no receipt shows that it is tuned", "tune")

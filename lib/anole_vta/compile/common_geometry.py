@@ -76,8 +76,8 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
         return ChosenGeometry(*candidates[0])
     per_layer_s = 0.0
     for n, match in enumerate(matches):
-        layer_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
-        per_layer_s += match.weight * min(*layer_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
+        latencies_s = [design.latency_s for design in designs[match.task.key] if design.geometry in allowed]
+        per_layer_s += match.weight * min(*latencies_s, *(_latency_s(layers[n]) for _, layers in candidates), math.inf)
     summaries = (
         AcceleratorCandidate(geometry.block, relative_area(geometry), relative_memory(geometry), _total_s(layers))
         for geometry, layers in candidates

@@ -38,8 +38,8 @@ class Timeline:
 def is_extrapolated(geometry: Geometry) -> bool:
     """Whether cycles on an accelerator have not been compared with the generated hardware."""
     bus = (geometry.bus_bytes, geometry.burst_beats)
-    has_default_bus = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
-    return not has_default_bus or geometry.block not in _COMPARED_BLOCKS
+    is_comparable = geometry.variant == DEFAULT.variant and bus == (DEFAULT.bus_bytes, DEFAULT.burst_beats)
+    return not is_comparable or geometry.block not in _COMPARED_BLOCKS
 
 
 def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:

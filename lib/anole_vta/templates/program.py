@@ -57,7 +57,7 @@ class ProgramWriter:
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
         self.geometry = geometry
         self._passages: list[Passage] = []
-        # Closed passages, in pieces; the first `_unchanged` ones can be repeated, as they were never reopened.
+        # Closed passages, in pieces; the first `_unchanged` ones were not reopened since the current passage began.
         self._order: list[NDArray[np.int64]] = []
         self._by: list[NDArray[np.int64]] = []
         self._unchanged = 0

@@ -31,7 +31,7 @@ def module_of(build: Build, *shapes: Sequence[int]) -> tvm.IRModule:
 
 
 def network(build: Callable[..., ir.Expr], *shapes: Sequence[int]) -> tvm.IRModule:
-    """Build such a module from a function that needs no block builder."""
+    """Build a module as `module_of` does, from a function that needs no block builder."""
     return module_of(lambda _, *operands: build(*operands), *shapes)
 
 

@@ -224,7 +224,7 @@ def test_a_broken_chart_is_detected(page: str, tmp_path: Path) -> None:
     assert console and any(chart["marks"] == 0 for chart in facts["charts"])
 
 
-def plain_table(page: str, key: str) -> list[list[Element]]:
+def table_rows(page: str, key: str) -> list[list[Element]]:
     start = page.index(f'<section id="{key}">')
     parsed = parse(page[start : page.index("</section>", start)])
     cells = list(parsed.all("td"))
@@ -257,9 +257,7 @@ def test_unfinished_builds_are_listed_with_their_reason(tmp_path: Path, monkeypa
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
     Project(tmp_path).merge()
-    rows = [
-        [cell.text for cell in row] for row in plain_table(write_report(tmp_path, Path("report.html")), "held_back")
-    ]
+    rows = [[cell.text for cell in row] for row in table_rows(write_report(tmp_path, Path("report.html")), "held_back")]
     assert rows == [
         ["tuned", "compile", f"{len(receipts)} tuning jobs left: no space"],
         ["extracted", "extract", "model other: it has <no> layers"],

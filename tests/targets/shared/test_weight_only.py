@@ -37,7 +37,7 @@ def test_weights_are_packed_losslessly_in_the_fewest_bits(scheme: WeightScheme, 
 
 @pytest.mark.parametrize(("centered", "blocks"), [([[-300], [0]] * 8, 1), ([[1]] * 6, 1), ([[1]] * 9, 2)])
 def test_some_weights_have_no_scheme(centered: list[list[int]], blocks: int) -> None:
-    """They need more than 8 bits, do not fill packed lanes, or do not fill blocks."""
+    """They need more than 8 bits, do not fill packed words, or do not fill blocks."""
     assert StoredWeights(np.array(centered, np.int16), np.ones((blocks, 1), np.float32)).scheme is None
 
 

@@ -128,5 +128,5 @@ def test_a_network_without_accelerator_layers_is_an_error(project, monkeypatch):
         layout.manifest_path("none", "npu"),
         Manifest("none", "npu", "onnx:none.onnx", {}, Origin({}, DESCRIPTION, {}), (), 0),
     )
-    with pytest.raises(BuildError, match="none: the accelerator runs none of its layers; remove it"):
+    with pytest.raises(BuildError, match="none: the accelerator runs none of its layers; remove the model"):
         explore("edge", AcceleratorOrder({"none": 1.0}, {"npu": DESCRIPTION}, {}), [], Path("accelerators/none"))

@@ -31,7 +31,7 @@ GEOMETRIES = [
 class WithoutRepeats(ProgramWriter):
     """A writer that does not repeat passages."""
 
-    def passages(self, names, places, write):
+    def passages(self, names, bases, write):
         for number in range(len(names)):
             write(number)
 

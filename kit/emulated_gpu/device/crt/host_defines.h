@@ -1,4 +1,4 @@
-// Replaces CUDA's header with this name, which only nvcc includes. It defines annotations that have no effect here.
+// Replaces CUDA's header with this name, which ships only with nvcc; most of its annotations have no effect here.
 #pragma once
 
 #define __host__

@@ -15,8 +15,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.kernel_calls import Pattern, bindings, called, marked
-from anole.ir.mutators import extents, rewritten
+from anole.ir.kernel_calls import Pattern, called, marked
+from anole.ir.mutators import bindings, extents, rewritten
 
 _MIN_SAVED_OPERATIONS = 1 << 17
 """Min number of saved operations for which a small tensor gets a separate kernel."""

@@ -15,8 +15,8 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.kernel_calls import Pattern, bindings, called, marked, size_bytes
-from anole.ir.mutators import read_counts, rewritten
+from anole.ir.kernel_calls import Pattern, called, marked, size_bytes
+from anole.ir.mutators import bindings, read_counts, rewritten
 from anole.ir.symbols import all_static
 
 WRITTEN_BYTES = "anole.written_bytes"

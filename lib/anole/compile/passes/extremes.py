@@ -38,10 +38,10 @@ def _reduction(definition: Callable[..., te.Tensor]) -> Legalize:
         if str(call.args[0].ty.dtype) != "float32":
             return call.op.get_attr("FLegalize")(bb, call)
         axis, hint = call.attrs.axis, str(call.op.name).rpartition(".")[2]
-        keys = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
+        reduced = bb.call_te(definition, call.args[0], axis, bool(call.attrs.keepdims), primfunc_name_hint=hint)
         if str(call.ty.dtype) != "float32":
-            return keys
-        return bb.call_te(_to_floats, bb.emit(keys), primfunc_name_hint="numbers")
+            return reduced
+        return bb.call_te(_to_floats, bb.emit(reduced), primfunc_name_hint="numbers")
 
     return legalize
 
@@ -51,11 +51,11 @@ def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     if str(call.args[0].ty.dtype) != "float32":
         return call
     keys = bb.emit(bb.call_te(_keys, call.args[0], _NAN_KEY, primfunc_name_hint="keys"))
-    sorted_keys = bb.emit(relax.Call(call.op, [keys], call.attrs))
+    result = bb.emit(relax.Call(call.op, [keys], call.attrs))
     to_floats = partial(bb.call_te, _to_floats, primfunc_name_hint="numbers")
     if not isinstance(call.ty, ir.TupleType):
-        return to_floats(sorted_keys) if str(call.ty.dtype) == "float32" else sorted_keys
-    return relax.Tuple([bb.emit(to_floats(bb.emit(sorted_keys[0]))), bb.emit(sorted_keys[1])])
+        return to_floats(result) if str(call.ty.dtype) == "float32" else result
+    return relax.Tuple([bb.emit(to_floats(bb.emit(result[0]))), bb.emit(result[1])])
 
 
 def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:

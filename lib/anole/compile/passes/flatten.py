@@ -106,7 +106,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
             return value
         source = self._reshaped_from(value)
         value = value if source is None else source
-        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _split(value, shape)))
+        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _merged(value, shape)))
 
     def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
         call = bound_call(self, value, "relax.reshape")
@@ -117,12 +117,12 @@ def _extents(value: ir.Expr) -> Shape:
     return tuple(extents(value))
 
 
-def _split(value: ir.Expr, shape: Shape) -> list[Any]:
+def _merged(value: ir.Expr, shape: Shape) -> list[Any]:
     """Express a shape, given at typical sizes, by products of a value's own extents, which may vary."""
     remaining, result = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
-    for extent_ in shape:
+    for size in shape:
         product: Any = 1
-        while (size_hint(product) or 0) < extent_ and remaining:
+        while (size_hint(product) or 0) < size and remaining:
             product = remaining.pop(0) * product
-        result.append(product if size_hint(product) == extent_ else extent_)
+        result.append(product if size_hint(product) == size else size)
     return result

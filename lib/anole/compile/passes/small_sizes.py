@@ -29,8 +29,8 @@ def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
     the first one is returned unchanged.
     """
     pairs = list(zip(calls_of(module), calls_of(small), strict=False))
-    has_same_inputs = all(len(call.args[1].fields) == len(small_call.args[1].fields) for call, small_call in pairs)
-    if not has_same_inputs or not len(pairs) == len(calls_of(module)) == len(calls_of(small)):
+    has_same_arity = all(len(call.args[1].fields) == len(small_call.args[1].fields) for call, small_call in pairs)
+    if not has_same_arity or not len(pairs) == len(calls_of(module)) == len(calls_of(small)):
         return module
     return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
 

@@ -42,7 +42,7 @@ _ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
 _MAX_WAITING_SHARE = 0.01
 """Max waiting time of all threads together during an undisturbed run, as a share of the run's time."""
 
-_FASTEST_SHARE, _MIN_CALLS = 0.1, 3
+_FASTEST_SHARE, _MIN_FASTEST = 0.1, 3
 """The latency is the mean of the fastest runs: their share, and their min number."""
 
 _MAX_GAP_BYTES = 1 << 20
@@ -223,6 +223,6 @@ def latency_s(runs: Runs) -> float:
     disturbed least by the rest of the machine, such as its caches and its host.
     """
     times_s = undisturbed(runs)
-    if len(times_s) < _MIN_CALLS:
+    if len(times_s) < _MIN_FASTEST:
         times_s = np.array(runs)[:, 0]
-    return float(np.sort(times_s)[: max(_MIN_CALLS, round(_FASTEST_SHARE * len(times_s)))].mean())
+    return float(np.sort(times_s)[: max(_MIN_FASTEST, round(_FASTEST_SHARE * len(times_s)))].mean())

@@ -62,7 +62,7 @@ def _divide_with_mode(data: torch.Tensor, other: Any, *, rounding_mode: str | No
 
 
 def _remainder(data: Any, other: Any) -> Any:
-    """Correct the sign of fmod's exact remainder; TVM computes it from the rounded quotient, which may be too large."""
+    """Correct the sign of fmod's exact remainder; TVM's uses the rounded quotient, which is wrong if that is large."""
     dtype = torch.result_type(data, other)
     if not dtype.is_floating_point:
         return NotImplemented

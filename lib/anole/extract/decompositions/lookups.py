@@ -46,7 +46,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, ...]:
-    """Return the sum, mean or maximum of each bag's rows, the bag of each index, and twice the sizes of the bags."""
+    """Return each bag's sum, mean or maximum, the bag of each index, and the bags' sizes (also as the last result)."""
     starts = offsets[:-1] if include_last_offset else offsets
     bags = (torch.arange(len(indices)).unsqueeze(1) >= starts).sum(1) - 1
     is_counted = indices != padding_idx
@@ -70,20 +70,7 @@ def _full_like(data: torch.Tensor, value: Any, *, dtype: torch.dtype | None = No
     return torch.full(data.shape, value, dtype=dtype or data.dtype)
 
 
-def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], offset: int | None = None) -> Any:
-    """Look up each element by its offset in the memory of a tensor that is stored without gaps."""
-    data, start = data.permute(sorted(range(data.dim()), key=data.stride, reverse=True)), offset or 0
-    last = start + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-    if not data.is_contiguous() or data.storage_offset() or last >= data.numel():
-        return NotImplemented
-    offsets = torch.full((), start)
-    for extent, step in zip(size, stride, strict=True):
-        offsets = offsets.unsqueeze(-1) + torch.arange(extent) * step
-    return data.flatten()[offsets]
-
-
 LOOKUPS: dict[Any, Callable[..., Any]] = {
-    _aten.as_strided.default: _as_strided,
     _aten.full_like.default: _full_like,
     _aten.searchsorted.Tensor: _searchsorted,
     _aten.searchsorted.Scalar: _searchsorted,

@@ -21,6 +21,7 @@ def _unfold(data: torch.Tensor, dim: int, size: int, step: int) -> Any:
 
 
 def _as_strided(data: torch.Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Any:
+    data = data.permute(sorted(range(data.dim()), key=data.stride, reverse=True))
     offsets = strided_offsets(data, size, stride, storage_offset)
     return NotImplemented if offsets is None else data.reshape(-1).index_select(0, offsets.reshape(-1)).reshape(size)
 

@@ -61,8 +61,8 @@ def _masked_put(data: torch.Tensor, before: int, mask: torch.Tensor, values: tor
 
 def _masked_scatter(data: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
     data, mask = torch.broadcast_tensors(data, mask)  # type: ignore[no-untyped-call]
-    rank = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
-    values = source.reshape(-1).index_select(0, rank.clamp(0, source.numel() - 1)).reshape(data.shape)
+    ordinal = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    values = source.reshape(-1).index_select(0, ordinal.clamp(0, source.numel() - 1)).reshape(data.shape)
     return torch.where(mask, values, data)
 
 

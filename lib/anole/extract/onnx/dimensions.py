@@ -81,7 +81,7 @@ def _shape(model: ModelSpec, value: onnx.ValueInfoProto) -> tuple[int, ...]:
     file_dims = _dims(value)
     dims = [size if isinstance(size, int) else model.dims.get(size) for size in file_dims]
     if entry is not None:
-        # Exporters use one symbol for several sizes.
+        # Exporters may use one symbol for several sizes.
         if len(dims) != len(entry) or any(size not in (None, extent) for size, extent in zip(dims, entry, strict=True)):
             allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
             raise ExtractError(f"{where}: found shape {list(entry)}; the file has {allowed}")

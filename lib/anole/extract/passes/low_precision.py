@@ -217,9 +217,9 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             after = [0, *pads[2:], missing] if is_image else [*leading, missing]
             zero = self._zero_of(operand, operand.stored.dtype)
             data = self.builder_.emit_te(pad, data, zero, before, after, primfunc_name_hint="pad")
-        packed = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
+        padded = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
         attributes: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
-        product = with_attrs(call, [data, relax.const(packed)], out_dtype="int32", **attributes)
+        product = with_attrs(call, [data, relax.const(padded)], out_dtype="int32", **attributes)
         sums = weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int32)
         if operand.zero:
             product = relax.op.subtract(self.builder_.emit(product), relax.const(operand.zero * sums))

@@ -75,8 +75,8 @@ def _minimum(operand: relax.Var, values: Values) -> int | None:
     if operator != "relax.clip":
         return None
     low, high = (float(bound.value) for bound in call.args[1:])
-    is_8bit = low.is_integer() and high <= low + 255
-    return int(low) if is_8bit and _is_integral(call.args[0], values) else None
+    fits = low.is_integer() and high <= low + 255
+    return int(low) if fits and _is_integral(call.args[0], values) else None
 
 
 def _is_integral(operand: ir.Expr, values: Values) -> bool:

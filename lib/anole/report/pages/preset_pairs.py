@@ -67,7 +67,7 @@ def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, An
         "ratio": exp(middle),
         "low": exp(low) if is_enough else None,
         "high": exp(high) if is_enough else None,
-        "verdict": "too few pairs"
+        "verdict": "too few tasks or pairs"
         if not is_enough
         else "no significant difference"
         if better is None

@@ -1,4 +1,4 @@
-"""DCOC's confidence sampling: samples candidates by the critic's values, and replaces those of low value."""
+"""DCOC's confidence sampling: sample candidates by the critic's values, and replace low-value ones."""
 
 from __future__ import annotations
 

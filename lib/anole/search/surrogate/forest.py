@@ -70,10 +70,10 @@ class _ForestSurrogate(GuardedSurrogate):
         largest = max(_MIN_IMPROVEMENT, float(expected_improvement(*reference, _BEST).max()))
 
         def score(vectors: Vectors) -> Prediction:
-            mean_, std = predict(self.space.features(vectors))
+            mean, std = predict(self.space.features(vectors))
             if self.settings.acquisition == "mean":
-                return mean_, std
-            return expected_improvement(mean_, std, _BEST) / largest, std
+                return mean, std
+            return expected_improvement(mean, std, _BEST) / largest, std
 
         return score
 

@@ -112,7 +112,7 @@ def describe_cpu(
     if precision != FLOAT32:
         if missing := missing_features(precision, described["features"]):
             raise TargetError(
-                f"precision {precision} requires {', '.join(missing)}; {described['model']} has none of them"
+                f"precision {precision} requires {', '.join(missing)}, which {described['model']} does not have"
             )
         described["precision"] = precision
     if weights is not None:
@@ -123,7 +123,7 @@ def describe_cpu(
 def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (missing := host.missing_features(mcpu)):
-        raise TargetError(f"mcpu {mcpu} requires {', '.join(missing)}; this machine's {host.name} has none of them")
+        raise TargetError(f"mcpu {mcpu} requires {', '.join(missing)}, which this machine's {host.name} does not have")
     if threads is not None and threads > available_threads():
         raise TargetError(f"found threads: {threads}; this process may use at most {available_threads()}")
     features, threads = host.features if mcpu is None else features_of(mcpu), threads or available_cores()

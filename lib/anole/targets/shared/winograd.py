@@ -114,7 +114,7 @@ def weighted_sum(row: Iterable[Fraction], values: Iterable[Any]) -> Any:
 
 
 def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
-    """Return whether the sum of signed terms is added (True) or subtracted, and the sum's magnitude."""
+    """Return the sign of the sum of signed terms (True: add it, False: subtract it), and the sum without this sign."""
     added, subtracted = ([value for positive, value in terms if positive is sign] for sign in (True, False))
     if not added:
         return False, reduce(add, subtracted)

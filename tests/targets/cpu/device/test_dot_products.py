@@ -1,4 +1,4 @@
-"""Dot products of packed lanes: by the processor's instruction if it has one, else by their definition."""
+"""Dot products of packed words: by the processor's instruction if it has one, else by their definition."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_byte_products_of_activations_are_exact_on_every_processor(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_vectors_of_three_packed_lanes_use_the_definition(dtype: str, tmp_path: Path) -> None:
-    """Vectors have three packed lanes, because filters of two groups do not share vectors."""
+def test_vectors_of_three_packed_words_use_the_definition(dtype: str, tmp_path: Path) -> None:
+    """Vectors have three packed words, because filters of two groups do not share vectors."""
     workload = replace(CONVOLUTION, in_channels=16, out_channels=6, groups=2, dtype=dtype)
     assert error_of(workload, description("x86-64"), tmp_path) <= ERRORS[dtype]
 

@@ -1,4 +1,4 @@
-"""Peak measurements: every element of packed lanes counts, and page faults do not affect the copy bandwidth."""
+"""Peak measurements: every element of packed words counts, and page faults do not affect the copy bandwidth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_step_adds_a_product(monkeypatch: pytest.MonkeyPatch, dtype: str) 
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_element_of_a_packed_lane_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+def test_every_element_of_a_packed_word_counts(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(peak, "load", lambda *_: lambda *_: time.sleep(0.1))
     description = describe_cpu(threads=1)
     unit, elements = peak.VectorUnit.of(description), int(tvm.DataType(dtype).lanes)

@@ -42,7 +42,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of tiles; distances are in words, that is, packed 32-bit lanes."""
+    """A product of tiles; distances are in packed 32-bit words."""
 
     dtype: str
     rows: int

@@ -155,9 +155,9 @@ products = st.builds(BatchMatmul, st.integers(1, 3), rows, st.integers(1, 40), s
 
 
 def _low_precision(dtype: str, elements: int) -> st.SearchStrategy[Workload]:
-    """Return a strategy of low-precision layers, with `elements` per packed 32-bit lane."""
-    layers = _convolutions([1, 1, 2, 3], [elements * lanes for lanes in (1, 2, 3, 8)], [*range(1, 21)])
-    inner = st.integers(1, 20).map(lambda lanes: elements * lanes)
+    """Return a strategy of low-precision layers, with `elements` per packed 32-bit word."""
+    layers = _convolutions([1, 1, 2, 3], [elements * words for words in (1, 2, 3, 8)], [*range(1, 21)])
+    inner = st.integers(1, 20).map(lambda words: elements * words)
     return (layers | st.builds(Dense, rows, inner, st.integers(1, 70))).map(lambda w: replace(w, dtype=dtype))
 
 

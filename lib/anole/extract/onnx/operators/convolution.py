@@ -40,8 +40,8 @@ class Window:
         elif mode == "VALID":
             pads = ((0,) * rank, (0,) * rank)
         elif mode in ("NOTSET", ""):
-            pads_ = _ints(call, "pads", 2 * rank, 0)
-            pads = pads_[:rank], pads_[rank:]
+            ends = _ints(call, "pads", 2 * rank, 0)
+            pads = ends[:rank], ends[rank:]
         else:
             raise call.refuse(f"auto_pad: found {mode!r}; allowed: NOTSET, VALID, SAME_UPPER, SAME_LOWER")
         return cls(tuple(kernel), strides, dilations, *pads)
@@ -143,11 +143,11 @@ def _conv_transpose(call: Call) -> relax.Expr:
 
         return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
 
-    result_ = call.kernel(compute, call.input(0), call.input(1))
+    output = call.kernel(compute, call.input(0), call.input(1))
     if call.has(2):
         bias = relax.op.reshape(call.input(2), [1, per_group * groups, *[1] * rank])
-        result_ = call.emit(relax.op.add(result_, bias))
-    return result_
+        output = call.emit(relax.op.add(output, bias))
+    return output
 
 
 def _transposed_window(

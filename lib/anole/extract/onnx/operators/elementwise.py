@@ -108,27 +108,27 @@ def _bit_shift(call: Call) -> relax.Expr:
 def _mod(call: Call) -> relax.Expr:
     """Compute the remainder; for floats, it has the divisor's sign (``fmod`` = 0) or the dividend's (``fmod`` = 1)."""
     a, b = call.input(0), call.input(1)
-    dtype = dtype_of(a)
-    if not dtype.startswith("float"):
+    result_dtype = dtype_of(a)
+    if not result_dtype.startswith("float"):
         return call.by_tvm()
-    has_sign_of_dividend, dtype_ = call.flag("fmod"), compute_dtype(dtype)
+    has_sign_of_dividend, dtype = call.flag("fmod"), compute_dtype(result_dtype)
 
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         extents = np.broadcast_shapes(_shape_of(a), _shape_of(b))
 
         def one(*at: Any) -> Any:
             x, y = _broadcast(a, at), _broadcast(b, at)
-            remainder = tirx.call_pure_extern(dtype_, "fmod" if dtype_ == "float64" else "fmodf", x, y)
+            remainder = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", x, y)
             if has_sign_of_dividend:
                 return remainder
-            zero = tirx.const(0, dtype_)
+            zero = tirx.const(0, dtype)
             differs = tirx.any(tirx.all(remainder < 0, y > 0), tirx.all(remainder > 0, y < 0))
-            signed_zero = tirx.call_pure_extern(dtype_, "copysign" if dtype_ == "float64" else "copysignf", zero, y)
+            signed_zero = tirx.call_pure_extern(dtype, "copysign" if dtype == "float64" else "copysignf", zero, y)
             return tirx.Select(differs, remainder + y, tirx.Select(remainder == zero, signed_zero, remainder))
 
         return te.compute(extents, one, "mod")
 
-    return call.cast(call.kernel(compute, call.cast(a, dtype_), call.cast(b, dtype_)), dtype)
+    return call.cast(call.kernel(compute, call.cast(a, dtype), call.cast(b, dtype)), result_dtype)
 
 
 def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:

@@ -18,9 +18,9 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 
 def _wrap_negative(call: Call, indices: relax.Expr, extent: int) -> relax.Expr:
     """Convert indices to int64 and wrap negative ones around."""
-    indices_ = call.cast(indices, "int64")
-    is_negative = relax.op.less(indices_, const(0, "int64"))
-    return call.emit(relax.op.where(is_negative, relax.op.add(indices_, const(extent, "int64")), indices_))
+    indices = call.cast(indices, "int64")
+    is_negative = relax.op.less(indices, const(0, "int64"))
+    return call.emit(relax.op.where(is_negative, relax.op.add(indices, const(extent, "int64")), indices))
 
 
 def _scatter_elements(call: Call) -> relax.Expr:

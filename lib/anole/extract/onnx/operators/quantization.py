@@ -103,7 +103,7 @@ def _round_and_clamp(
 
 
 def _zero_point(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
-    """Cast a zero point, to a literal in the kernel if it is a single constant; return None if it is 0."""
+    """Cast a zero point; return a literal for the kernel if it is a single constant, and None if it is 0 or omitted."""
     value = None if zero is None else _folded_constant(call, zero)
     if zero is None or (value is not None and not value.any()):
         return None

@@ -15,7 +15,7 @@ _MAX_DETERMINANT = 4
 
 
 def _extreme(largest: bool) -> Converter:
-    """Make a converter for a maximum or minimum; TVM's reduction of only infinities yields the largest finite value."""
+    """Make a converter for a maximum or minimum; TVM reduces infinities alone to a finite value."""
 
     def convert(call: Call) -> relax.Expr:
         dtype = dtype_of(call.input(0))
@@ -135,12 +135,12 @@ def _determinant(call: Call) -> relax.Expr:
         raise call.refuse(f"found {rows} x {columns}; expected square matrices of at most {_MAX_DETERMINANT} rows")
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def minor(at: tuple[Any, ...], row: int, columns_: tuple[int, ...]) -> Any:
-            if len(columns_) == 1:
-                return data(*at, row, columns_[0])
+        def minor(at: tuple[Any, ...], row: int, remaining: tuple[int, ...]) -> Any:
+            if len(remaining) == 1:
+                return data(*at, row, remaining[0])
             total: Any = tirx.const(0, data.dtype)
-            for position, column in enumerate(columns_):
-                term = data(*at, row, column) * minor(at, row + 1, columns_[:position] + columns_[position + 1 :])
+            for position, column in enumerate(remaining):
+                term = data(*at, row, column) * minor(at, row + 1, remaining[:position] + remaining[position + 1 :])
                 total = total - term if position % 2 else total + term
             return total
 

@@ -38,12 +38,12 @@ def _dft(call: Call) -> relax.Expr:
 
 
 def _matrix(
-    samples: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
+    n_samples: int, length: int, parts: int, is_inverse: bool, is_onesided: bool, window: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """Return the transform matrix, shape (samples, parts, frequencies, parts out); parts are real and imaginary.
+    """Return the transform matrix, shape (n_samples, parts, frequencies, parts out); parts are real and imaginary.
 
     Args:
-        samples: the number of samples, cropped or zero-padded to the length.
+        n_samples: the number of samples, cropped or zero-padded to the length.
         length: the length of the transform.
         parts: 1 for real signals, otherwise 2.
         is_inverse: whether to map frequencies to a signal.
@@ -51,7 +51,7 @@ def _matrix(
         window: factors of the samples.
     """
     frequencies = length // 2 + 1 if is_onesided and not is_inverse else length
-    indices = np.arange(samples)
+    indices = np.arange(n_samples)
     phase = indices[:, None] * np.arange(frequencies)[None, :] % length * (2 * np.pi / length)
     weight = np.where(indices < length, 1.0, 0.0) * (1 if window is None else window)
     if is_inverse:
@@ -69,17 +69,17 @@ def _matrix(
 
 def _apply_matrix(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
     """Apply a transform matrix along an axis of signals whose last axis holds real and imaginary parts."""
-    samples, parts, frequencies, parts_out = matrix.shape
+    n_samples, parts, frequencies, parts_out = matrix.shape
     if matrix.size > _MAX_ELEMENTS:
-        raise call.refuse(f"a transform of {samples} samples to {frequencies} frequencies is too long")
+        raise call.refuse(f"a transform of {n_samples} samples to {frequencies} frequencies is too long")
     shape = shape_of(data)
     rank = len(shape)
     signals = call.widened(data)
     others = [shape[i] for i in order]
     if [*order, axis] != list(range(rank - 1)):
         signals = call.emit(relax.op.permute_dims(signals, [*order, axis, rank - 1]))
-    rows = relax.op.reshape(signals, [prod(others), samples * parts])
-    weight = const(matrix.reshape(samples * parts, frequencies * parts_out), dtype_of(signals))
+    rows = relax.op.reshape(signals, [prod(others), n_samples * parts])
+    weight = const(matrix.reshape(n_samples * parts, frequencies * parts_out), dtype_of(signals))
     result = relax.op.reshape(relax.op.matmul(rows, weight), [*others, frequencies, parts_out])
     axes = [*order, axis]
     if axes != list(range(rank - 1)):
@@ -103,15 +103,15 @@ def _stft(call: Call) -> relax.Expr:
     if not (1 <= length <= shape[1] and step >= 1):
         raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
-    samples = step * np.arange(frames)[:, None] + np.arange(length)
-    framed_ = call.gathered(data, samples.ravel(), 1)
-    framed_ = call.emit(relax.op.reshape(framed_, [shape[0], frames, length, shape[2]]))
+    indices = step * np.arange(frames)[:, None] + np.arange(length)
+    signals = call.gathered(data, indices.ravel(), 1)
+    signals = call.emit(relax.op.reshape(signals, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")
     if call.has(2) and window is None:
-        framed_ = call.emit(relax.op.multiply(framed_, relax.op.reshape(call.input(2), [1, 1, length, 1])))
+        signals = call.emit(relax.op.multiply(signals, relax.op.reshape(call.input(2), [1, 1, length, 1])))
     matrix = _matrix(length, length, shape[2], False, call.flag("onesided", True), window)
-    return _apply_matrix(call, framed_, matrix, [0, 1], 2)
+    return _apply_matrix(call, signals, matrix, [0, 1], 2)
 
 
 CONVERTERS: dict[str, Converter] = {"DFT": _dft, "STFT": _stft}

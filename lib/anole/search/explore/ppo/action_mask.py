@@ -76,4 +76,4 @@ def _completable(space: Space, n_enumerable: int) -> list[NDArray[np.bool_]] | N
         reachable[1:] |= mask[:-1]
         reachable[:-1] |= mask[1:]
         masks.append(np.moveaxis(reachable, 0, knob))
-    return [mask_.ravel() for mask_ in reversed(masks)]
+    return [mask.ravel() for mask in reversed(masks)]

@@ -125,7 +125,7 @@ def _by_action(logits: Tensor) -> Tensor:
 
 
 def log_probabilities(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Return the log-probabilities of actions, shape (n_actions, ...); those of masked actions are very low."""
+    """Return the log-probabilities of actions, shape (n_actions, ...); very low for masked actions."""
     # Not -inf: its product with a probability of zero is NaN.
     return torch.log_softmax(logits.masked_fill(~allowed, -1e9), dim=0)
 

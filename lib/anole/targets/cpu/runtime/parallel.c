@@ -34,7 +34,7 @@
 #endif
 
 #ifndef ANOLE_MOST_THREADS
-#define ANOLE_MOST_THREADS 256 /* overrides ANOLE_NUM_THREADS */
+#define ANOLE_MOST_THREADS 256 /* the maximum, even if ANOLE_NUM_THREADS is larger */
 #endif
 
 enum { MOST_THREADS = ANOLE_MOST_THREADS, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
@@ -282,7 +282,7 @@ static int run_alone(Loop loop, void* data, int chunks) {
 
 /* Runs a parallel loop of a kernel.
  *
- * `chunks` is 0 if the kernel leaves their number to the pool. Returns 0, or another value if a chunk failed.
+ * `chunks` is 0 if the kernel leaves their number to the pool. Returns 0, or the result of a failed chunk.
  */
 static int launch(Loop loop, void* data, int chunks) {
   if (within_loop || pthread_mutex_trylock(&pool.in_use)) return run_alone(loop, data, chunks ? chunks : 1);

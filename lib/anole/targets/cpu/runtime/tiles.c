@@ -53,7 +53,7 @@ static void add_bytes(uint32_t* sums, const char* data, const char* weights, int
   }
 }
 
-/* Even and odd elements have separate accumulators. A product of two bfloat16 is exact in float32, so not rounded. */
+/* Even and odd elements have separate accumulators. A product of two bfloat16 is exact in float32. */
 static void add_bfloat16(float* sums, const char* data, const char* weights, int64_t words, int64_t step) {
   float even[COLUMNS] = {0}, odd[COLUMNS] = {0};
   for (int64_t k = 0; k < words; ++k, data += 4, weights += step) {

@@ -144,7 +144,7 @@ class DirectTiles(ConvolutionTiles):
         return np.asarray(computed * active_share(w, columns) if skips(w) else computed)
 
     def _streamed(self, columns: Columns) -> NDArray[np.float64]:
-        """Estimate the cost of repeated loads into the caches, shape (n,), times the values of a cache line."""
+        """Estimate the cost of repeated loads into the caches, shape (n,), times the values per cache line."""
         # A quarter of each cache is reserved for data outside of this loop nest.
         nest, room = self.nest(columns), [3 * size // 4 // FLOAT_BYTES for size in (_FIRST_CACHE_BYTES, CACHE_BYTES)]
         near, far = map(nest.loads, room)

@@ -81,7 +81,7 @@ class ConvolutionTiles(RegisterTiles):
         Args:
             columns: the configs.
             lanes: lanes of a vector of filters.
-            reduction: the loops of the reduction, from level 6; without a loop over channels, each filter reads one.
+            reduction: the reduction loops, from level 6; without a loop over channels, each filter reads one channel.
             size: number of columns and filters to compute.
             levels: levels of the register loop over vectors, and of the first of two loops over pixels; at most 14.
         """

@@ -73,8 +73,8 @@ class PackedMatmulTemplate(UnpackedTemplate, PackedTemplate):
         def word_at(*at: Any) -> Any:
             return (_word_of_row if workload.transpose_right else _word_of_column)(packed, elements, *at)
 
-        words_of_weight = te.compute(weight_shape(with_packed_words(workload)), word_at, name=_RIGHT)
-        return super().compute(workload, config, data, words_of_weight)
+        right_words = te.compute(weight_shape(with_packed_words(workload)), word_at, name=_RIGHT)
+        return super().compute(workload, config, data, right_words)
 
 
 def low_precision_template(template: Template) -> PackedTemplate:

@@ -36,13 +36,13 @@ class TiledConvolution(Conv2dTemplate):
         down, across = w.padded_width * w.in_channels, w.in_channels
         step = w.strides[0] * down if w.out_width == 1 else w.strides[1] * across
         strip = row * step if long > SIDE or w.out_width == 1 else w.strides[0] * down
-        (taps_y, taps_x), packed = runs(w)
+        (taps_y, taps_x), n_words = runs(w)
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(extent - at[axis], long)
             row_counts = [row, left] if long > SIDE else [left, left * n_strips]
             taps = [taps_y, w.dilation[0] * down, taps_x, w.dilation[1] * across]
-            return [*row_counts, row, step, strip, *taps, *in_groups(packed), config["tile_f"][2]]
+            return [*row_counts, row, step, strip, *taps, *in_groups(n_words), config["tile_f"][2]]
 
         return _with_calls(tiled, sizes, 2)
 
@@ -65,11 +65,11 @@ class TiledDense(DenseTemplate):
         chunks, registers = [x_parallel, y_parallel], [*rows, x_register]
         tiled = nest.TiledNest(sch, block, epilogue, chunks, [x_tile], [k], registers, vector, steps=0)
         tiled.arrange("", "inline", lanes, self.unit.lanes, unrolled=False)
-        row, batch, packed = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
+        row, batch, n_words = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
 
         def sizes(at: Sequence[Any]) -> list[Any]:
             left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
-            return [row, left, row, packed, row * packed, 1, 0, 1, 0, *in_groups(packed), config["tile_x"][2]]
+            return [row, left, row, n_words, row * n_words, 1, 0, 1, 0, *in_groups(n_words), config["tile_x"][2]]
 
         return _with_calls(tiled, sizes, 1)
 

@@ -68,7 +68,7 @@ def tiles_are_faster(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
 
 @cache
 def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the space of a convolution in tiles; a register tile's row of pixels fills one or two tiles' rows."""
+    """Return the space of a convolution; a register tile's row, or single column, of pixels is rows of 1 or 2 tiles."""
     tiles = _ConvolutionInTiles(unit, threads, w)
     names = ("tile_f", "tile_y", "tile_x", "parallel_order", "tile_order", "pad_at")
     knobs = [knob for knob in conv2d_space(unit, threads, w).knobs if knob.name in names]

@@ -51,8 +51,8 @@ class WeightOnlyTemplate(DenseTemplate):
             row = y if anchor.is_same_extent(rows, w.batch) else tirx.min(y, w.batch - 1)
             block = k // word_rows
 
-            def word_at(row: Any) -> Any:
-                return packed[x // panel, block * block_rows + row, x % panel]
+            def word_at(word_row: Any) -> Any:
+                return packed[x // panel, block * block_rows + word_row, x % panel]
 
             word, scale = word_at(k % word_rows), tirx.reinterpret("float32", word_at(word_rows))
             zero_point = tirx.reinterpret("float32", word_at(word_rows + 1)) if scheme.zeros else None
