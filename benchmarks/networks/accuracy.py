@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.low_precision import low_precision_engine
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.quantize.stage import quantize_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, missing_features

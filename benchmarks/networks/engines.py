@@ -69,7 +69,7 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
 
 
 def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Path) -> Path:
-    from anole.extract.tasks import extract_tasks
+    from anole.extract.stage import extract_tasks
 
     manifest, _ = extract_tasks(model, build.target, device)
     compile_untuned(model, manifest, "untuned", folder)

@@ -20,7 +20,7 @@ import onnx
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.timing.turns import Pace
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.quantize.float_file import read_file
 from anole.quantize.stage import quantize_model
 from anole.targets import get_target

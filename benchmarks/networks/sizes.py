@@ -24,7 +24,7 @@ from anole.documents.build import read_build
 from anole.evaluate.comparison import draw_inputs, relative_error
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine
 from anole.evaluate.timing.turns import Pace, ratios
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from benchmarks.common.arguments import chosen, described

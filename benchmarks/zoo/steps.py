@@ -83,7 +83,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
     """Return a network's entry, the local CPU target, and the manifest."""
-    from anole.extract.tasks import extract_tasks
+    from anole.extract.stage import extract_tasks
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
     from benchmarks.zoo.networks import zoo

@@ -113,7 +113,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 def run_case(name: str, folder: Path) -> Outcome:
     """Run a case in this process; the folder is unused."""
     from anole.config.entries import ModelSpec
-    from anole.extract.decompose import decompose
+    from anole.extract.decompositions import decompose
     from anole.extract.graph import normalize
     from anole.extract.torch import import_program
 

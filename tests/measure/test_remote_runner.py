@@ -27,7 +27,7 @@ from anole.measure.remote_worker import RemoteWorker, WorkerState
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
-from anole.targets.cpu.device.remote_runner import remote_runner
+from anole.targets.cpu.device.runner import remote_runner
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.rpc.address import Remote, Server
 from anole.targets.rpc.runner import open_session

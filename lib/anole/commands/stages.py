@@ -132,7 +132,7 @@ def quantize(
     from anole.config.reading import load_spec
     from anole.node import Node
     from anole.quantize.stage import quantize_model
-    from anole.report.quantization import render_quantized
+    from anole.report.tables import render_quantized
 
     if entry is None:
         (output,) = enter_project(spec, output)

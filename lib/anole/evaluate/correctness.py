@@ -19,10 +19,9 @@ from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, random_samples
 from anole.evaluate.engines import Arrays
-from anole.evaluate.low_precision import low_precision_engine
+from anole.evaluate.low_precision import low_precision_engine, unfused_engine
 from anole.evaluate.network_runner import NetworkRunner
 from anole.evaluate.perturbation import MAX_CHANCE_ERROR, MAX_ERROR_RATIO, MeanComparison, chance, compare_means
-from anole.evaluate.quantized_reference import unfused_engine
 from anole.targets import kind_of
 from anole.targets.kind import Rounding
 
@@ -173,8 +172,8 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
     """Return the error of the same network with random weights, compared with torch on the CPU."""
     import torch
 
-    from anole.evaluate.by_name import ByName
     from anole.evaluate.engines import torch_engine
+    from anole.evaluate.torch_wrappers import ByName
     from anole.extract.torch import make_network
 
     samples = random_samples(build)

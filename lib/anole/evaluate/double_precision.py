@@ -47,7 +47,7 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
 def _by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     import torch
 
-    from anole.evaluate.by_name import ByName
+    from anole.evaluate.torch_wrappers import ByName
     from anole.extract.torch import make_network, tensors_of
 
     network = ByName(model, make_network(model)).double()

@@ -154,7 +154,7 @@ def torch_network(
     """
     import torch
 
-    from anole.evaluate.by_name import ByName
+    from anole.evaluate.torch_wrappers import ByName
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)

@@ -1,4 +1,10 @@
-"""A reference that rounds as a target does; its distance from float32 determines the tolerance for the build."""
+"""References for low-precision builds: one rounds as a target does, one computes a quantized file without fusing.
+
+The distance of the first from float32 determines the tolerance for a build. The second fuses only products: ONNX
+Runtime also fuses other operators with the quantization of their results, and some of these, such as the addition of
+two tensors with different scales, round differently. In a deep network, one rounding difference causes many more in
+later layers.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +28,7 @@ from anole.targets.shared.weight_only import as_stored
 
 if TYPE_CHECKING:
     import onnx
+
 
 PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The ONNX operators for matrix products and convolutions."""
@@ -57,7 +64,7 @@ def _torch(
 ) -> Engine:
     import torch
 
-    from anole.evaluate.rounded_weights import RoundedWeights
+    from anole.evaluate.torch_wrappers import RoundedWeights
 
     network, arguments = torch_network(model, inputs, threads)
     engine = torch_engine(network, arguments)
@@ -136,3 +143,39 @@ def _round_weights(proto: onnx.ModelProto, model: ModelSpec, target: Target) -> 
             proto.graph.initializer.append(tensor)
             weights = {**weights, name: tensor}
         node.input[1] = name
+
+
+_FUSED = (*PRODUCTS, "QuantizeLinear")
+
+
+@contextmanager
+def unfused_engine(model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int) -> Iterator[Engine]:
+    """Yield ONNX Runtime on a file in which only products are fused with the dequantization of their operands.
+
+    Raises:
+        ExtractError: the model cannot be loaded.
+        BuildError: ONNX Runtime cannot load the file.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "defined.onnx")
+        path.write_bytes(_unfused_file(model))
+        yield onnxruntime_engine(path, inputs, threads)
+
+
+def _unfused_file(model: ModelSpec) -> bytes:
+    """Return the file with a unary `Sum`, which prevents fusion, between `DequantizeLinear` and other operators."""
+    from onnx import helper
+
+    from anole.extract.onnx.importer import read_onnx
+
+    file = read_onnx(model)
+    nodes = list(file.graph.node)
+    dequantized = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
+    del file.graph.node[:]
+    for node in nodes:
+        for operand, name in enumerate(node.input if node.op_type not in _FUSED else ()):
+            if name in dequantized:
+                node.input[operand] = f"{name}.anole.{len(file.graph.node)}"
+                file.graph.node.append(helper.make_node("Sum", [name], [node.input[operand]]))
+        file.graph.node.append(node)
+    return bytes(file.SerializeToString())

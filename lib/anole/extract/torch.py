@@ -20,7 +20,7 @@ from anole.config.source import model_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
-from anole.extract.decompose import RECURRENT, count_layers, decompose
+from anole.extract.decompositions import RECURRENT, count_layers, decompose
 from anole.extract.error_context import errors_as_extract_error
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported

@@ -10,9 +10,8 @@ from typing import Self
 from anole.errors import MeasureError
 from anole.host.faults import ran_out_of_memory
 from anole.measure.device_access import DeviceAccess
-from anole.measure.measurer import Measurer
+from anole.measure.measurer import Measurer, SimulatedMeasurer
 from anole.measure.options import MeasureOptions
-from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Config, Measurement, Status, Trial
 from anole.targets import get_target
 from anole.targets.base import Device, DeviceLocation

@@ -1,9 +1,13 @@
-"""Measure candidates of one task: build them in parallel and run one per device, all in isolated processes."""
+"""Measure candidates of one task: on devices, in isolated processes, or deterministically on a simulator.
+
+For devices, candidates are built in parallel and run one per device.
+"""
 
 from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,8 +15,9 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Self
 
-from anole.errors import MachineError, cause
+from anole.errors import ConfigError, MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.builders import Builders, Built
 from anole.measure.device_access import DeviceAccess, RemoteDevices, device_access
@@ -21,9 +26,9 @@ from anole.measure.options import MeasureOptions
 from anole.measure.remote_runner import RemoteRunner
 from anole.measure.results import FAILURES, Results
 from anole.measure.worker_functions import start_building
-from anole.record import Config, Measurement
+from anole.record import Config, Measurement, Status
 from anole.targets import get_device
-from anole.targets.base import Device
+from anole.targets.base import Device, Simulator
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -181,3 +186,29 @@ class Overlap:
             builders.begin(*self._waiting.popleft())
         while self._ready and self._runner.has_room:
             self._runner.begin(self._ready.pop(min(self._ready)))
+
+
+class SimulatedMeasurer:
+    """A measurer of the candidates of one task on a simulator."""
+
+    def __init__(self, task: Task, target: Simulator) -> None:
+        self._workload, self._target = task.workload, target
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measure configs lazily and yield their measurements in order."""
+        return map(self._measure, configs)
+
+    def _measure(self, config: Config) -> Measurement:
+        began_s = time.perf_counter()
+        try:
+            latency_s = self._target.simulate(self._workload, config)
+        except ConfigError as error:
+            return Measurement(Status.REJECTED, str(error), run_s=time.perf_counter() - began_s)
+        run_s = time.perf_counter() - began_s
+        return Measurement(Status.OK, None, latency_s, latency_std_s=0.0, cv=0.0, repeats=1, run_s=run_s)

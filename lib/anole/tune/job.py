@@ -17,7 +17,7 @@ from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
 from anole.measure.device_access import DeviceAccess
 from anole.measure.fault_filter import AnyMeasurer, make_measurer
-from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.measurer import SimulatedMeasurer
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune

@@ -176,7 +176,7 @@ class CpuTarget:
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
         """Return a runner of the workload's candidates on a server's processor."""
-        from anole.targets.cpu.device.remote_runner import remote_runner
+        from anole.targets.cpu.device.runner import remote_runner
 
         return remote_runner(self.template(workload), workload, self.threads, session)
 

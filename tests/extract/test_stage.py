@@ -10,7 +10,7 @@ import pytest
 
 from anole.config.entries import ModelSpec
 from anole.documents.manifest import Manifest
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.targets.cpu.target import CpuTarget
 from anole.task import BatchMatmul, Conv2d, Dense, Task
 

@@ -1,15 +1,47 @@
-"""A context that rounds the weights of a torch network's dense layers as a target stores them."""
+"""Wrappers of torch networks: pass inputs by name, as users do, or round weights as a target stores them."""
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from math import prod
 from typing import Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from anole.config.entries import ModelSpec
 from anole.targets.base import Target
 from anole.targets.shared.weight_only import as_stored
+
+
+class ByName(torch.nn.Module):
+    """A network that takes one tensor for each input of models.yaml, in that order.
+
+    It passes them by name if the network has such parameters, otherwise by position. This is independent of
+    `anole.extract.binding`, so a bug there makes a build differ from its reference.
+    """
+
+    def __init__(self, model: ModelSpec, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network, self._inputs = network, tuple(model.inputs)
+        self.train(network.training)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Run the network."""
+        named = dict(zip(self._inputs, tensors, strict=True))
+        expected = signature(self.network.forward)
+        if named.keys().isdisjoint(expected.parameters):
+            try:
+                expected.bind(*tensors)
+            except TypeError:
+                return self.network(**named)
+            return self.network(*tensors)
+        positional_only = [
+            name for name, parameter in expected.parameters.items() if parameter.kind is Parameter.POSITIONAL_ONLY
+        ]
+        positional = [named.pop(name) for name in positional_only if name in named]
+        return self.network(*positional, **named)
+
 
 _aten = torch.ops.aten
 
