@@ -26,7 +26,7 @@ from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_loc
 from anole.documents.lockfile import text_of as text_of_lockfile
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
-from anole.merge.exchange import import_records
+from anole.merge.exchange.importing import import_records
 from anole.record import Source, SpaceFacts
 from anole.store.content import encode_shard, parse_shard
 from anole.store.lines import Chain, complete_lines, without_checksum

@@ -13,7 +13,7 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge.database import seal_path
-from anole.merge.exchange import import_records
+from anole.merge.exchange.importing import import_records
 from anole.store.shard import read_shard, shard_paths
 
 from ..examples import examples

@@ -64,8 +64,8 @@ def import_(sources: tuple[Path, ...], shards: Path) -> None:
     SOURCES are databases and folders of shards from other machines, in any combination. All of them are checked before
     anything is written.
     """
-    from anole.merge.exchange import import_all
-    from anole.merge.exporting import exported_from
+    from anole.merge.exchange.exporting import exported_from
+    from anole.merge.exchange.importing import import_all
 
     for source, counts in import_all(sources, shards):
         for path in counts.kept_beside:
@@ -107,8 +107,8 @@ def export_records(
     DESTINATION is a new folder of shards, to be read by `anole import`. Options may be repeated: a run is selected if
     it matches at least one value of each option given. Selected runs are exported with all their trials.
     """
-    from anole.merge import exporting
-    from anole.merge.selection import Selection
+    from anole.merge.exchange import exporting
+    from anole.merge.exchange.selection import Selection
 
     start = None if since is None else since.isoformat(timespec="seconds")
     selection = Selection(tasks, models, targets, presets, runs, start)

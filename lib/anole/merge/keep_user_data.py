@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import schema
-from anole.merge.import_database import RUN_TABLES, Runs
+from anole.merge.exchange.database_runs import RUN_TABLES, Runs
 from anole.merge.merge_log import MergeLog, Snapshot
 from anole.merge.untrusted_database import Entity, Key, UnreadableError, UntrustedDatabase, is_fault, limit_steps, quote
 from anole.merge.upsert import BUILD_TABLES, EVALUATION_TABLES, fold_run, fold_task, insert, is_known

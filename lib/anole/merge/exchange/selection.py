@@ -9,7 +9,7 @@ from pathlib import Path
 from anole.documents.manifest import read_manifest
 from anole.errors import StoreError, suggestion
 from anole.keys import is_key
-from anole.merge.import_database import read_models
+from anole.merge.exchange.database_runs import read_models
 from anole.record import Confirmation, Run, Trial
 from anole.store.content import ShardContent
 from anole.task import Task

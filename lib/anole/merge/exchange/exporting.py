@@ -13,8 +13,8 @@ from anole.errors import DocumentError, StoreError
 from anole.files import make_folder, replace_durably
 from anole.host.machine import host_facts
 from anole.keys import Time
-from anole.merge.exchange import contents
-from anole.merge.selection import Chooser, Selection, usages_of
+from anole.merge.exchange.importing import contents
+from anole.merge.exchange.selection import Chooser, Selection, usages_of
 from anole.merge.shards import RunState, newest_of, states_of
 from anole.record import utc_now
 from anole.store.content import ShardContent, read_head, read_stored

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from anole.errors import StoreError
-from anole.merge.exchange import ImportCounts, import_records
+from anole.merge.exchange.importing import ImportCounts, import_records
 
-from ..record_project import execute
+from ...record_project import execute
 
 MAX_S = 10.0
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from anole.errors import StoreError
-from anole.merge.exchange import import_records
-from anole.merge.exporting import Exported, export_records, exported_from
-from anole.merge.selection import Selection
+from anole.merge.exchange.exporting import Exported, export_records, exported_from
+from anole.merge.exchange.importing import import_records
+from anole.merge.exchange.selection import Selection
 from anole.record import Remeasurement, Source
 from anole.store.shard import shard_path
 
-from ..record_project import dump_of
+from ...record_project import dump_of
 
 ALL = Selection()
 TABLES = ("task", "space", "run", "warm_start", "iteration", "trial", "confirmation")

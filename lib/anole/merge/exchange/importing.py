@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anole.errors import ShardInUseError, StoreError
 from anole.files import write_atomically
-from anole.merge.import_database import read_runs
+from anole.merge.exchange.database_runs import read_runs
 from anole.store.content import ShardContent, encode_shard, read_stored
 from anole.store.shard import Shard, copy_path, shard_path, shard_paths
 

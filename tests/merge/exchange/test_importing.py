@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from anole.errors import ShardInUseError, StoreError
-from anole.merge.exchange import ImportCounts, import_all, import_records
+from anole.merge.exchange.importing import ImportCounts, import_all, import_records
 from anole.store.shard import read_shard, shard_path
 
 
