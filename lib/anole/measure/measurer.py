@@ -21,10 +21,10 @@ from anole.errors import ConfigError, MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.builders import Builders, Built
 from anole.measure.device_access import DeviceAccess, RemoteDevices, device_access
-from anole.measure.local_runner import LocalRunner
 from anole.measure.options import MeasureOptions
-from anole.measure.remote_runner import RemoteRunner
 from anole.measure.results import FAILURES, Results
+from anole.measure.runners.local import LocalRunner
+from anole.measure.runners.remote import RemoteRunner
 from anole.measure.worker_functions import start_building
 from anole.record import Config, Measurement, Status
 from anole.targets import get_device

@@ -16,8 +16,8 @@ from anole.errors import DeviceLostError, MeasureError
 from anole.measure.builders import Built
 from anole.measure.device_access import RemoteDevices
 from anole.measure.options import MeasureOptions
-from anole.measure.remote_worker import Ended, RemoteWorker, WorkerState
 from anole.measure.results import Results
+from anole.measure.runners.remote_worker import Ended, RemoteWorker, WorkerState
 from anole.measure.worker_functions import Timed, start_running_elsewhere
 from anole.record import Measurement
 from anole.targets.base import Device

@@ -22,8 +22,8 @@ from anole.errors import DeviceLostError, MeasureError, TargetError
 from anole.measure.device_access import RemoteDevices, ServerConsistency
 from anole.measure.measurer import Measurer
 from anole.measure.options import Limits, MeasureOptions, Retries
-from anole.measure.remote_runner import assign_addresses
-from anole.measure.remote_worker import RemoteWorker, WorkerState
+from anole.measure.runners.remote import assign_addresses
+from anole.measure.runners.remote_worker import RemoteWorker, WorkerState
 from anole.record import Measurement, Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets import get_target
@@ -35,9 +35,9 @@ from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
 from anole_cuda.device.runner import find_gpu
 
-from ..host.holding import start_holding
-from .faulty_cpu import CallingCpu, KeepingCpu
-from .servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
+from ...host.holding import start_holding
+from ..faulty_cpu import CallingCpu, KeepingCpu
+from ..servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
 
 Configs = list[dict[str, Any]]
 
