@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
+from anole.evaluate.correctness.low_precision import low_precision_engine
 from anole.evaluate.engines import Engine, build_engine, reference_engines
-from anole.evaluate.low_precision import low_precision_engine
 from anole.extract.stage import extract_tasks
 from anole.quantize.stage import quantize_model
 from anole.targets import get_target

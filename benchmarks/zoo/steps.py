@@ -147,7 +147,7 @@ def uncaught(build: Build, threads: int) -> list[str]:
     import torch
 
     from anole.evaluate.comparison import compare_outputs, random_samples
-    from anole.evaluate.correctness import MAX_RELATIVE_ERROR
+    from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
     from anole.evaluate.engines import build_engine, torch_engine
     from anole.extract.torch import make_network
 

@@ -13,10 +13,10 @@ import pytest
 from anole.documents.evaluation import Evaluation, read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
+from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 from anole.evaluate.device import _latency
 from anole.evaluate.engines import Engine
 from anole.evaluate.stage import evaluate_build
-from anole.evaluate.winograd_error import has_large_rounding_error
 
 from ..tiny_builds import HOME, run_python
 
@@ -30,7 +30,7 @@ import tiny
 from anole.compile.recorded import compile_with_random_weights
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
-from anole.evaluate.winograd_error import has_large_rounding_error
+from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 from anole.evaluate.stage import evaluate_build
 from anole.evaluate.timing.turns import Pace
 from anole.config.entries import ModelSpec

@@ -245,7 +245,7 @@ def compile_(
     guard_process(f"build {build}")
     block_torch()
     from anole.compile.stage import compile_network
-    from anole.evaluate.winograd_error import has_large_rounding_error
+    from anole.evaluate.correctness.winograd_error import has_large_rounding_error
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:

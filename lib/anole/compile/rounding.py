@@ -16,7 +16,7 @@ from anole.targets.base import Target, named_object
 from anole.task import Workload
 
 RoundingCheck = Callable[[Path], bool]
-"""A check that compares a complete build with its model, see `anole.evaluate.winograd_error`."""
+"""A check that compares a complete build with its model, see `anole.evaluate.correctness.winograd_error`."""
 
 _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 

@@ -92,8 +92,8 @@ class KernelProfile:
 
     Attributes:
         whole_s: seconds per run of the network when kernels are not timed.
-        peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
-            are so short that thread start-up dominates.
+        peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.timing.roofline`; None if all
+            kernels are so short that thread start-up dominates.
     """
 
     whole_s: float

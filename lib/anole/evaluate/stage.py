@@ -14,9 +14,9 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError, DocumentError
-from anole.evaluate.correctness import CompileWithRandomWeights, reject_wrong, with_evidence
+from anole.evaluate.correctness.check import CompileWithRandomWeights, reject_wrong, with_evidence
 from anole.evaluate.network_runner import NetworkRunner, runner_of
-from anole.evaluate.roofline import warn_of_slow_kernels
+from anole.evaluate.timing.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import host_facts, software_versions
 from anole.ir.ranges import checked_sizes

@@ -14,7 +14,7 @@ from anole.documents.build import read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
 from anole.evaluate.engines import build_engine
-from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.timing.kernel_times import time_kernels
 from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
 from anole.host.process import CallError, Worker
 from anole.measure.device_access import DeviceAccess

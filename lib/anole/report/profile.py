@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from anole.documents.build import Build, check_build_files, read_build
 from anole.errors import BuildError
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.kernel_times import time_kernels
-from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
+from anole.evaluate.timing.kernel_times import time_kernels
+from anole.evaluate.timing.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.device_access import device_access
 from anole.report.tables import plain_table
 from anole.targets import get_kind, get_profilable, get_target

@@ -1,1 +1,1 @@
-"""Timing of engines: in turns, in pairs until a verdict is certain, and under background load."""
+"""Timing of engines: in turns, in pairs until a verdict is certain, under background load, and by kernel."""

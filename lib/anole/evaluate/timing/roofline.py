@@ -10,7 +10,7 @@ from pathlib import Path
 from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import KernelLatency, KernelProfile
 from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.kernel_times import KernelTimes, time_kernels
+from anole.evaluate.timing.kernel_times import KernelTimes, time_kernels
 from anole.measure.device_access import device_access
 from anole.targets import get_profilable
 from anole.targets.base import ProfilableDevice

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.comparison import compare_outputs
+from anole.evaluate.correctness.low_precision import _unfused_file, low_precision_engine, unfused_engine
 from anole.evaluate.engines import export_onnx, reference_engines
-from anole.evaluate.low_precision import _unfused_file, low_precision_engine, unfused_engine
 from anole.extract.torch import make_network
 from anole.targets.cpu.settings import describe_cpu
 
@@ -40,7 +40,7 @@ def opset_11_model() -> onnx.ModelProto:
 @pytest.mark.examples(1)
 @pytest.mark.parametrize("scheme", ["torch", "onnx", "old onnx"])
 def test_low_precision_is_close_to_float32(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
+    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
     model = TINY if scheme == "torch" else ModelSpec("net", "onnx:net.onnx", {})
     samples = [[np.random.default_rng(seed).standard_normal((1, 3, 16, 16), dtype=np.float32)] for seed in range(3)]

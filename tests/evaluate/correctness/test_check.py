@@ -17,9 +17,9 @@ from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, relative_error
-from anole.evaluate.correctness import reject_wrong, remedy
+from anole.evaluate.correctness.check import reject_wrong, remedy
 
-BUILD = read_build(Path(__file__).parents[1] / "old_records/builds/residual-accelerator-dcoc")
+BUILD = read_build(Path(__file__).parents[2] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
 FAR = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (LATENCY,))
 BF16_BUILD = replace(BUILD, target_description={"kind": "cpu", "precision": "bf16"})

@@ -2,7 +2,7 @@
 
 References come first. If a reference itself is inexact, the network in double precision decides, or, for a quantized
 file, ONNX Runtime without fusion. If a reference amplifies rounding errors, means over many inputs are compared, see
-`anole.evaluate.perturbation`.
+`anole.evaluate.correctness.perturbation`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, random_samples
+from anole.evaluate.correctness.low_precision import low_precision_engine, unfused_engine
+from anole.evaluate.correctness.perturbation import (
+    MAX_CHANCE_ERROR,
+    MAX_ERROR_RATIO,
+    MeanComparison,
+    chance,
+    compare_means,
+)
 from anole.evaluate.engines import Arrays
-from anole.evaluate.low_precision import low_precision_engine, unfused_engine
 from anole.evaluate.network_runner import NetworkRunner
-from anole.evaluate.perturbation import MAX_CHANCE_ERROR, MAX_ERROR_RATIO, MeanComparison, chance, compare_means
 from anole.targets import kind_of
 from anole.targets.kind import Rounding
 
@@ -222,7 +228,7 @@ def _method(build: Build) -> str:
 
 def _exact_outputs(runner: NetworkRunner, build: Build, samples: list[Arrays]) -> list[Arrays]:
     """Return the outputs of the network in double precision, or, if it is quantized, of its file without fusion."""
-    from anole.evaluate.double_precision import compute_in_double
+    from anole.evaluate.correctness.double_precision import compute_in_double
 
     if not _is_int8(build):
         return compute_in_double(build.model_spec, samples)

@@ -12,7 +12,7 @@ from pathlib import Path
 from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
-from anole.evaluate.correctness import MAX_RELATIVE_ERROR, rounding_of
+from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR, rounding_of
 from anole.evaluate.engine_factories import start_reference
 from anole.targets import get_device, get_target
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from anole.config.entries import ModelSpec
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs
-from anole.evaluate.double_precision import compute_in_double
+from anole.evaluate.correctness.double_precision import compute_in_double
 
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
@@ -79,7 +79,7 @@ def test_values_with_tiny_variance_are_normalized(tmp_path: Path) -> None:
 
 
 def test_a_torch_model_is_computed_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
+    shutil.copy(Path(__file__).parents[2] / "tiny_networks.py", tmp_path / "tiny.py")
     monkeypatch.chdir(tmp_path)
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
     x = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)

@@ -8,16 +8,16 @@ import pytest
 
 from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import read_evaluation
-from anole.evaluate.kernel_times import KernelTimes
-from anole.evaluate.roofline import Roofline, Row, measure_roofline, profile_of, rows_of
+from anole.evaluate.timing.kernel_times import KernelTimes
+from anole.evaluate.timing.roofline import Roofline, Row, measure_roofline, profile_of, rows_of
 
-from ..tiny_builds import run_python
+from ...tiny_builds import run_python
 
 # With a peak a million times too high, and no minimum duration, all kernels count as slow.
 SCRIPT = """
 import logging, sys
 from pathlib import Path
-from anole.evaluate import roofline
+from anole.evaluate.timing import roofline
 
 roofline.measure_roofline = lambda target, kernels: roofline.Roofline(1e18, 1e18)
 roofline._MIN_S = 0.0

@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from anole.documents.evaluation import Evaluation, Latency
-from anole.evaluate.correctness import _is_near_on_average
-from anole.evaluate.engines import Engine
-from anole.evaluate.perturbation import (
+from anole.evaluate.correctness.check import _is_near_on_average
+from anole.evaluate.correctness.perturbation import (
     MAX_CHANCE_ERROR,
     MAX_ERROR_RATIO,
     MeanComparison,
@@ -20,6 +19,7 @@ from anole.evaluate.perturbation import (
     compare_means,
     perturbed,
 )
+from anole.evaluate.engines import Engine
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.standard_normal((40, 32), np.float32), RNG.standard_normal((32, 16), np.float32)
@@ -58,7 +58,7 @@ def quantized_network(levels: int, noise: float = 0.0, unit: float = 0.0) -> Fun
 
 
 def is_near(found: MeanComparison) -> bool:
-    """Return the decision of `anole.evaluate.correctness`."""
+    """Return the decision of `anole.evaluate.correctness.check`."""
     compared = Latency("test", 1.0, 1.0, 1.0, relative_error=found.nearby_error)
     evaluation = Evaluation("net", "2026-01-01T00:00:00Z", 1, {}, {}, 0.0, (compared,), **vars(found))
     return _is_near_on_average(evaluation, MAX_CHANCE_ERROR)
