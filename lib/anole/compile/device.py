@@ -99,7 +99,7 @@ def _small_choices(
         choice = choices.get(layer.workload)
         if choice is not None and layer.workload.constant_weight and small.workload != layer.workload:
             config = target.default_config(small.workload)
-            n_packed = [prod(choice.template.packed_shape(small.workload, each)) for each in (config, choice.config)]
+            n_packed = [prod(choice.template.packed_shape(small.workload, c)) for c in (config, choice.config)]
             if n_packed[0] <= _MAX_SMALL_WEIGHT_RATIO * n_packed[1]:
                 small_choices[layer.workload] = replace(choice, config=config)
     return small_choices
