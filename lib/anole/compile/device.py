@@ -145,8 +145,8 @@ def _moved_bytes(func: tirx.PrimFunc) -> int:
     """Return the bytes read and written by one call that touches every element of its operands once."""
     params = (param for param in func.params if str(param.name) != SMALL_WEIGHTS)
     sizes = [size_bytes(param.ty) for param in params if hasattr(param.ty, "shape")]
-    written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
-    return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
+    slice_bytes = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
+    return sum(sizes) if slice_bytes is None else sum(sizes[:-1]) + int(slice_bytes)
 
 
 _PLANNING_PASS = "StaticPlanBlockMemory"

@@ -124,7 +124,7 @@ def _schedule(
     try:
         return with_opaque_extents(func, lambda opaque: choice.template.schedule(opaque, workload, choice.config))
     except Exception as error:
-        # An epilogue that the template does not support must not fail the whole build.
+        # An epilogue that the template does not support must not fail the entire build.
         failures[workload] = cause(error)
         return schedule_default(func)
 

@@ -70,7 +70,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return self._reshape_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
     def _reshape_back(self, value: ir.Expr, shape: Any) -> ir.Expr:
-        """Reshape a flat value to the shape that its readers expect."""
+        """Reshape a flat value to the shape that its consumers expect."""
         flat = self._bind_flat(value)
         return flat if _extents(flat) == typical_shape(shape) else relax.op.reshape(flat, shape)
 

@@ -1,7 +1,7 @@
 """Legalize group norms as two kernels: one computes a scale and a shift for each channel, one applies them.
 
-TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, so there are few results to
-distribute over threads, and the variance, a difference of large values, has large errors where the mean is large.
+TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, which leaves few results to
+distribute over threads. The variance, a difference of large values, has large errors where the mean is large.
 """
 
 from __future__ import annotations
