@@ -46,8 +46,8 @@ class SizeRange:
         Their differences are coprime, which exposes values that change in steps.
         """
         largest = max(self.max, self.typical + 2)
-        others = (size for size in count(max(self.min, 2)) if size != self.typical)
-        low = next(size for size in others if gcd(size - self.typical, largest - self.typical) == 1)
+        sizes = (size for size in count(max(self.min, 2)) if size != self.typical)
+        low = next(size for size in sizes if gcd(size - self.typical, largest - self.typical) == 1)
         return self.typical, low, largest
 
     @property
@@ -65,9 +65,9 @@ class SizeRange:
 
 def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
     """Return the sizes to evaluate a build at: one range varied at a time, then all ranges at their ends."""
-    typical = {name: each.typical for name, each in ranges.items()}
-    varied = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
-    ends = [{name: each.min for name, each in ranges.items()}, {name: each.max for name, each in ranges.items()}]
-    ends += [{name: each.small + offset for name, each in ranges.items()} for offset in (0, 1)]
+    typical = {name: range_.typical for name, range_ in ranges.items()}
+    varied = [{**typical, name: size} for name, range_ in ranges.items() for size in range_.checked]
+    ends = [{name: r.min for name, r in ranges.items()}, {name: r.max for name, r in ranges.items()}]
+    ends += [{name: range_.small + offset for name, range_ in ranges.items()} for offset in (0, 1)]
     candidates = [typical, *varied, *ends]
-    return [sizes for at, sizes in enumerate(candidates) if sizes not in candidates[:at]][1:]
+    return [sizes for i, sizes in enumerate(candidates) if sizes not in candidates[:i]][1:]
