@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effort:
-    """The amount of measuring.
+    """The measuring effort.
 
     Attributes:
         turns: number of times that each round is timed, alternating between the rounds.
@@ -52,7 +52,7 @@ class Refinement:
     candidates: Candidates
     positions: Positions
     pair: TimedPair | None = None
-    """The chosen candidates vs. those that are fastest alone; None if these are the same or could not run."""
+    """The chosen candidates compared with those that are fastest alone; None if these are the same or could not run."""
 
 
 def refine_network(
@@ -103,7 +103,7 @@ def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, ef
     if not candidates:
         return Refinement(candidates, fastest_alone)
     timed_candidates = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
-    chosen = {key: choose(of_task) for key, of_task in timed_candidates.items()}
+    chosen = {key: choose(task_candidates) for key, task_candidates in timed_candidates.items()}
     if chosen == fastest_alone:
         return Refinement(timed_candidates, fastest_alone)
     try:
