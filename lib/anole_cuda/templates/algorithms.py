@@ -40,8 +40,8 @@ def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Con
     if len(algorithms) == 1:
         return algorithms[DIRECT].best_sampled
     speeds = {name: _best_speed(space) for name, space in algorithms.items()}
-    chosen = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
-    return {ALGORITHM: chosen, **algorithms[chosen].best_sampled}
+    algorithm = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
+    return {ALGORITHM: algorithm, **algorithms[algorithm].best_sampled}
 
 
 @cache
