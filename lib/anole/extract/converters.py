@@ -116,7 +116,7 @@ def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Convert indexing by tensors that broadcast to each other to one take along the flattened indexed axes.
+    """Convert indexing by broadcastable tensors to a single take along the flattened indexed axes.
 
     TVM's importer takes along one axis after the other, which is wrong for indices that share axes, and does not wrap
     negative indices.

@@ -22,8 +22,8 @@ _SENSITIVE_OPS = ("Sub", "Div", "Reciprocal", "Sqrt", "Pow", "Exp", "Erf", "Tanh
 def float_sums(proto: onnx.ModelProto) -> list[str]:
     """Return the names of the element-wise additions and multiplications of activations that stay in float32.
 
-    These are parts of normalization layers and activation functions, and operators whose result reaches no 8-bit layer,
-    such as the sum of attention scores and a mask with huge values, or a sum that a normalization layer reads.
+    These are parts of normalization layers and activation functions, and operators whose result reaches no 8-bit layer.
+    Examples are the sum of attention scores and a mask with huge values, or a sum that a normalization layer reads.
     """
     weights, sensitive, needed = {tensor.name for tensor in proto.graph.initializer}, set[str](), set[str]()
     for node in proto.graph.node:

@@ -24,7 +24,7 @@ _MIN_RUNS = 5
 """Min number of runs per turn: enough for a large network, whose runs are long compared with disturbances."""
 
 _TIMEOUT_S = 600.0
-"""The timeout of a call: enough to load a network that runs for one second, and to run it some dozens of times."""
+"""The timeout of a call: enough to load a network that runs for one second, and to run it a few dozen times."""
 
 
 @dataclass(frozen=True)

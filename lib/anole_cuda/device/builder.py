@@ -1,7 +1,7 @@
 """The builder of CUDA candidates: their source, and shared libraries of kernels and the host code that launches them.
 
 TVM's CUDA runtime is loaded even without a driver: without the runtime, TVM would leave kernels as source in libraries,
-and no GPU runs it. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
+which no GPU runs. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
 in it until a kernel is loaded. Any library with that name therefore suffices.
 """
 

@@ -35,7 +35,7 @@ def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
 
 
 def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
-    """Return the valid config with the highest merit; Winograd must be clearly faster than direct convolution."""
+    """Return the valid config with the highest merit (modeled speed); Winograd must be clearly faster than direct."""
     algorithms = _algorithms(limits, gpu, w)
     if len(algorithms) == 1:
         return algorithms[DIRECT].best_sampled

@@ -23,12 +23,12 @@ Numbers = NDArray[Any]
 """One number per config, integer or float, shape (n,)."""
 
 L2_BYTES_PER_CYCLE = 20.0
-"""L2 cache bandwidth of a multiprocessor while all of them load. Jia et al. measured 18 on a V100 (arXiv 1804.06826)
-and 20 on a T4 (arXiv 1903.07486)."""
+"""L2 cache bandwidth of one multiprocessor while all load. Jia et al. measured 18 on a V100 (arXiv 1804.06826) and 20
+on a T4 (arXiv 1903.07486)."""
 
 MULTIPLY_ADD_CYCLES, SHARED_CYCLES, GLOBAL_CYCLES = 4.0, 24.0, 400.0
-"""Latencies: of a multiply-add, of a read of shared memory, and of a stage's reads of global memory with its two
-synchronizations. The first two as measured by Jia et al.; the last is between a hit and a miss of the L2 cache."""
+"""The latencies of a multiply-add, a shared-memory read, and a stage's global-memory reads with its two
+synchronizations. Jia et al. measured the first two; the last is between an L2 cache hit and an L2 cache miss."""
 
 SECTOR_BYTES = 32
 """Size of a sector of global memory; a warp's access transfers every sector that it touches."""

@@ -101,11 +101,11 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
         ("too many blocks along y", limits.grid_y, hard, lambda usage: usage.grid_y),
     ]
 
-    def at_most(violation: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
+    def max_constraint(violation: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
         reason = f"{violation}; the limit is {limit}"
         return Constraint(reason, lambda columns: np.asarray(count(measure(columns)) <= limit), hard=is_hard)
 
-    return [at_most(*row) for row in rows]
+    return [max_constraint(*row) for row in rows]
 
 
 def _max_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:

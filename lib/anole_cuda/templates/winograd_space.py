@@ -88,8 +88,8 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
 def _tile_knob(w: Conv2d) -> Knob:
     """Return the knob of all splits of useful numbers of tiles per block.
 
-    These numbers are powers of two, where the last block may be partial, and divisors of the number of tiles, such as
-    7 * 7 tiles of 4x4 in an image of 28x28.
+    These numbers are powers of two, where the last block may be partial, and divisors of the number of tiles. An image
+    of 28x28, for example, has 7 * 7 tiles of 4x4.
     """
     counts = [tile_count(w, size) for size in _TILE_SIZES]
     limit = min(_MAX_TILES, 1 << (max(counts) - 1).bit_length())

@@ -25,9 +25,9 @@ _MIN_SAVED_OPERATIONS = 1 << 17
 def keep_unfused(module: tvm.IRModule) -> tvm.IRModule:
     """Mark broadcasting operators of a legalized, annotated module as injective, which prevents fusion into anchors.
 
-    Marked operators still fuse with their consumers, and with element-wise operators that compute the small tensor. If
-    recomputing it would take many operations, its last operator is marked as a reduction instead. If no anchor computes
-    the small tensor, the broadcasting operator is not marked and fuses into the anchor of the large tensor.
+    This applies to operators that broadcast a small tensor computed by an anchor; they still fuse with their consumers.
+    If no anchor computes the small tensor, the broadcasting operator may fuse into the anchor of the large tensor. The
+    small tensor then gets a separate kernel, by being marked as a reduction, if recomputing it takes many operations.
     """
     return rewritten(module, _Rewriter)
 

@@ -1,8 +1,8 @@
 """Legalize sorts, maxima and minima of floats through integer keys, which order NaN and infinities correctly.
 
-TVM's own reductions ignore NaN and start at the largest finite value, which makes the index in a row of infinities -1;
-its sorts leave rows with NaN unordered. As in torch, NaN is last in ascending order, and both the maximum and the
-minimum. Softmax and pooling have separate reductions, which are faster and ignore NaN.
+TVM's own reductions ignore NaN and start at the largest finite value, which yields the index -1 in a row of infinities;
+its sorts leave rows with NaN unordered. As in torch, NaN sorts last, and is both the maximum and the minimum of data
+that contains it. Softmax and pooling have separate reductions, which are faster and ignore NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anole.ir.polynomials import Value, bound
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
 _MAGNITUDE_MASK = _NAN_KEY = 2**31 - 1
-"""The key of NaN, above the keys of all other values; its negative is below them."""
+"""All bits but the sign, and the key of NaN, above the keys of all other values; its negative is below them."""
 
 
 def extremes_map() -> dict[str, Legalize]:

@@ -65,7 +65,7 @@ def _convolve(
             stride = [1] * len(stride)
         result = _convolve_integers(data, weight, stride, padding, dilation, groups)
     elif transposed and (data.dim() == 5 or any(map(ge, output_padding, stride))):
-        full = _transposed_full(data, weight, stride, dilation, groups)
+        full = _conv_uncropped(data, weight, stride, dilation, groups)
         sides = zip(reversed(padding), reversed(output_padding), strict=True)
         result = torch.constant_pad_nd(full, [extent for pad, extra in sides for extent in (-pad, extra - pad)])
     else:
@@ -73,7 +73,7 @@ def _convolve(
     return result if bias is None else result + bias.reshape(-1, *[1] * (data.dim() - 2))
 
 
-def _transposed_full(
+def _conv_uncropped(
     data: torch.Tensor, weight: torch.Tensor, stride: list[int], dilation: list[int], groups: int
 ) -> torch.Tensor:
     """Return a transposed convolution before its padding is cropped.
@@ -89,7 +89,7 @@ def _transposed_full(
     batch, channels, depth, *sides = data.shape
     taps = weight.shape[2]
     slices = data.transpose(1, 2).reshape(batch * depth, channels, *sides)
-    result = _transposed_full(slices, weight.reshape(channels, -1, *weight.shape[3:]), stride[1:], dilation[1:], groups)
+    result = _conv_uncropped(slices, weight.reshape(channels, -1, *weight.shape[3:]), stride[1:], dilation[1:], groups)
     result = result.reshape(batch, depth, -1, taps, *result.shape[2:]).permute(0, 2, 3, 1, 4, 5)
     dilated = _insert_zeros(result, 3, stride[0])
     length = (depth - 1) * stride[0] + (taps - 1) * dilation[0] + 1

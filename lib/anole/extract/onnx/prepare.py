@@ -25,7 +25,7 @@ _MIN_OPSET, _NEW_OPSET = 10, 13
 """Models below the first opset are converted to the second, since TVM does not import some older operator forms."""
 
 _MAX_ROUNDS = 12
-"""Max number of folding rounds; each may reveal the trip count of a loop, and the next one of a loop nested in it."""
+"""Max number of folding rounds; each may reveal a loop's trip count, and the next round a nested loop's."""
 
 
 def prepare(

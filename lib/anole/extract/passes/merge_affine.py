@@ -33,7 +33,7 @@ class _Affine(NamedTuple):
     scale: _Values
     shift: _Values
 
-    def after(self, first: _Affine) -> _Affine:
+    def compose(self, first: _Affine) -> _Affine:
         """Compose with a step that is applied first."""
         return _Affine(first.data, self.scale * first.scale, self.scale * first.shift + self.shift)
 
@@ -43,7 +43,7 @@ class _Affine(NamedTuple):
         ``(x + 12582912) - 12582912`` rounds x to an integer. After an operator with weights, as with a batch norm, the
         shifts of some channels may nearly cancel by chance, so the maximum over channels is compared.
         """
-        combined, shifted = self.after(first), self.scale * first.shift
+        combined, shifted = self.compose(first), self.scale * first.shift
         sizes, remaining = np.broadcast_arrays(np.abs(shifted), np.abs(combined.shift))
         if is_weighted:
             sizes, remaining = sizes.max(), remaining.max()
@@ -119,7 +119,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         while (previous := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
             if step.undoes(previous, is_weighted):
                 break
-            step = step.after(previous)
+            step = step.compose(previous)
         return step
 
     def _is_weighted(self, step: _Affine | None) -> bool:

@@ -54,7 +54,7 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Subtract zero points, which are another input, from an input.
+    """Subtract an input's zero points, which are another input.
 
     There is a single zero point, or one per index along an axis.
     """
