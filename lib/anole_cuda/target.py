@@ -65,10 +65,10 @@ class CudaTarget:
         same_architecture = [gpu for gpu in present if gpu.architecture == arch]
         if not same_architecture:
             gpu_arch = present[0].architecture
-            return f"cuda {arch}: this machine's GPU is {gpu_arch}; give `arch: {gpu_arch}` to run on it"
+            return f"cuda {arch}: this machine's GPU is {gpu_arch}; set `arch: {gpu_arch}` to run on it"
         name = same_architecture[0].name
         return [gpu for gpu in same_architecture if model in (None, gpu.name)] or (
-            f"cuda {arch}: this machine's GPU is a {name}, not a {model}; give its `model` to run on it"
+            f"cuda {arch}: this machine's GPU is a {name}, not a {model}; set its `model` to run on it"
         )
 
     def template_version(self, workload: Workload) -> int:

@@ -52,8 +52,8 @@ def test_an_archive_holds_the_samples_of_all_inputs_by_name(tmp_path: Path, save
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.ones((2, 3, 4, 4))}, r"found shape \(2, 3, 4, 4\) for input x; allowed is shape \(samples, 1, 3, 4"),
-        ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; allowed is"),
+        ({"x": np.ones((2, 3, 4, 4))}, r"found shape \(2, 3, 4, 4\) for input x; expected shape \(samples, 1, 3, 4"),
+        ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; expected shape"),
         ({"x": np.ones(())}, r"found shape \(\) for input x"),
         ({"y": np.ones((2, 1, 3, 4, 4))}, "found no array with its name for input x"),
         ({"x": np.full((2, 1, 3, 4, 4), np.nan)}, "input x: found values that are not finite numbers"),

@@ -35,7 +35,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
         if array is None or array.shape[1:] != info.shape or not len(array):
             problem = f"shape {array.shape}" if array is not None else "no array with its name"
             expected = f"(samples, {', '.join(map(str, info.shape))})"
-            raise BuildError(f"{path}: found {problem} for input {info.name}; allowed is shape {expected}")
+            raise BuildError(f"{path}: found {problem} for input {info.name}; expected shape {expected}")
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
     n = min(len(arrays[info.name]) for info in inputs)

@@ -72,13 +72,13 @@ def refine_network(
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
-        BuildError: the build is not for the CPU, not set to be refined or locked, or the network cannot be compiled or
-            run.
+        BuildError: the build is not for the CPU, is locked or has refinement disabled, or the network cannot be
+            compiled or run.
     """
     if order.lock is not None:
         raise BuildError(f"{build}: is locked; `anole lock --remove {build}` unlocks it, and then it can be refined")
     if n_candidates < 1:
-        raise BuildError(f"{build}: is not set to be refined; `refine` sets how many candidates of each task are tried")
+        raise BuildError(f"{build}: has refinement disabled; set `refine` to the number of candidates to try per task")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
     target = get_profilable(manifest.origin.target_description)
     if target is None:

@@ -36,7 +36,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
         raise TargetError(f"cuda {arch}: TVM finds no GPU on the machine that runs candidates")
     gpu_arch = f"sm_{str(version).replace('.', '')}"
     if gpu_arch != arch:
-        raise TargetError(f"cuda {arch}: the GPU is {gpu_arch}; give `arch: {gpu_arch}` to run on it")
+        raise TargetError(f"cuda {arch}: the GPU is {gpu_arch}; set `arch: {gpu_arch}` to run on it")
     return device
 
 

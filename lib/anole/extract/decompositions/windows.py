@@ -203,7 +203,7 @@ def _unnormalize(grid: torch.Tensor, side: int, padding_mode: int, align: bool) 
     return position.clamp(0, side - 1) if padding_mode else position
 
 
-def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
+def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], support: int) -> Callable[..., Any]:
     """Return a decomposition of an antialiased image resize into products with weight matrices."""
 
     def compute(
@@ -216,7 +216,7 @@ def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], reach: i
         scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
         size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
         rows, columns = (
-            _weights(kernel, reach, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
+            _weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
         )
         return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
 
@@ -225,7 +225,7 @@ def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], reach: i
 
 def _weights(
     kernel: Callable[[torch.Tensor], torch.Tensor],
-    reach: int,
+    support: int,
     inputs: int,
     outputs: int,
     factor: float | None,
@@ -236,8 +236,8 @@ def _weights(
     width = max(step, 1.0)
     centers = (step * (torch.arange(outputs, dtype=torch.float64) + 0.5)).unsqueeze(1)
     positions = torch.arange(inputs)
-    first = (centers - reach * width + 0.5).trunc().clamp(min=0)
-    end = (centers + reach * width + 0.5).trunc().clamp(max=inputs)
+    first = (centers - support * width + 0.5).trunc().clamp(min=0)
+    end = (centers + support * width + 0.5).trunc().clamp(max=inputs)
     weights = kernel(((positions - centers + 0.5) / width).abs())
     weights = torch.where((positions >= first) & (positions < end), weights, 0.0)
     return weights / weights.sum(1, keepdim=True)

@@ -207,8 +207,8 @@ def _round(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
 def _taps(call: Call, mode: str, coords: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the input indices and weights of each output, both of shape (outputs, taps)."""
     scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
-    reach = 1 if mode == "linear" else 2
-    first = int(np.floor(-reach / scale)) + 1
+    support = 1 if mode == "linear" else 2
+    first = int(np.floor(-support / scale)) + 1
     offsets = np.arange(first, 2 - first)
     left = np.ceil(coords) - 1
     distance = scale * (offsets - (coords - left)[:, None])
