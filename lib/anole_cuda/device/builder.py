@@ -1,7 +1,7 @@
 """The builder of CUDA candidates: their source, and shared libraries of kernels and the host code that launches them.
 
 TVM's CUDA runtime is loaded even without a driver: without the runtime, TVM would leave kernels as source in libraries,
-and no GPU runs it. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
+which no GPU runs. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
 in it until a kernel is loaded. Any library with that name therefore suffices.
 """
 
@@ -32,11 +32,11 @@ from anole_cuda.device.machine import OWN_COMPILER, check_architecture, compiler
 
 _COMPILER = "tvm_callback_cuda_compile"
 _DRIVER = "libcuda.so.1"
-_LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
+_LOAD_MODE = os.RTLD_LAZY | os.RTLD_GLOBAL
 
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Return TVM's target; its host is the compiling machine's processor."""
+    """Return TVM's target; its host is the compiling machine's CPU."""
     limits = BlockLimits(**description["limits"])
     cuda = {
         "kind": "cuda",
@@ -91,7 +91,7 @@ def prepare_to_compile() -> None:
         return
     try:
         _load_driver()
-        ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"), mode=_LAZY)
+        ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"), mode=_LOAD_MODE)
     except (OSError, subprocess.SubprocessError) as error:
         raise TargetError(f"TVM's CUDA runtime cannot be loaded, so nothing can be built for CUDA: {error}") from error
 
@@ -112,16 +112,16 @@ def _compile(compiler: str, code: str) -> bytearray:
     with TemporaryDirectory(prefix="anole-") as folder:
         source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
         source.write_text(code, encoding="utf-8")
-        done = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{compiler} cannot compile the source: {done.stderr.strip()[-2000:]}")
+        result = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"{compiler} cannot compile the source: {result.stderr.strip()[-2000:]}")
         return bytearray(binary.read_bytes())
 
 
 def _load_driver() -> None:
     """Load the driver's library, or a dummy library with its name."""
     try:
-        ctypes.CDLL(_DRIVER, mode=_LAZY)
+        ctypes.CDLL(_DRIVER, mode=_LOAD_MODE)
         return
     except OSError:
         linker = shutil.which("ld")
@@ -134,4 +134,4 @@ def _load_driver() -> None:
         tvm.compile(tvm.IRModule({"main": func}), tvm.target.Target("llvm")).mod.write_to_file(str(object_path))
         command = [linker, "-shared", "-soname", _DRIVER, "-o", str(path), str(object_path)]
         subprocess.run(command, check=True, capture_output=True)
-        ctypes.CDLL(str(path), mode=_LAZY)
+        ctypes.CDLL(str(path), mode=_LOAD_MODE)

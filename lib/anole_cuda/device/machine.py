@@ -1,4 +1,4 @@
-"""This machine's CUDA hardware and compilers: GPUs, by nvidia-smi; nvcc; NVRTC, through PyPI's cuda-bindings."""
+"""The local CUDA hardware and compilers: GPUs (from nvidia-smi), nvcc, and NVRTC (from PyPI's cuda-bindings)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_architecture(arch: str) -> None:
     """Check, before anything is built, that the compiler in use supports an architecture.
 
     Raises:
-        TargetError: NVRTC does not; recent versions have dropped old architectures.
+        TargetError: NVRTC does not support it; recent versions have dropped old architectures.
     """
     allowed = compiled_architectures()
     is_nvrtc = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and OWN_COMPILER not in os.environ

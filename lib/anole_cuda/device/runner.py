@@ -34,9 +34,9 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
             version = None
     if version is None:
         raise TargetError(f"cuda {arch}: TVM finds no GPU on the machine that runs candidates")
-    found = f"sm_{str(version).replace('.', '')}"
-    if found != arch:
-        raise TargetError(f"cuda {arch}: the GPU is {found}; give `arch: {found}` to run on it")
+    gpu_arch = f"sm_{str(version).replace('.', '')}"
+    if gpu_arch != arch:
+        raise TargetError(f"cuda {arch}: the GPU is {gpu_arch}; set `arch: {gpu_arch}` to run on it")
     return device
 
 

@@ -70,12 +70,12 @@ class DepthwiseTemplate:
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
         rx = te.reduce_axis((0, w.kernel[1]), "rx")
 
-        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+        def element(n: Any, y: Any, x: Any, f: Any) -> Any:
             row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
             return te.sum(padded[n, row, column, f] * packed[ry, rx, f], axis=[ry, rx])
 
         shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-        return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
+        return te.compute(shape, element, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""

@@ -51,7 +51,7 @@ def test_a_missing_gpu_is_reported(machine: Path, script: str | None) -> None:
     if script is not None:
         install(machine, "nvidia-smi", script)
     assert present_gpus() == ()
-    with pytest.raises(TargetError, match=r"found no GPU on this machine .* give an `arch`, such as sm_90"):
+    with pytest.raises(TargetError, match=r"found no GPU on this machine .* set `arch`, such as sm_90"):
         describe_cuda()
 
 
@@ -95,7 +95,7 @@ def test_running_without_the_gpu_is_rejected(machine: Path) -> None:
         with pytest.raises(TargetError, match="cuda sm_90: found no GPU on this machine"):
             ask()
     install(machine, "nvidia-smi", "echo 8.0, 0, GPU-a")
-    with pytest.raises(TargetError, match="this machine's GPU is sm_80; give `arch: sm_80`"):
+    with pytest.raises(TargetError, match="this machine's GPU is sm_80; set `arch: sm_80`"):
         target.runner(DENSE)
 
 
@@ -156,7 +156,7 @@ def test_gpus_of_one_architecture_are_distinguished_by_model(machine: Path) -> N
     assert len(CudaTarget(describe_cuda("sm_90")).units()) == 2
     absent = CudaTarget(describe_cuda("sm_90", "NVIDIA GH200"))
     assert absent.absence() == (
-        "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; give its `model` to run on it"
+        "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; set its `model` to run on it"
     )
     with pytest.raises(TargetError, match="found no 'NVIDIA GH200' on this machine"):
         describe_cuda(model="NVIDIA GH200")

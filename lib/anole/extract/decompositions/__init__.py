@@ -34,7 +34,7 @@ def first_applicable(decompositions: list[Callable[..., Any]]) -> Callable[..., 
 
 def _merge_tables(*tables: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     operators = dict.fromkeys(operator for table in tables for operator in table)
-    return {each: first_applicable([table[each] for table in tables if each in table]) for each in operators}
+    return {op: first_applicable([table[op] for table in tables if op in table]) for op in operators}
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _merge_tables(

@@ -10,7 +10,7 @@ import onnx.version_converter
 ONNX_DOMAINS = ("", "ai.onnx")
 """The domains of ONNX's own operators."""
 
-_LARGE_BYTES = 1024
+_MAX_CONSTANT_BYTES = 1024
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
@@ -55,7 +55,7 @@ def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], 
     bare.graph.value_info.extend(graph.value_info)
     for name, tensor in weights.items():
         bare.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
-        if tensor.ByteSize() <= _LARGE_BYTES:
+        if tensor.ByteSize() <= _MAX_CONSTANT_BYTES:
             bare.graph.initializer.append(tensor)
     changed = change(bare)
     inputs = [value for value in changed.graph.input if value.name in input_names]

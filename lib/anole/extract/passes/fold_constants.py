@@ -63,7 +63,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
-        """Return the fields of a tuple, or a list of the operand itself."""
+        """Return the fields of a tuple, or only the operand if it is no tuple."""
         value = bound(self, operand)
         return list(value.fields) if isinstance(value, relax.Tuple) else [operand]
 

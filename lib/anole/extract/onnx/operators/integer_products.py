@@ -54,7 +54,7 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Subtract zero points, which are another input, from an input.
+    """Subtract an input's zero points, which are another input.
 
     There is a single zero point, or one per index along an axis.
     """
@@ -79,7 +79,7 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
 
 
 def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
-    """Return integers as float32; if they were cast from rounded float32 values, return those values."""
+    """Return integers as float32; if they were cast from rounded float32 values, return the float32 values."""
     cast = bound_call(call.builder, value, "relax.astype")
     if cast is not None and dtype_of(cast.args[0]) == "float32" and _is_rounded(call, cast.args[0]):
         return cast.args[0]
