@@ -261,7 +261,7 @@ MISTAKES = [
     (
         "models.one.inputs.x",
         {"shape": [1, 3], "dtype": "int46"},
-        ".dtype: found 'int46', which is not a type of inputs ... 'int64'",
+        ".dtype: found 'int46', which is not an input type ... 'int64'",
     ),
     ("models.one.inputs.x", {"dtype": "int64"}, ": has no `shape`"),
     ("models.a/b", {}, "models: found 'a/b'; a name consists of"),
