@@ -8,10 +8,10 @@ from itertools import product
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
 _MAX_FLOP = 1_300_000_000
-"""Larger layers take longer to measure, but the same configs are best for them."""
+"""Larger layers are omitted: they take longer to measure, and the same configs are best for them."""
 
-_GOLDEN = 0.6180339887498949
-"""The inverse golden ratio: multiples of it modulo 1 are a low-discrepancy sequence."""
+_INVERSE_GOLDEN_RATIO = 0.6180339887498949
+"""Multiples of the inverse golden ratio modulo 1 are a low-discrepancy sequence."""
 
 _SIZES = (7, 14, 28, 56)
 _CHANNELS = (16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024)
@@ -30,8 +30,8 @@ def common_layers() -> list[Workload]:
         [Dense(n, k, m) for n, k, m in _spread(24, (1, 4, 16, 64, 128, 197), _CHANNELS[10:], (256, 384, 1000, 3072))],
         [BatchMatmul(b, n, k, m) for b, n, k, m in _spread(10, (4, 8, 12), (64, 128, 197), (32, 64, 197), (64, 128))],
     ]
-    ranked = [((at + 0.5) / len(kind), layer) for kind in kinds for at, layer in enumerate(kind)]
-    ordered = (layer for _, layer in sorted(ranked, key=lambda pair: pair[0]))
+    positioned = [((index + 0.5) / len(kind), layer) for kind in kinds for index, layer in enumerate(kind)]
+    ordered = (layer for _, layer in sorted(positioned, key=lambda pair: pair[0]))
     return [layer for layer in dict.fromkeys(ordered) if layer.flop <= _MAX_FLOP]
 
 
@@ -48,4 +48,4 @@ def _convolution(size: int, inputs: int, outputs: int, kernel: int, stride: int,
 def _spread(n: int, *axes: Sequence[int]) -> list[tuple[int, ...]]:
     """Return n combinations of values, evenly spread over all combinations."""
     combinations = list(product(*axes))
-    return [combinations[int((at + 0.5) * _GOLDEN % 1 * len(combinations))] for at in range(n)]
+    return [combinations[int((index + 0.5) * _INVERSE_GOLDEN_RATIO % 1 * len(combinations))] for index in range(n)]
