@@ -217,7 +217,7 @@ MISTAKES = [
     (
         "targets.cpu",
         {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
-        ": has no `threads`; a processor measured elsewhere",
+        ": has no `threads`; a CPU measured elsewhere",
     ),
     ("targets.cpu", {**REMOTE_CPU, "measure": {"rpc": "zen:1"}}, ": has no `model` ... without a `key`"),
     ("targets.cpu", {"kind": "cuda", "measure": REMOTE}, ": has no `arch`"),
