@@ -173,8 +173,8 @@ def _names(tree: ast.Module) -> frozenset[str] | None:
         names = set(_bound_names(tree.body))
     except RecursionError as error:
         raise SyntaxError("it is nested too deeply") from error
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used_names & {"exec", "globals", "vars"} else frozenset(names)
 
 
 def _find_in(folder: Path, name: str) -> Path | None:

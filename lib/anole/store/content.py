@@ -187,10 +187,10 @@ def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
 
 def read_shard(path: Path) -> ShardContent:
     """Read a shard, which must contain a run; a last line truncated by a crash is ignored."""
-    stored = read_stored(path)
-    if stored is None:
+    shard = read_stored(path)
+    if shard is None:
         raise StoreError(f"{path}: holds no run, because the tuner stopped before it wrote the first line")
-    return stored[0]
+    return shard[0]
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:

@@ -226,14 +226,14 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
 
 def _joined_axes(block: Block, reductions: Sequence[Block]) -> list[Axis]:
     """Return the axes of a spatial block, extended by the strides of the feeding reductions' loads."""
-    joined = list(block.axes)
+    merged = list(block.axes)
     for reduction in reductions:
         spatial = [axis for axis in reduction.axes if not axis.reduction]
-        joined = [
+        merged = [
             Axis(axis.extent, False, axis.store, axis.loads + loading.loads)
-            for axis, loading in zip(joined, spatial, strict=True)
+            for axis, loading in zip(merged, spatial, strict=True)
         ]
-    return joined
+    return merged
 
 
 def _vector_benefit(axis: Axis, lanes: int) -> tuple[float, bool]:

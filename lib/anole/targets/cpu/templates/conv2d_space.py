@@ -166,8 +166,8 @@ class DirectTiles(ConvolutionTiles):
         w = self.w
         rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
         in_chunks, at_once = self.chunks(columns) * rows, w.batch * w.padded_height
-        written = np.select([columns["pad_at"] == "parallel", columns["pad_at"] == "root"], [in_chunks, at_once], 0)
-        return np.asarray(written * w.padded_width * w.in_channels)
+        n_pixels = np.select([columns["pad_at"] == "parallel", columns["pad_at"] == "root"], [in_chunks, at_once], 0)
+        return np.asarray(n_pixels * w.padded_width * w.in_channels)
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""

@@ -122,9 +122,9 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
         return tirx.BufferRegion(buffer, [*ranges, *(ir.Range(0, extent) for extent in buffer.shape[len(ends) :])])
 
     accesses = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
-    out, read, panel = (region(*access, rank) for access, rank in zip(accesses, (None, outer, None), strict=True))
+    out, inputs, panel = (region(*access, rank) for access, rank in zip(accesses, (None, outer, None), strict=True))
     firsts = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accesses]
-    ends = [(part.source, [side.min + side.extent - 1 for side in part.region]) for part in (out, read)]
+    ends = [(part.source, [side.min + side.extent - 1 for side in part.region]) for part in (out, inputs)]
     call = tiles.multiply(firsts, ends, sizes([at(first, axis.var) for axis in block.iter_vars]))
-    call_block = s_tir.SBlock([], [read, panel], [out], block.name_hint, call, annotations=block.annotations)
+    call_block = s_tir.SBlock([], [inputs, panel], [out], block.name_hint, call, annotations=block.annotations)
     return s_tir.SBlockRealize([], True, call_block)

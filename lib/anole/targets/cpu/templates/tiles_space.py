@@ -1,7 +1,7 @@
 """The spaces of convolutions and dense layers of packed words that AMX multiplies; needs no compiler.
 
-The knobs mean the same as in the vectorized loop nests, but the register tile is a call, which sums over tiles of up to
-16 rows of data, 16 columns of weights and 16 packed words; see ``runtime/tiles.c``.
+The knobs mean the same as in the vectorized loop nests, but the register tile is a call. A call sums over tiles of up
+to 16 rows of data, 16 columns of weights and 16 packed words; see ``runtime/tiles.c``.
 """
 
 from __future__ import annotations
