@@ -113,7 +113,7 @@ def test_bad_arrays_builds_and_outputs_are_rejected(net: Path, array: np.ndarray
 
 def test_a_layer_of_a_build_is_reported_and_plotted(net: Path, tmp_path: Path) -> None:
     outcome = invoke("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
-    assert outcome.exit_code == 0 and "matrix unit" in outcome.output
+    assert outcome.exit_code == 0 and "GEMM core" in outcome.output
     assert (tmp_path / "head.svg").read_text().startswith("<svg")
     assert "found step 'tail'; the accelerator's steps are" in str(
         invoke("vta", "report", "--build", net, "--step", "tail").output

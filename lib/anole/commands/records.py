@@ -27,9 +27,9 @@ def report(output: Path | None, database: Path | None, spec: Path) -> None:
 
     output, database = enter_project(spec, output, database)
     models = Path(spec.name)
-    target = output or Path("report.html")
-    write_report(database or layout.DATABASE, target, Path(), models if models.is_file() else None)
-    click.echo(f"wrote {target}")
+    page = output or Path("report.html")
+    write_report(database or layout.DATABASE, page, Path(), models if models.is_file() else None)
+    click.echo(f"wrote {page}")
 
 
 @click.command(epilog="Example: anole explore --port 8080 --open")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
 LOCKFILE = Path("anole.lock.json")
-"""The configs that users locked; unlike all other files here, this one is meant to be committed."""
+"""The configs that users locked. Unlike the other files below, users commit it."""
 
 MERGED = Path("work/merged.json")
 """The list of files in the last merge. Snakemake tracks this file, but never the database itself."""

@@ -18,7 +18,7 @@ from anole.tune.options import TuneOptions
 from anole.tune.stage import record_trials
 
 TRIALS = 40
-"""Trials per layer: a third have high merit, like the configs that searches propose; the others cover the space."""
+"""Trials per layer: a third have a high analytical score (merit), like proposed configs; the others cover the space."""
 
 _TUNER = {
     "preset": "random",

@@ -21,7 +21,7 @@ from anole.targets.rpc.address import Server
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 
-_REACH_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 def open_session(server: Server, session_s: float) -> rpc.RPCSession:
@@ -30,12 +30,12 @@ def open_session(server: Server, session_s: float) -> rpc.RPCSession:
     After `session_s` seconds, the server ends the session and everything that runs in it.
 
     Raises:
-        DeviceLostError: the server does not answer, or its tracker has assigned it to another client meanwhile.
+        DeviceLostError: the server does not answer, or the tracker has meanwhile assigned it to another client.
     """
     try:
         if not server.match_key:
             # TVM does not report why it cannot connect. A server with a tracker would take this socket for its client.
-            socket.create_connection((server.host, server.port), timeout=_REACH_S).close()
+            socket.create_connection((server.host, server.port), timeout=_CONNECT_TIMEOUT_S).close()
         return rpc.connect(server.host, server.port, server.match_key, session_timeout=session_s)
     except (OSError, RuntimeError, ValueError) as error:
         raise DeviceLostError(f"the RPC server {server} cannot be reached: {cause(error)}") from error

@@ -25,7 +25,7 @@ from anole.targets.cpu.default.loop_nests import (
 from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.device.lowering import PARTITION
 
-_LANES_LEFT = 4
+_N_SCALAR_LANES = 4
 """Number of partial results that are added one by one."""
 
 _MIN_ROWS_PER_THREAD = 4
@@ -69,7 +69,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
     in_flight = next(n * lanes for n in range(max_vectors, 0, -1) if n == 1 or extent % (n * lanes) == 0)
-    for width in (in_flight, lanes, _LANES_LEFT):
+    for width in (in_flight, lanes, _N_SCALAR_LANES):
         if width >= int(schedule.get(loop).extent):
             continue
         if int(schedule.get(loop).extent) % width:

@@ -32,7 +32,7 @@ class CpuRunner:
     """A runner of candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-    every run reads a different copy, and reuses a copy after `cold_bytes`, unless that is 0. If both operands are
+    every run reads a different copy, and reuses a copy after `cold_bytes`, unless these are 0. If both operands are
     activations, both are warm.
     """
 
@@ -78,7 +78,7 @@ def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> fl
 class WeightCopies:
     """Copies of one weight in the layouts that configs read.
 
-    Kernels with the same layout share its copies in turns, so none reads a copy that another has just read. Before a
+    Kernels with the same layout take turns with its copies, so none reads a copy that another has just read. Before a
     copy is reused, `cold_bytes` or 64 other copies are read.
     """
 

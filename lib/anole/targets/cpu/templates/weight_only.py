@@ -2,7 +2,7 @@
 
 An integer becomes float32 without a conversion: its bits are inserted into the mantissa of a power of two, where the
 lowest bit has the value one, which adds the integer to the power. This takes two bitwise operations, which many
-processors do in one, and a subtraction of the power together with the zero point. Integers in the upper half of a
+CPUs do in one instruction, and a subtraction of the power together with the zero point. Integers in the upper half of a
 packed word are shifted down first.
 """
 
