@@ -44,7 +44,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = _merge_tables(
 
 
 _aten = torch.ops.aten
-_KEPT = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
+_KEPT_OPS = (_aten.linear.default, _aten.matmul.default, _aten.max_pool2d.default, _aten.max_pool3d.default)
 """Operators to keep: torch's decompositions repeat weights for each row of a batch, and return indices from pools."""
 
 
@@ -56,13 +56,13 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     table = torch.export.default_decompositions()
     calls = {operator: program.graph.find_nodes(op="call_function", target=operator) for operator in RECURRENT}
     # torch decomposes all calls of a recurrent operator, or none.
-    for operator in (*_KEPT, *(each for each, nodes in calls.items() if all(map(is_convertible, nodes)))):
+    for operator in (*_KEPT_OPS, *(op for op, nodes in calls.items() if all(map(is_convertible, nodes)))):
         del table[operator]
     for operator, decomposition in DECOMPOSITIONS.items():
         table[operator] = first_applicable([decomposition, table[operator]]) if operator in table else decomposition
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
     tried: set[Any] = set()
-    while decomposable := {each: decomposition_table[each] for each in _unknown(decomposed) - tried}:
+    while decomposable := {op: decomposition_table[op] for op in _unknown(decomposed) - tried}:
         decomposed = decomposed.run_decompositions(DECOMPOSITIONS | decomposable)
         tried |= decomposable.keys()
     fold_program(decomposed)

@@ -101,13 +101,13 @@ class WeightCopies:
 
 
 _COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
-"""As on the local processor, data is warm and constant weights are read from memory in every run."""
+"""As on the local CPU, data is warm and constant weights are read from memory in every run."""
 
 _NO_CORE_PREFERENCE = 1
 
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
-    """Return a runner of candidates on a server's processor; raise TargetError if it has a different thread count."""
+    """Return a runner of candidates on a server's CPU; raise TargetError if it has a different thread count."""
     with converting_session_errors(session):
         session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
         server_threads = int(session.get_function("runtime.NumThreads")())
