@@ -18,8 +18,8 @@ class ImportCounts:
     """The numbers of imported runs and of new trials.
 
     Attributes:
-        continued: runs that had some of the records here and now have all of them.
-        known: runs that already had all the records here.
+        continued: runs whose local shards had some of the records and now have all of them.
+        known: runs whose records were all stored locally before.
         kept_beside: files of runs that differ from the local runs; only a merge without the local shard reads them.
     """
 
@@ -91,9 +91,9 @@ def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Import
         if not content.continues(shard.content):
             return _store_copy(content, shards_dir, result)
         shard.replace(data if content.sealed else encode_shard(content, path))
-    count = "continued" if n_trials else "new"
-    updated = {count: getattr(result, count) + 1, "trials": result.trials + len(content.trials) - n_trials}
-    return replace(result, **updated)
+    field = "continued" if n_trials else "new"
+    counts = {field: getattr(result, field) + 1, "trials": result.trials + len(content.trials) - n_trials}
+    return replace(result, **counts)
 
 
 def _store_copy(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:
