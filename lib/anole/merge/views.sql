@@ -53,8 +53,8 @@ from ranked
 where place = 1;
 
 create view tuning_curve as
--- The progress of each run: every trial, and the best result up to it. Cross joins fix the order of the joins, so trials
--- are read in the order of runs and numbers and need no sorting.
+-- The progress of each run: every trial, and the best result up to it. Cross joins fix the order of the joins. Trials
+-- are therefore read in the order of runs and numbers and need no sorting.
 select
     run.key as run_key,
     run.task_key,

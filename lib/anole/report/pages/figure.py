@@ -46,7 +46,7 @@ class Figure:
         n: the sample size, in words.
         method: how the values were measured and computed.
         queries: its queries; none if the data does not come from the database.
-        headline: its sentence in the summary at the top of the page.
+        headline: its sentence in the summary at the top of the page; empty for none.
     """
 
     title: str
@@ -99,8 +99,8 @@ class Section:
 
 def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:
     """Return a chart with its rows, reduced to the columns that it uses."""
-    named = set(re.findall(r"\w+", json.dumps(chart)))
-    values = [{name: value for name, value in row.items() if name in named} for row in rows]
+    words = set(re.findall(r"\w+", json.dumps(chart)))
+    values = [{name: value for name, value in row.items() if name in words} for row in rows]
     return {**chart, "data": {"values": values}}
 
 
