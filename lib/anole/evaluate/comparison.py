@@ -25,7 +25,7 @@ _MIN_NORM = 1e-30
 """Lower bound of norms that errors are divided by."""
 
 _MAX_PATCHES = 8
-"""Max number of patches of equal values along each axis of an input."""
+"""Max number of equal-valued patches along each axis of an input."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
     ]
     if constant:
         _log.warning(
-            "%s: outputs do not depend on the input, so correctness is not shown: they vary by less than %g: %s",
+            "%s: outputs that do not depend on the input cannot be checked; they vary by less than %g: %s",
             *(build.name, MIN_VARIATION, ", ".join(constant)),
         )
 

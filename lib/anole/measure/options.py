@@ -1,4 +1,4 @@
-"""Settings for measuring: how often candidates run, how many are built in parallel, time limits and retries."""
+"""Settings for measuring: numbers of runs and of parallel builds, time limits and retries."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def seal_path(database: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The files to merge: the folder of shards, and the paths of the documents of each kind."""
+    """The files to merge: the folder of shards, and the paths of documents by kind."""
 
     shards_dir: Path
     manifests: tuple[Path, ...]
@@ -56,7 +56,7 @@ class _Sources:
     evaluations: tuple[Path, ...]
 
     def sha256(self) -> str:
-        """Return one hash of the names and contents of all files and of the views."""
+        """Return one hash over the views and the names and contents of all files."""
         digest = hashlib.sha256(views_sha256().encode())
         builds = (folder / FILE for folder in self.builds)
         for path in (*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations):

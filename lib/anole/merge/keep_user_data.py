@@ -118,7 +118,7 @@ class UserDataCopy:
         except UnreadableError as error:
             self._report_missing(f"its {kind}s could not be read", error)
         if n_lost:
-            self.missing.append(f"{n_lost} of its {kind}s without a file here could not be copied")
+            self.missing.append(f"{n_lost} of its {kind}s without a local file could not be copied")
 
     def _copy_rows(self, _: Key, rows: Entity) -> None:
         """Copy a document's rows, with the columns of the old file."""

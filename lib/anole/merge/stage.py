@@ -84,7 +84,7 @@ def _log_result(merged: Merged, database_path: Path) -> None:
             "%s: the shards of %d runs have no checksums; `anole merge --seal` adds them",
             *(database_path, merged.unsealed_runs),
         )
-    remark = f", {merged.runs_without_shard} without a shard here" if merged.runs_without_shard else ""
+    remark = f", {merged.runs_without_shard} without a local shard" if merged.runs_without_shard else ""
     logger.info(
         "%s: %d runs (%d read%s), %d trials",
         *(database_path, merged.runs, merged.changed_runs, remark, merged.trials),

@@ -177,7 +177,7 @@ class UntrustedDatabase:
             raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(result).split()))}")
 
     def keys(self, table: str, n_columns: int) -> set[Key]:
-        """Return the distinct values of the first columns of one of Anole's tables."""
+        """Return the distinct values in the first columns of a table that Anole defines."""
         columns = schema.columns()[table][:n_columns]
         for column in columns:
             if column not in self.columns(table):
@@ -185,7 +185,7 @@ class UntrustedDatabase:
         return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_decode_text))
 
     def entities(self, *tables: str, n_columns: int = 1, of: str | None = None) -> Iterator[tuple[Key, Entity]]:
-        """Yield the rows of some of Anole's tables, grouped by the values of their first columns.
+        """Yield the rows of tables that Anole defines, grouped by the values in their first columns.
 
         Each table is read once, in order and without its indexes, which may be damaged. Tables that an older version
         does not have count as empty. All key values must exist in the table `of`, by default the first one; otherwise

@@ -42,9 +42,9 @@ class Recipe:
         parameters: names of its parameters; a parameter that is null selects all rows.
         chart: a chart without its data.
         units: the units of the values, and which direction is better.
-        counts: how to count rows, such as ``count build`` or ``sum runs as run``.
+        counts: counts to compute from the rows, such as ``count build`` or ``sum runs as run``.
         columns: the columns of its table.
-        remedy: how to get rows if there are none.
+        remedy: advice to users if there are no rows.
         headline: a sentence with columns of the first row in braces.
     """
 

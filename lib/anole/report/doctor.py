@@ -25,7 +25,7 @@ def render_machine() -> Iterator[RenderableType]:
     """Yield groups of facts for a terminal, each as soon as its peaks are measured."""
     host = host_facts()
     machine = {
-        "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
+        "CPU": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
         "memory": f"{host['memory_bytes'] / 2**30:.1f} GiB",
         "system": host["system"],
         **tools(),

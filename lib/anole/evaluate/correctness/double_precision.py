@@ -26,7 +26,7 @@ _WIDENED_TYPES = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    """Return the outputs of a model on each of several inputs, in the model's types; it may take minutes.
+    """Return the outputs of a model for each sample, in double precision; it may take minutes.
 
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
 

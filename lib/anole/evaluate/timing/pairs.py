@@ -59,7 +59,7 @@ Runs = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Round:
-    """The latency of each engine in the undisturbed runs of one round, and the share of these runs."""
+    """Each engine's latency in the undisturbed runs of one round, and the share of these runs."""
 
     latencies_s: tuple[float, float]
     undisturbed: float

@@ -109,7 +109,7 @@ def _selected_runs(source: Path, chooser: Chooser) -> Iterator[tuple[ShardConten
 
 
 def _selected_runs_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield one state of each run whose head is selected: its own shard or, if there is none, its newest copy."""
+    """Yield one state of each run whose head is selected: its shard or, if there is none, its newest copy."""
     runs_with_shard: set[str] = set()
 
     def read(path: Path) -> RunState | None:

@@ -34,7 +34,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
     """Import several sources, after reading and checking all of them; yield each source's result when it is imported.
 
     Raises:
-        StoreError: as for `import_records`. If runs are in use here, the other sources are still imported.
+        StoreError: as for `import_records`. If local runs are in use, the other sources are still imported.
     """
     for source in sources:
         for _ in contents(source):
@@ -50,7 +50,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 
 
 def import_records(source: Path, shards_dir: Path) -> ImportCounts:
-    """Import all runs of a database or of a folder of shards into the folder of local shards; no local trial is lost.
+    """Import all runs from a database or folder of shards into the local shards; no local trial is lost.
 
     If a local run has different records, because two machines tuned it, it stays as it is, and the imported state is
     stored in a file next to it. Running tuners are not disturbed, because they lock their shards.
@@ -67,8 +67,8 @@ def import_records(source: Path, shards_dir: Path) -> ImportCounts:
             in_use.append(shard_path(shards_dir, content.run))
     if in_use:
         raise ShardInUseError(
-            f"{source}: {len(in_use)} runs are being tuned here and were not imported, such as {in_use[0]}; all others "
-            "were. Import again when the tuners have ended"
+            f"{source}: {len(in_use)} runs are being tuned on this machine and were not imported, such as {in_use[0]}; "
+            "all others were. Import again when the tuners have ended"
         )
     return result
 

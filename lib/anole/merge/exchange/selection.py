@@ -1,4 +1,4 @@
-"""Select runs of a folder of shards or of a database by task, model, target, preset, key or time."""
+"""Select runs in a folder of shards or a database by task, model, target, preset, key or time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Chooser:
                     names = sorted(name for name in self._existing_names[kind] if not is_key(name))
                     hint = f": {suggestion(name, names)}" if names else ""
                     if kind == "model" and not names:
-                        hint = "; no manifest here lists the tasks of models; use a database that does (--from)"
+                        hint = "; no local manifest lists the tasks of models; use a database that does (--from)"
                     raise StoreError(f"{source}: {kind} {name!r} matches no run{hint}")
 
 

@@ -44,7 +44,7 @@ class Figure:
     Attributes:
         units: the units of the values, and which direction is better.
         n: the sample size, in words.
-        method: how the values were measured and computed.
+        method: the measurement and computation of the values.
         queries: its queries; none if the data does not come from the database.
         headline: its sentence in the summary at the top of the page; empty for none.
     """
@@ -62,7 +62,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class MissingData:
-    """A figure without data, and one line on how to get the data."""
+    """A figure without data, and one line of advice to get the data."""
 
     title: str
     remedy: str

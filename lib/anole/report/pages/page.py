@@ -1,4 +1,4 @@
-"""Render the report as one self-contained HTML file; all content of records is escaped here."""
+"""Render the report as one self-contained HTML file, in which all content of records is escaped."""
 
 from __future__ import annotations
 
