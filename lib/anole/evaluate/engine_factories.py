@@ -37,10 +37,10 @@ def start_deployed(folder: Path) -> Engine:
         raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
     inputs = draw_inputs(read_build(folder))
 
-    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+    def set_inputs(new_inputs: Sequence[NDArray[Any]]) -> None:
         inputs[:] = new_inputs
 
-    return Engine("build", lambda: model(*inputs), list, give)
+    return Engine("build", lambda: model(*inputs), list, set_inputs)
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:

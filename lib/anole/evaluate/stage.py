@@ -34,7 +34,7 @@ def evaluate_network(
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> None:
-    """Evaluate a build, time its kernels, and warn of kernels far from the machine's roofline.
+    """Evaluate a build, time its kernels, and log warnings for kernels far below the machine's roofline.
 
     See `evaluate_build` for arguments and errors.
     """
@@ -44,15 +44,15 @@ def evaluate_network(
     _log.info("%s", evaluation)
 
 
-def _at_sizes(
+def _evaluate_at_sizes(
     runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
 ) -> Iterator[SizesLatency]:
-    """Yield the latencies of a build for ranges at non-typical sizes; raise BuildError if its outputs are wrong."""
+    """Yield the latencies of a build at non-typical sizes of its ranges; raise BuildError if its outputs are wrong."""
     for sizes in checked_sizes(build.ranges or {}):
-        fixed = build.at(sizes)
-        at_sizes = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
-        reject_wrong(folder, fixed, with_evidence(runner, folder, fixed, at_sizes, None))
-        yield SizesLatency(sizes, at_sizes.latencies)
+        fixed_build = build.at(sizes)
+        sized = replace(evaluation, latencies=tuple(runner.compare(folder, fixed_build, pace)))
+        reject_wrong(folder, fixed_build, with_evidence(runner, folder, fixed_build, sized, None))
+        yield SizesLatency(sizes, sized.latencies)
 
 
 def evaluate_build(
@@ -63,17 +63,17 @@ def evaluate_build(
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> Evaluation:
-    """Compare a build with its references, on the same inputs and threads, and time all of them in turns.
+    """Compare a build with its references on the same inputs and threads, with interleaved timing.
 
     Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start.
 
     Args:
         folder: folder of the build.
-        output: the file for the evaluation, which is written even if the outputs are wrong. If the device is absent, it
-            gives the reason and no measurements.
+        output: the file for the evaluation. It is written even if outputs are wrong, unless the runner `is_exact`. If
+            the device is absent, it contains the reason and no measurements.
         compile_with_random_weights: called for torch models whose outputs do not depend on their input;
             None to skip that check.
-        pace: how long to measure.
+        pace: the number and duration of the turns.
         neighbours: numbers of busy processes; a correct build is timed again under each of these loads, see
             `anole.evaluate.timing.load`.
         declared: the model as models.yaml lists it; None if there is no models.yaml.
@@ -113,7 +113,7 @@ def evaluate_build(
     if not runner.is_exact:
         reject_wrong(folder, build, evaluation)
         if build.ranges:
-            sizes_latencies = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
+            sizes_latencies = tuple(_evaluate_at_sizes(runner, folder, build, evaluation, pace or Pace()))
             evaluation = replace(evaluation, sizes_latencies=sizes_latencies)
             write_evaluation(output, evaluation)
     if neighbours:
@@ -141,9 +141,9 @@ def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> N
         if model.outputs:
             # Inputs that these outputs do not depend on are left out.
             expected_inputs = [name for name in expected_inputs if name in inputs]
-    for what, found, expected in (("inputs", inputs, expected_inputs), ("outputs", outputs, expected_outputs)):
-        if found != expected:
-            problem = f"has the {what} {', '.join(found)}; model {build.model} has {', '.join(expected)}"
+    for kind, names, expected in (("inputs", inputs, expected_inputs), ("outputs", outputs, expected_outputs)):
+        if names != expected:
+            problem = f"has the {kind} {', '.join(names)}; model {build.model} has {', '.join(expected)}"
             raise DocumentError(folder, problem, "compile")
 
 

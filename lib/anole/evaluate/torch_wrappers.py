@@ -28,19 +28,19 @@ class ByName(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Run the network."""
-        named = dict(zip(self._inputs, tensors, strict=True))
-        expected = signature(self.network.forward)
-        if named.keys().isdisjoint(expected.parameters):
+        tensors_by_name = dict(zip(self._inputs, tensors, strict=True))
+        interface = signature(self.network.forward)
+        if tensors_by_name.keys().isdisjoint(interface.parameters):
             try:
-                expected.bind(*tensors)
+                interface.bind(*tensors)
             except TypeError:
-                return self.network(**named)
+                return self.network(**tensors_by_name)
             return self.network(*tensors)
         positional_only = [
-            name for name, parameter in expected.parameters.items() if parameter.kind is Parameter.POSITIONAL_ONLY
+            name for name, parameter in interface.parameters.items() if parameter.kind is Parameter.POSITIONAL_ONLY
         ]
-        positional = [named.pop(name) for name in positional_only if name in named]
-        return self.network(*positional, **named)
+        positional = [tensors_by_name.pop(name) for name in positional_only if name in tensors_by_name]
+        return self.network(*positional, **tensors_by_name)
 
 
 _aten = torch.ops.aten
@@ -54,7 +54,7 @@ _OPERANDS = {
 
 
 class RoundedWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A context in which the products of a torch network use rounded parameters."""
+    """A context in which the matrix products of a torch network use rounded parameters."""
 
     def __init__(self, network: torch.nn.Module, target: Target) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

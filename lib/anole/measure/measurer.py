@@ -44,7 +44,7 @@ class Measurer:
     """A measurer of the candidates of one task on its target.
 
     Args:
-        access: to the candidates' devices, entered and left by the caller; by default the measurer's own, local one.
+        access: access to the candidates' devices, which the caller enters and leaves; by default a new, local one.
         target: builds and runs the candidates; by default the task's target.
         best_s: minimum latency of earlier measurements.
     """
@@ -76,8 +76,8 @@ class Measurer:
             if self._owns_access:
                 stack.enter_context(self._access)
             stack.enter_context(self._runner)
-            building = partial(start_building, self._target, self._workload)
-            pool = Builders(self._n_builders, building, self._target.preload, self._options.limits.build_s, folder)
+            start = partial(start_building, self._target, self._workload)
+            pool = Builders(self._n_builders, start, self._target.preload, self._options.limits.build_s, folder)
             self._builders = stack.enter_context(pool)
             self._stack = stack.pop_all()
         return self
@@ -100,9 +100,9 @@ class Measurer:
             self._runner.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals in turns, so changes of the machine's state affect all of them equally.
+        """Measure competing configs interleaved, so changes of the machine's state affect all of them equally.
 
-        Each runs for at most `seconds_each`; its latency is the median over all turns. Raises as `measure`.
+        Each runs for about `seconds_each`, in 5 to 100 turns; its latency is their median. Raises as `measure`.
         """
         built = self._find_or_build(configs)
         n_built = sum(candidate.failure is None for candidate in built)
@@ -110,7 +110,7 @@ class Measurer:
             try:
                 return self._runner.compare(built, seconds_each * n_built)
             except FAILURES:
-                logger.warning("the rivals could not run in turns; measuring each on its own")
+                logger.warning("the best candidates could not run interleaved; measuring each on its own")
                 return self._runner.run_each(built)
 
     def beside(self, task: Task) -> Measurer:
@@ -125,9 +125,9 @@ class Measurer:
     def _alternate(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternate between building and timing, which never overlap."""
         # Small chunks, so an interruption loses few builds.
-        chunk = 8 * self._n_builders
-        for first in range(0, len(configs), chunk):
-            built = self._build_all(configs[first : first + chunk])
+        chunk_size = 8 * self._n_builders
+        for first in range(0, len(configs), chunk_size):
+            built = self._build_all(configs[first : first + chunk_size])
             with self._runner.held(1):
                 for candidate in built:
                     yield self._runner.run_each([candidate])[0]
@@ -154,15 +154,15 @@ class Overlap:
         self._builders, self._runner, self._n = builders, runner, len(configs)
         self._waiting = deque(enumerate(configs))
         self._ready: dict[int, Built] = {}
-        self._measured: dict[int, Measurement] = {}
+        self._measurements: dict[int, Measurement] = {}
 
     def __iter__(self) -> Iterator[Measurement]:
         try:
             self._start_work()
             for position in range(self._n):
-                while position not in self._measured:
+                while position not in self._measurements:
                     self._advance()
-                yield self._measured.pop(position)
+                yield self._measurements.pop(position)
         finally:
             self._builders.abandon()
             self._runner.abandon()
@@ -175,8 +175,8 @@ class Overlap:
             if candidate.failure is None:
                 self._ready[candidate.position] = candidate
             else:
-                self._measured[candidate.position] = candidate.failure
-        self._measured.update(self._runner.collect(readable))
+                self._measurements[candidate.position] = candidate.failure
+        self._measurements.update(self._runner.collect(readable))
         self._start_work()
 
     def _start_work(self) -> None:

@@ -34,10 +34,10 @@ class RunState(NamedTuple):
 
 
 def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
-    """Yield the states of each run in a folder: its local shard, or else all copies; `read` returns None for no state.
+    """Yield the states of each run in a folder: its local shard, or its copies; `read` returns None to skip a file.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Files with other names are copies, such as
-    ``<run>.<digest>.jsonl`` from an import. They are read after all local shards, and used only if there is none.
+    ``<run>.<digest>.jsonl`` from an import. They are read after all local shards; `read` skips them if there is one.
     """
     copies: dict[str, list[RunState]] = {}
     for path in sorted(shard_paths(folder), key=is_copy):

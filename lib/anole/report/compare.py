@@ -57,7 +57,7 @@ class Pair:
 
     @property
     def precisions(self) -> tuple[str, str]:
-        """The types that they multiply, as text."""
+        """The precisions of both builds, as text."""
         return self.builds[0].precision, self.builds[1].precision
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class ComparedBuilds:
     Attributes:
         ratio: the latency of B over the latency of A; it has no rounds if it is computed, not measured.
         latencies_s: the undisturbed latencies of A and B, median over the rounds.
-        precisions: the types that A and B multiply.
+        precisions: the precisions of A and B.
         error: the distance between their outputs, relative to the norm.
         undisturbed: the share of undisturbed runs.
         seconds: the duration of the comparison.
@@ -88,10 +88,10 @@ class ComparedBuilds:
     alpha: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form; unknown ends of the interval are null."""
-        plain = asdict(self)
-        plain["ratio"] = {name: value if isfinite(value) else None for name, value in plain["ratio"].items()}
-        return {**plain, "verdict": self.ratio.verdict.value}
+        """Return the comparison as a JSON object; infinite ends of the interval are null."""
+        fields = asdict(self)
+        fields["ratio"] = {name: value if isfinite(value) else None for name, value in fields["ratio"].items()}
+        return {**fields, "verdict": self.ratio.verdict.value}
 
 
 def pair_builds(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
@@ -108,7 +108,7 @@ def pair_builds(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
             raise BuildError(f"{folder}: found neither a build nor folders of builds")
     common = sorted(names_in_folders[0] & names_in_folders[1])
     if not common:
-        raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or such folders")
+        raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or other folders")
     return {name: (first / name, second / name) for name in common}
 
 
@@ -165,10 +165,10 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
 def _check_comparable(pair: Pair) -> None:
     """Raise BuildError if the inputs, outputs or kinds of device differ, or if a device is absent."""
     a, b = pair.builds
-    for what, infos_a, infos_b in (("inputs", a.inputs, b.inputs), ("outputs", a.outputs, b.outputs)):
+    for kind, infos_a, infos_b in (("inputs", a.inputs, b.inputs), ("outputs", a.outputs, b.outputs)):
         # The names may differ: importing the same network in another way may rename them.
         if _describe(infos_a) != _describe(infos_b):
-            raise BuildError(f"{pair}: have different {what}: {_describe(infos_a)} and {_describe(infos_b)}")
+            raise BuildError(f"{pair}: have different {kind}: {_describe(infos_a)} and {_describe(infos_b)}")
     kinds = [build.target_description["kind"] for build in pair.builds]
     if kinds[0] != kinds[1]:
         raise BuildError(f"{pair}: one is for {kinds[0]}, the other for {kinds[1]}")
@@ -200,11 +200,11 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
     subject = f"{name}: " if name == folders[0].name else ""
     sides = zip("AB", map(duration, compared.latencies_s), compared.precisions, map(str, folders), strict=True)
     runs = f"{percent(compared.undisturbed)} of runs undisturbed"
-    how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
+    evidence = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(
         Text(subject + describe_ratio(ratio), style=_STYLES[ratio.verdict]),
         facts_grid(sides),
-        Text(f"  {how}; outputs differ by {significant(compared.error)}", style="dim"),
+        Text(f"  {evidence}; outputs differ by {significant(compared.error)}", style="dim"),
     )
 
 

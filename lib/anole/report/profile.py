@@ -34,7 +34,7 @@ class Profile:
     peak: Roofline
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form."""
+        """Return the profile as a JSON object."""
         return asdict(self)
 
 
@@ -88,7 +88,7 @@ def render_profile(profile: Profile) -> RenderableType:
 
 
 def _profilable(folder: Path, build: Build) -> ProfilableDevice:
-    """Return the target of a build; raise BuildError if its kernels cannot be timed one by one here."""
+    """Return the target of a build; raise BuildError if its kernels cannot be timed one by one on this machine."""
     target = get_target(build.target_description)
     if target.place is DeviceLocation.SIMULATOR:
         kind = build.target_description["kind"]

@@ -27,15 +27,15 @@ def plain_table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Seq
     """
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     titles = (*texts, *numbers)
-    columns = [at for at in range(len(titles)) if any(row[at].plain for row in cells)]
+    columns = [index for index in range(len(titles)) if any(row[index].plain for row in cells)]
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1))
-    for at in columns:
-        is_numeric, is_truncated = at >= len(texts), at == len(texts) - 1
-        table.add_column(titles[at], justify="right" if is_numeric else "left", no_wrap=not is_truncated)
+    for index in columns:
+        is_numeric, is_truncated = index >= len(texts), index == len(texts) - 1
+        table.add_column(titles[index], justify="right" if is_numeric else "left", no_wrap=not is_truncated)
         for row in cells:
-            row[at].no_wrap, row[at].overflow = True, "ellipsis"
+            row[index].no_wrap, row[index].overflow = True, "ellipsis"
     for row in cells:
-        table.add_row(*(row[at] for at in columns), style=row[0].style)
+        table.add_row(*(row[index] for index in columns), style=row[0].style)
     return table
 
 
@@ -59,7 +59,7 @@ def render_plan(plan: Plan) -> RenderableType:
         parts += [plain_table(("task", "preset", "layers"), _TITLES, rows), Text(), Text(_totals(plan))]
     parts += [Text(f"skipped: {build}: {reason}", style="dim") for build, reason in plan.skipped.items()]
     if plan.behind:
-        drifts = ((at.build, "" if at.subject == at.build else at.subject, at.problem) for at in plan.behind)
+        drifts = ((lag.build, "" if lag.subject == lag.build else lag.subject, lag.problem) for lag in plan.behind)
         advice = "To update a lock, run `anole lock --remove BUILD`, `snakemake` and `anole lock BUILD`."
         parts += [Text("The lock file is outdated:", style="bold"), facts_grid(drifts), Text(advice, style="dim")]
     if not plan.steps:
@@ -67,10 +67,10 @@ def render_plan(plan: Plan) -> RenderableType:
     return Group(*parts, Text("Next, by `snakemake --cores all`:", style="bold"), facts_grid(_steps(plan)))
 
 
-def _row(task: PlannedTask, has_preset: bool) -> tuple[str | Text, ...]:
+def _row(task: PlannedTask, shows_preset: bool) -> tuple[str | Text, ...]:
     return (
         Text(task.label, style="" if task.tuned or task.locked else "yellow"),
-        task.preset if has_preset else "",
+        task.preset if shows_preset else "",
         "; ".join(f"{named_few(layers)} of {model}" for model, layers in task.layers.items()),
         significant(task.flop / 1e6),
         task.spent,
@@ -102,7 +102,7 @@ def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
 
 def render_quantized(model: str, quantized: Quantized) -> RenderableType:
     """Render the network's signal-to-noise ratio, the layers in float32, and the other layers in execution order."""
-    rows = [(each.name, each.operator, f"{each.sqnr_db:.1f}", f"{each.lost_db:.1f}") for each in quantized.loss.layers]
+    rows = [(loss.name, loss.operator, f"{loss.sqnr_db:.1f}", f"{loss.lost_db:.1f}") for loss in quantized.loss.layers]
     lines = [Text(f"{model}: {quantized.loss.sqnr_db:.1f} dB with {quantized.method}", style="bold")]
     for layer in quantized.floats:
         gain = "" if layer.before_db is None else f" ({layer.before_db:.1f} dB before)"

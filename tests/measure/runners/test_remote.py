@@ -313,7 +313,7 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     with measurer(of(central), limits) as measuring:
         confirmed = measuring.confirm(rivals, seconds_each=0.02)
     assert [at for at, status in enumerate(statuses(confirmed)) if status is not Status.OK] == [hanging]
-    assert warnings(caplog) == ["the rivals could not run in turns; measuring each on its own"]
+    assert warnings(caplog) == ["the best candidates could not run interleaved; measuring each on its own"]
 
 
 @pytest.mark.guard

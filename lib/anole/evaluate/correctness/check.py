@@ -1,8 +1,8 @@
-"""The correctness check of a build: against its references, in double precision, and on average.
+"""The correctness check of a build: compared with references, with a more exact network, and on average.
 
-References come first. If a reference itself is inexact, the network in double precision decides, or, for a quantized
-file, ONNX Runtime without fusion. If a reference amplifies rounding errors, means over many inputs are compared, see
-`anole.evaluate.correctness.perturbation`.
+References come first. If a low-precision build differs, a reference with its rounding decides. For other builds, the
+network in double precision decides, or, for a quantized file, ONNX Runtime without fusion. If a reference amplifies
+rounding errors, means over many inputs are compared, see `anole.evaluate.correctness.perturbation`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from anole.targets.kind import Rounding
 _log = logging.getLogger(__name__)
 
 CompileWithRandomWeights = Callable[[Build, Path], object]
-"""Compiles a build again, with random weights, into a folder, see `anole.compile.recorded`."""
+"""A function that compiles a build again, with random weights, into a folder, see `anole.compile.recorded`."""
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference, relative to the reference's L2 norm and to its variation with the
 input. The same limit applies to the distance from the network in double precision."""
 
 _LOW_PRECISION_LIMIT = 1e-2
-"""The same limit for builds that multiply bfloat16, whose last bit is 1/256 of a value, or store weights in a few bits.
+"""The same limit for builds that multiply bfloat16, with rounding errors of 1/256 of a value, or store low-bit weights.
 Also the limit for the means of int8 builds: in deep networks, single outputs differ so much that a comparison of a few
 minutes cannot detect smaller errors."""
 
@@ -49,7 +49,7 @@ _MAX_LOW_PRECISION_ERROR = 0.3
 """No evidence excuses a larger error in a low-precision build: even a missing layer would hardly cause a larger one."""
 
 _REFERENCE_ERROR_FACTOR = 3.0
-"""Max error of a build relative to the error of the most exact reference, both compared with double precision: rounding
+"""Max error of a build relative to the error of the most exact reference, both compared with double precision. Rounding
 depends on the order of a sum, and some networks amplify it."""
 
 _MAX_UNFUSED_ERROR = 0.1
@@ -72,29 +72,29 @@ def with_evidence(
     outputs do not depend on their input, unless it is None.
     """
     if _is_constant(evaluation) and compile_with_random_weights is not None and build.model_spec.scheme == "torch":
-        with _warned(build, "could not be compared with random weights: "):
+        with _log_errors(build, "could not be compared with random weights: "):
             evaluation = replace(evaluation, redrawn_error=_redrawn_error(runner, build, compile_with_random_weights))
-    far = _far_references(build, evaluation)
-    if _agreeing(build, evaluation) is not None:
+    references = _far_references(build, evaluation)
+    if _best_agreeing_reference(build, evaluation) is not None:
         return evaluation
-    if far and (rounding := rounding_of(build)):
-        with _warned(build):
-            narrow, rounded_error = _low_precision_errors(runner, folder, build)
+    if references and (rounding := rounding_of(build)):
+        with _log_errors(build):
+            ref_error, build_error = _low_precision_errors(runner, folder, build)
             # Rounded weights alone excuse no error: the rounded reference must give the same outputs.
-            return replace(evaluation, narrow_error=narrow if rounding.dtype else None, rounded_error=rounded_error)
-    if far:
-        with _warned(build):
-            own, reference_error = _exact_errors(runner, folder, build)
-            evaluation = replace(evaluation, exact_error=own, reference_exact_error=reference_error)
+            return replace(evaluation, narrow_error=ref_error if rounding.dtype else None, rounded_error=build_error)
+    if references:
+        with _log_errors(build):
+            exact_error, reference_error = _exact_errors(runner, folder, build)
+            evaluation = replace(evaluation, exact_error=exact_error, reference_exact_error=reference_error)
         if not _is_near_exact(build, evaluation):
-            with _warned(build):
-                evaluation = replace(evaluation, **vars(_means(runner, folder, build, far[0].reference)))
+            with _log_errors(build):
+                evaluation = replace(evaluation, **vars(_mean_errors(runner, folder, build, references[0].reference)))
     return evaluation
 
 
 def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
     """Raise a `BuildError` if outputs are too far from a reference and no other evidence shows their correctness."""
-    allowed = _max_error(build)
+    max_error = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
         if (reason := _reason_to_accept(build, evaluation)) is not None:
@@ -103,20 +103,20 @@ def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
                 *(folder, latency.reference, max(errors.values()), reason),
             )
             continue
-        kind = next(kind for kind, error in errors.items() if not error <= allowed)
+        kind = next(kind for kind, error in errors.items() if not error <= max_error)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
-            f"at most {allowed:g} is allowed{_further_findings(build, evaluation)}{remedy(build)}"
+            f"at most {max_error:g} is allowed{_describe_evidence(build, evaluation)}{remedy(build)}"
         )
-    if not (evaluation.redrawn_error or 0.0) <= allowed:
+    if not (evaluation.redrawn_error or 0.0) <= max_error:
         raise BuildError(
             f"{folder}: with random weights, which make the outputs depend on the input, the outputs differ from those "
-            f"of torch: error {evaluation.redrawn_error:.2g} relative to variation; at most {allowed:g} is allowed"
+            f"of torch: error {evaluation.redrawn_error:.2g} relative to variation; at most {max_error:g} is allowed"
         )
 
 
 def rounding_of(build: Build) -> Rounding | None:
-    """Return how a build rounds activations or weights that its references do not round; None if not at all."""
+    """Return the rounding of activations or weights in a build but not in its references; None if there is none."""
     return kind_of(build.target_description).rounding(build.target_description)
 
 
@@ -130,7 +130,7 @@ def _is_int8(build: Build) -> bool:
     return any(kernel.dtype == "uint8" for kernel in build.kernels or ())
 
 
-def _largest_chance(build: Build) -> float:
+def _max_chance_error(build: Build) -> float:
     """Return the largest difference of means that may be attributed to chance."""
     return _LOW_PRECISION_LIMIT if _is_int8(build) else MAX_CHANCE_ERROR
 
@@ -142,8 +142,8 @@ def remedy(build: Build) -> str:
 
 
 @contextmanager
-def _warned(build: Build, problem: str = "") -> Iterator[None]:
-    """Log an error as a warning."""
+def _log_errors(build: Build, problem: str = "") -> Iterator[None]:
+    """Log an AnoleError in the block as a warning, and continue after the block."""
     try:
         yield
     except AnoleError as error:
@@ -156,7 +156,7 @@ def _is_constant(evaluation: Evaluation) -> bool:
 
 
 def _errors(latency: Latency) -> dict[str, float]:
-    """Return the errors compared with a reference that decide whether a build is correct, by their name."""
+    """Return the errors that decide whether a build agrees with a reference, by name."""
     return {
         "relative error": latency.relative_error,
         "error relative to their variation with the input": latency.variation_error or 0.0,
@@ -168,7 +168,7 @@ def _far_references(build: Build, evaluation: Evaluation) -> list[Latency]:
     return [latency for latency in evaluation.latencies if not max(_errors(latency).values()) <= _max_error(build)]
 
 
-def _agreeing(build: Build, evaluation: Evaluation) -> Latency | None:
+def _best_agreeing_reference(build: Build, evaluation: Evaluation) -> Latency | None:
     """Return the reference that a build agrees with best; None if all errors exceed the limit."""
     best = min(evaluation.latencies, key=lambda latency: max(_errors(latency).values()), default=None)
     return best if best is not None and max(_errors(best).values()) <= _max_error(build) else None
@@ -199,7 +199,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
 
 
 def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
-    """Return the error of a low-precision reference vs. the original one, and the build's error vs. the former."""
+    """Compare a low-precision reference with the original one, and the build with the former; return both errors."""
     _log.info("%s: differs from a reference; computing the reference with the build's precision", build.name)
     samples = random_samples(build)
     with (
@@ -236,13 +236,13 @@ def _exact_outputs(runner: NetworkRunner, build: Build, samples: list[Arrays]) -
         return engine.compute_each(samples)
 
 
-def _means(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeanComparison:
+def _mean_errors(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeanComparison:
     """Compare a build with a reference on average over nearby inputs."""
     _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
     samples = random_samples(build)
     with runner.references(build, samples[0]) as references:
         engine = next(candidate for candidate in references if candidate.name == reference)
-        return compare_means(runner.engine(folder, samples[0]), engine, samples, _largest_chance(build))
+        return compare_means(runner.engine(folder, samples[0]), engine, samples, _max_chance_error(build))
 
 
 def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
@@ -251,30 +251,30 @@ def _is_near_exact(build: Build, evaluation: Evaluation) -> bool:
     limit, fallback = (
         (_MAX_UNFUSED_ERROR, _MAX_UNFUSED_ERROR) if _is_int8(build) else (_MAX_REFERENCE_ERROR, MAX_RELATIVE_ERROR)
     )
-    allowed = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * error) if error <= limit else fallback
-    return evaluation.exact_error is not None and evaluation.exact_error <= allowed
+    max_error = max(MAX_RELATIVE_ERROR, _REFERENCE_ERROR_FACTOR * error) if error <= limit else fallback
+    return evaluation.exact_error is not None and evaluation.exact_error <= max_error
 
 
-def _chance(evaluation: Evaluation) -> float | None:
-    """Return the largest error of means that may be due to chance; None if the reference is not sensitive enough."""
+def _chance_error(evaluation: Evaluation) -> float | None:
+    """Return the max error of means that may be due to chance; None if the reference is not sensitive enough."""
     sensitivity, error, draws = evaluation.reference_sensitivity, evaluation.nearby_error, evaluation.averaged_draws
     if sensitivity is None or error is None or draws is None or error > MAX_ERROR_RATIO * sensitivity:
         return None
     return chance(error, draws)
 
 
-def _is_near_on_average(evaluation: Evaluation, largest_chance: float) -> bool:
+def _is_near_on_average(evaluation: Evaluation, max_chance_error: float) -> bool:
     """Whether means differ by no more than chance allows, after enough inputs to detect noise in the weights."""
-    allowed, error = _chance(evaluation), evaluation.averaged_error
-    return allowed is not None and error is not None and error <= allowed <= largest_chance
+    chance_error, error = _chance_error(evaluation), evaluation.averaged_error
+    return chance_error is not None and error is not None and error <= chance_error <= max_chance_error
 
 
 def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     """Explain why a build that is too far from a reference is accepted; None if it is not."""
-    if (best := _agreeing(build, evaluation)) is not None:
+    if (best := _best_agreeing_reference(build, evaluation)) is not None:
         return f"from those of {best.reference} by only {max(_errors(best).values()):.2g}: the references disagree"
-    if (rounded := evaluation.rounded_error) is not None and rounded <= MAX_RELATIVE_ERROR:
-        return f"from those of a reference that rounds in the same way by only {rounded:.2g}"
+    if (rounded_error := evaluation.rounded_error) is not None and rounded_error <= MAX_RELATIVE_ERROR:
+        return f"from those of a reference that rounds in the same way by only {rounded_error:.2g}"
     if (rounding_error := evaluation.narrow_error) is not None:
         error = max(max(_errors(latency).values()) for latency in evaluation.latencies)
         if error <= min(_REFERENCE_ERROR_FACTOR * rounding_error, _MAX_LOW_PRECISION_ERROR):
@@ -284,18 +284,18 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
             f"from those computed {_method(build)} by only {evaluation.exact_error:.2g}; "
             f"the most exact reference differs from these by {evaluation.reference_exact_error:.2g}"
         )
-    if _is_near_on_average(evaluation, _largest_chance(build)):
+    if _is_near_on_average(evaluation, _max_chance_error(build)):
         return (
-            f"those change by {evaluation.reference_sensitivity:.2g} if inputs are perturbed by rounding; the means "
-            f"over {evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
+            f"the latter change by {evaluation.reference_sensitivity:.2g} if inputs are perturbed by rounding; the "
+            f"means over {evaluation.averaged_draws} nearby inputs differ by only {evaluation.averaged_error:.2g}, "
             "which may be chance"
         )
     return None
 
 
-def _further_findings(build: Build, evaluation: Evaluation) -> str:
+def _describe_evidence(build: Build, evaluation: Evaluation) -> str:
     """Describe the further evidence about a build that is too far from a reference."""
-    facts, allowed = [], _chance(evaluation)
+    facts, chance_error = [], _chance_error(evaluation)
     if evaluation.narrow_error is not None:
         facts.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
     if evaluation.rounded_error is not None:
@@ -307,11 +307,11 @@ def _further_findings(build: Build, evaluation: Evaluation) -> str:
             f"those of the reference change by {evaluation.reference_sensitivity:.2g} if its inputs are perturbed by "
             "rounding"
         )
-    if allowed is not None:
+    if chance_error is not None:
         facts.append(
             f"the means over {evaluation.averaged_draws} nearby inputs differ by {evaluation.averaged_error:.2g}, "
-            f"and up to {allowed:.2g} may be chance"
+            f"and up to {chance_error:.2g} may be chance"
         )
-        if allowed > _largest_chance(build):
-            facts.append(f"errors below {allowed:.2g} would go undetected")
+        if chance_error > _max_chance_error(build):
+            facts.append(f"errors below {chance_error:.2g} would go undetected")
     return f" ({'; '.join(facts)})" if facts else ""

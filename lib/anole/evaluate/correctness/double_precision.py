@@ -1,7 +1,7 @@
 """A model's outputs in double precision, for models whose single-precision references are not exact enough.
 
 ONNX Runtime's `Sigmoid`, for example, is off by 1.2e-7 near zero, and the error of its `STFT` is large after a
-logarithm. A correct build differs from such a reference, but not from this one.
+logarithm. A correct build differs from such a reference, but not from the outputs in double precision.
 """
 
 from __future__ import annotations
@@ -26,25 +26,23 @@ _WIDENED_TYPES = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-    """Return the outputs of a model on each of several inputs, in the model's types; it may take minutes.
+    """Return the outputs of a model for each sample, in double precision; it may take minutes.
 
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
 
     Raises:
         BuildError: the model cannot be computed in double precision.
     """
-    doubles = [
-        [array.astype(np.float64) if array.dtype.kind == "f" else array.copy() for array in each] for each in samples
-    ]
+    doubles = [[x.astype(np.float64) if x.dtype.kind == "f" else x.copy() for x in inputs] for inputs in samples]
     try:
-        return _by_onnx(model, doubles) if model.scheme == "onnx" else _by_torch(model, doubles)
+        return _compute_by_onnx(model, doubles) if model.scheme == "onnx" else _compute_by_torch(model, doubles)
     except AnoleError:
         raise
     except Exception as error:
         raise BuildError(f"model {model.name} cannot be computed in double precision: {cause(error)}") from error
 
 
-def _by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
+def _compute_by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     import torch
 
     from anole.evaluate.torch_wrappers import ByName
@@ -56,7 +54,7 @@ def _by_torch(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     return [[tensor.numpy() for tensor in tensors_of(output)] for output in outputs]
 
 
-def _by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
+def _compute_by_onnx(model: ModelSpec, samples: Sequence[Arrays]) -> list[Arrays]:
     proto = read_onnx(model)
     weights = {tensor.name for tensor in proto.graph.initializer}
     names = [value.name for value in proto.graph.input if value.name not in weights]
@@ -104,7 +102,7 @@ class BatchNormalization(OpRun):  # type: ignore[misc]
     ) -> tuple[NDArray[Any]]:
         if training_mode:
             raise NotImplementedError("training")
-        scale, bias, mean, variance = (each.reshape(1, -1, *[1] * (x.ndim - 2)) for each in channels)
+        scale, bias, mean, variance = (parameter.reshape(1, -1, *[1] * (x.ndim - 2)) for parameter in channels)
         factor = scale / np.sqrt(variance + (1e-5 if epsilon is None else epsilon))
         return ((x - mean) * factor + bias,)
 
@@ -113,9 +111,9 @@ class MeanVarianceNormalization(OpRun):  # type: ignore[misc]
     """Normalization with the data's statistics, in any precision; the package's version supports only float32."""
 
     def _run(self, x: NDArray[Any], axes: Sequence[int] | None = None) -> tuple[NDArray[Any]]:
-        over = (0, 2, 3) if axes is None else tuple(axes)
-        centered = x - x.mean(over, keepdims=True)
-        return (centered / (np.sqrt((centered**2).mean(over, keepdims=True)) + 1e-9),)
+        axes = (0, 2, 3) if axes is None else tuple(axes)
+        centered = x - x.mean(axes, keepdims=True)
+        return (centered / (np.sqrt((centered**2).mean(axes, keepdims=True)) + 1e-9),)
 
 
 class STFT(OpRun):  # type: ignore[misc]
@@ -136,5 +134,5 @@ class STFT(OpRun):  # type: ignore[misc]
         size = int(length) if length is not None else len(window) if window is not None else real.shape[1]
         frames = np.lib.stride_tricks.sliding_window_view(real, size, axis=1)[:, :: int(step)]
         transform = np.fft.fft if onesided == 0 else np.fft.rfft
-        found = transform(frames if window is None else frames * window)
-        return (np.stack([found.real, found.imag], -1).astype(signal.dtype),)
+        spectrum = transform(frames if window is None else frames * window)
+        return (np.stack([spectrum.real, spectrum.imag], -1).astype(signal.dtype),)

@@ -1,9 +1,9 @@
 """References for low-precision builds: one rounds as a target does, one computes a quantized file without fusing.
 
-The distance of the first from float32 determines the tolerance for a build. The second fuses only products: ONNX
-Runtime also fuses other operators with the quantization of their results, and some of these, such as the addition of
-two tensors with different scales, round differently. In a deep network, one rounding difference causes many more in
-later layers.
+The distance of the first from float32 determines the tolerance for a build. The second fuses only products. ONNX
+Runtime also fuses other operators with the quantization of their results; some of these, such as the addition of two
+tensors with different scales, round differently. In a deep network, one rounding difference causes many more in later
+layers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def low_precision_engine(
     """
     target, rounding = get_target(description), kind_of(description).rounding(description) or Rounding()
     if model.scheme != "onnx":
-        yield _torch(model, target, rounding, inputs, threads)
+        yield _rounding_torch_engine(model, target, rounding, inputs, threads)
         return
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "narrow.onnx")
@@ -59,7 +59,7 @@ def low_precision_engine(
         yield onnxruntime_engine(path, inputs, threads)
 
 
-def _torch(
+def _rounding_torch_engine(
     model: ModelSpec, target: Target, rounding: Rounding, inputs: Sequence[NDArray[Any]], threads: int
 ) -> Engine:
     import torch
@@ -125,12 +125,12 @@ def _round_weights(proto: onnx.ModelProto, model: ModelSpec, target: Target) -> 
 
     fix_inputs(proto, input_infos(model, proto))
     infos = [*proto.graph.input, *shape_inference.infer_shapes(proto).graph.value_info]
-    shapes = {each.name: [extent.dim_value for extent in each.type.tensor_type.shape.dim] for each in infos}
-    weights: Mapping[str, onnx.TensorProto] = {each.name: each for each in proto.graph.initializer}
+    shapes = {info.name: [extent.dim_value for extent in info.type.tensor_type.shape.dim] for info in infos}
+    weights: Mapping[str, onnx.TensorProto] = {weight.name: weight for weight in proto.graph.initializer}
     for node in proto.graph.node:
         if node.op_type not in ("Gemm", "MatMul") or node.input[1] not in weights:
             continue
-        attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         values, shape = numpy_helper.to_array(weights[node.input[1]]), shapes.get(node.input[0], [])
         if values.ndim != 2 or values.dtype != np.float32:
             continue
@@ -145,7 +145,7 @@ def _round_weights(proto: onnx.ModelProto, model: ModelSpec, target: Target) -> 
         node.input[1] = name
 
 
-_FUSED = (*PRODUCTS, "QuantizeLinear")
+_FUSED_OPERATORS = (*PRODUCTS, "QuantizeLinear")
 
 
 @contextmanager
@@ -168,14 +168,14 @@ def _unfused_file(model: ModelSpec) -> bytes:
 
     from anole.extract.onnx.importer import read_onnx
 
-    file = read_onnx(model)
-    nodes = list(file.graph.node)
+    proto = read_onnx(model)
+    nodes = list(proto.graph.node)
     dequantized = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
-    del file.graph.node[:]
+    del proto.graph.node[:]
     for node in nodes:
-        for operand, name in enumerate(node.input if node.op_type not in _FUSED else ()):
+        for operand, name in enumerate(node.input if node.op_type not in _FUSED_OPERATORS else ()):
             if name in dequantized:
-                node.input[operand] = f"{name}.anole.{len(file.graph.node)}"
-                file.graph.node.append(helper.make_node("Sum", [name], [node.input[operand]]))
-        file.graph.node.append(node)
-    return bytes(file.SerializeToString())
+                node.input[operand] = f"{name}.anole.{len(proto.graph.node)}"
+                proto.graph.node.append(helper.make_node("Sum", [name], [node.input[operand]]))
+        proto.graph.node.append(node)
+    return bytes(proto.SerializeToString())

@@ -1,1 +1,1 @@
-"""Timing of engines: in turns, in pairs until a verdict is certain, under background load, and by kernel."""
+"""Timing of engines: interleaved, in pairs until the verdict is clear, under background load, and by kernel."""

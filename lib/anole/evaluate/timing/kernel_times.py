@@ -41,8 +41,8 @@ def time_kernels(
 ) -> KernelTimes:
     """Time the kernels of a build for the CPU, with the arguments and caches of a real run.
 
-    Instrumented runs alternate with plain ones, for at least `seconds` and `min_runs` runs of each kind, unless these
-    take more than a minute. The result is the median of the fastest tenth of each kind.
+    Instrumented runs alternate with plain ones, for at least `seconds` and `min_runs` runs of each kind. After a
+    minute, three runs of each kind suffice. The result is the median of the fastest tenth of each kind.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -53,20 +53,20 @@ def time_kernels(
     plain, machine = load_machine(folder, "cpu", threads)["main"], load_machine(folder, "cpu", threads)
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
-    timed = machine["main"]
+    profiled = machine["main"]
     with caller_on_separate_core():
-        totals_s, laps_s = _take_turns(lambda: plain(*tensors), lambda: timed(*tensors), stopwatch, seconds, min_runs)
+        totals_s, laps_s = _alternate(lambda: plain(*tensors), lambda: profiled(*tensors), stopwatch, seconds, min_runs)
     kernels_s: dict[str, float] = {}
-    for name, lap_s in zip(stopwatch.names, _typical(laps_s), strict=True):
+    for name, lap_s in zip(stopwatch.names, _median_of_fastest(laps_s), strict=True):
         kernels_s[name] = kernels_s.get(name, 0.0) + float(lap_s)
-    return KernelTimes(kernels_s, float(_typical(totals_s)[0]))
+    return KernelTimes(kernels_s, float(_median_of_fastest(totals_s)[0]))
 
 
 class _Stopwatch:
     """An instrument that the virtual machine calls before and after every call; `vm.` calls are skipped.
 
-    The instrument itself takes time, because the machine wraps all arguments again. This overhead is measured before
-    each call and subtracted.
+    The instrument itself takes time, because the virtual machine wraps all arguments again. This overhead is measured
+    before each call and subtracted.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Stopwatch:
         return _CONTINUE
 
 
-def _take_turns(
+def _alternate(
     plain: Callable[[], object], timed: Callable[[], object], stopwatch: _Stopwatch, seconds: float, min_runs: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return plain run times, shape (n_runs, 1), and kernel times, shape (n_runs, n_calls), in seconds."""
@@ -111,7 +111,7 @@ def _take_turns(
     return np.array(totals_s), np.array(laps_s)
 
 
-def _typical(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
+def _median_of_fastest(runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of the fastest runs; the argument has shape (n_runs, n_parts)."""
     order = np.argsort(runs_s.sum(axis=1))
     return np.asarray(np.median(runs_s[order[: max(3, int(_FASTEST_SHARE * len(runs_s)))]], axis=0))

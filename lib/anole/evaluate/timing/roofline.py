@@ -76,14 +76,14 @@ class Row:
 
     @property
     def rate(self) -> str:
-        """Its rate as text: arithmetic if it contains an anchor, memory otherwise."""
+        """The kernel's rate as text: operations per second if it contains an anchor, otherwise bytes per second."""
         if self.flop:
             return f"{significant(self.flop / self.seconds / 1e9)} GFLOP/s"
         return f"{significant(self.size_bytes / self.seconds / 1e9)} GB/s"
 
     @property
     def is_slow(self) -> bool:
-        """Whether it takes more than 5 % of the time at less than 30 % of the roofline."""
+        """Whether it takes more than 5 % of the time at less than 30 % of the roofline, and its calls are not short."""
         is_short = self.seconds < _MIN_S * self.calls
         return self.share > _MIN_TIME_SHARE and self.roofline < _MIN_ROOF_SHARE and not is_short
 
@@ -110,8 +110,8 @@ def _row(kernel: BuiltKernel, times: KernelTimes, peak: Roofline) -> Row:
 def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | None:
     """Time the kernels of a build for the CPU, and log the slow ones, longest first.
 
-    Call it in a process that runs only builds with this number of threads: TVM sets it when it starts. The result is
-    None for a build whose kernels cannot be timed one by one.
+    Call it in a process that only runs builds with the same number of threads, because TVM sets the number when it
+    starts. The result is None if kernels cannot be timed one by one, or not on this machine.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -139,11 +139,11 @@ def profile_of(kernels: Iterable[BuiltKernel], times: KernelTimes, peak: Rooflin
     peaks = {} if peak is None else peak.peak_by_dtype
     latencies = (
         KernelLatency(
-            *(each.name, each.layers, each.calls, each.flop, each.size_bytes, times.kernels_s[each.name]),
-            peak_flop_per_s=peaks.get(each.dtype or "float32"),
+            *(kernel.name, kernel.layers, kernel.calls, kernel.flop, kernel.size_bytes, times.kernels_s[kernel.name]),
+            peak_flop_per_s=peaks.get(kernel.dtype or "float32"),
         )
-        for each in kernels
-        if each.name in times.kernels_s
+        for kernel in kernels
+        if kernel.name in times.kernels_s
     )
     roof = (None, None) if peak is None else (peak.flop_per_s, peak.bytes_per_s)
     return KernelProfile(times.whole_s, tuple(latencies), *roof)

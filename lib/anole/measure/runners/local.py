@@ -1,4 +1,4 @@
-"""Run candidates on a local device, one after another, or rivals in turns."""
+"""Run candidates on a local device, one after another or interleaved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalRunner:
         self._start = partial(start_running, target, workload, options.evaluator)
         self._launched_worker: Worker | None = None
         self._candidate: Built | None = None
-        self._sent_s = self._limit_s = 0.0
+        self._submitted_s = self._limit_s = 0.0
 
     def __enter__(self) -> Self:
         if self._access.is_disturbed:
@@ -90,7 +90,7 @@ class LocalRunner:
         return [candidate.failure or self._run(candidate) for candidate in candidates]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Time rivals in turns; raise as `collect`, and CallError or DeviceLostError if they cannot run together."""
+        """Time candidates interleaved; raise as `collect`, and CallError or DeviceLostError if this is impossible."""
         built = [candidate for candidate in candidates if candidate.failure is None]
         self._submit(built, seconds, seconds + self._run_limit_s * max(1, len(built)))
         return self._results.rival_measurements(candidates, self._result(), self._spent_s)
@@ -120,7 +120,7 @@ class LocalRunner:
     def _submit(self, candidates: Sequence[Built], seconds: float | None, limit_s: float) -> None:
         self._limit_s = limit_s
         self._worker.submit([candidate.loadable for candidate in candidates], self._results.best_s, seconds)
-        self._sent_s = time.perf_counter()
+        self._submitted_s = time.perf_counter()
 
     def _result(self) -> Any:
         try:
@@ -137,7 +137,7 @@ class LocalRunner:
 
     @property
     def _spent_s(self) -> float:
-        return time.perf_counter() - self._sent_s
+        return time.perf_counter() - self._submitted_s
 
     @property
     def _worker(self) -> Worker:

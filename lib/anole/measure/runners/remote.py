@@ -1,4 +1,4 @@
-"""Run candidates on remote servers: one per server in parallel, or rivals in turns on a single server."""
+"""Run candidates on remote servers: one per server in parallel, or interleaved on a single server."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RemoteRunner:
 
     @contextmanager
     def held(self, n: int) -> Iterator[None]:
-        """Hold all servers that exist now, but at most `n`, one per call."""
+        """Hold all servers that exist now, but at most `n`."""
         self._logged.clear()
         self._access.absent.discard(str(self._access.remote))
         self._workers = [
@@ -110,38 +110,38 @@ class RemoteRunner:
     def collect(self, readable: Container[Any]) -> list[tuple[int, Measurement]]:
         """Return positions and measurements of the candidates that have ended; raise as `LocalRunner.collect` does."""
         done = self._advance(readable)
-        return [(call.candidates[0].position, self._measurement(call.candidates[0], ended)) for call, ended in done]
+        return [(call.candidates[0].position, self._measurement(call.candidates[0], result)) for call, result in done]
 
     def run_each(self, candidates: Sequence[Built]) -> list[Measurement]:
         """Run candidates one after another and return their measurements, if possible all successes from one server."""
-        built = [at for at, candidate in enumerate(candidates) if candidate.failure is None]
-        ended: dict[int, Ended] = {}
-        left, last = built, ""
+        built = [i for i, candidate in enumerate(candidates) if candidate.failure is None]
+        results: dict[int, Ended] = {}
+        pending, server = built, ""
         for _ in range(_MAX_PASSES):
-            for at in left:
-                ended[at] = self._run(_Call([candidates[at]]))
-                last = ended[at].server if ended[at].error is None else last
+            for i in pending:
+                results[i] = self._run(_Call([candidates[i]]))
+                server = results[i].server if results[i].error is None else server
             # A failure ends its session, and the tracker may then grant another server.
-            left = [at for at in built if ended[at].error is None and ended[at].server != last]
-            if not left:
+            pending = [i for i in built if results[i].error is None and results[i].server != server]
+            if not pending:
                 break
         else:
-            logger.warning("the rivals ran on different servers; their latencies may not be comparable")
-        return [candidate.failure or self._measurement(candidate, ended[at]) for at, candidate in enumerate(candidates)]
+            logger.warning("the candidates ran on different servers; their latencies may not be comparable")
+        return [candidate.failure or self._measurement(candidate, results[i]) for i, candidate in enumerate(candidates)]
 
     def compare(self, candidates: Sequence[Built], seconds: float) -> list[Measurement]:
-        """Time rivals in turns on one server; return and raise as `LocalRunner.compare` does."""
-        ended = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
-        if ended.error is not None:
-            raise ended.error
-        return self._results.rival_measurements(candidates, ended.value, ended.run_s)
+        """Time candidates interleaved on one server; return and raise as `LocalRunner.compare` does."""
+        result = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
+        if result.error is not None:
+            raise result.error
+        return self._results.rival_measurements(candidates, result.value, result.run_s)
 
     def abandon(self) -> None:
         """Kill the running candidates."""
         self._end(self._running)
 
     def compare_devices(self, candidate: Built | None) -> None:
-        """Run a candidate that worked on all connected servers, unless their speed has been compared enough."""
+        """Compare the speed of all connected servers with a candidate that worked, unless no comparison is needed."""
         ready = {worker.server: worker for worker in self._workers if worker.is_ready}
         if candidate is None or not self._access.consistency.wants(frozenset(ready)):
             return
@@ -149,25 +149,25 @@ class RemoteRunner:
             self._submit(worker, _Call([candidate], _COMPARISON_S))
         latencies_s: dict[str, float] = {}
         while self._running:
-            for _, ended in self._advance(self._wait()):
-                timed: list[Timed] = ended.value or []
-                for result in timed:
-                    if result.timing is not None:
-                        latencies_s[ended.server] = result.timing.latency_s
+            for _, result in self._advance(self._wait()):
+                timings: list[Timed] = result.value or []
+                for timed in timings:
+                    if timed.timing is not None:
+                        latencies_s[result.server] = timed.timing.latency_s
             # A comparison whose server is lost is not repeated.
             self._waiting.clear()
         self._access.consistency.add(latencies_s)
 
-    def _measurement(self, candidate: Built, ended: Ended) -> Measurement:
-        return self._results.of_one(candidate, ended.value if ended.error is None else ended.error, ended.run_s)
+    def _measurement(self, candidate: Built, result: Ended) -> Measurement:
+        return self._results.of_one(candidate, result.value if result.error is None else result.error, result.run_s)
 
     def _run(self, call: _Call) -> Ended:
         """Run a call while nothing else runs, and return its result."""
         self._waiting.append(call)
         self._dispatch()
-        while not (ended := self._advance(self._wait())):
+        while not (results := self._advance(self._wait())):
             pass
-        return ended[0][1]
+        return results[0][1]
 
     def _wait(self) -> list[Any]:
         return wait(self.connections, min(self.left_s, _MAX_WAIT_S))
@@ -177,46 +177,46 @@ class RemoteRunner:
         done: list[tuple[_Call, Ended]] = []
         for worker in self._workers:
             failure_before = worker.failure
-            others = [other for other in self._workers if other is not worker]
-            ended = worker.advance(readable, may_queue=not any(other.holds for other in others))
+            peers = [peer for peer in self._workers if peer is not worker]
+            result = worker.advance(readable, may_queue=not any(peer.holds for peer in peers))
             if worker.failure is not None and worker.failure is not failure_before:
-                self._report_absent(worker, others)
-            if ended is None:
+                self._report_absent(worker, peers)
+            if result is None:
                 continue
-            if isinstance(ended.error, DeviceLostError):
-                done += self._retry(worker, ended, others)
+            if isinstance(result.error, DeviceLostError):
+                done += self._retry(worker, result, peers)
             else:
-                self._access.absent.discard(ended.server)
-                done.append((self._running.pop(worker), ended))
+                self._access.absent.discard(result.server)
+                done.append((self._running.pop(worker), result))
         self._dispatch()
         return done
 
-    def _retry(self, worker: RemoteWorker, ended: Ended, others: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
+    def _retry(self, worker: RemoteWorker, result: Ended, peers: Sequence[RemoteWorker]) -> list[tuple[_Call, Ended]]:
         """Repeat a call whose server was lost; return it as failed if its server was lost too often."""
         call = self._running.pop(worker)
         call.losses += 1
         if call.losses == _MAX_LOSSES:
-            error = DeviceLostError(f"the device was lost {call.losses} times while running it: {ended.error}")
-            return [(call, Ended(ended.server, ended.run_s, error=error))]
-        has_another = any(map(_has_session, others))
+            error = DeviceLostError(f"the device was lost {call.losses} times while running it: {result.error}")
+            return [(call, Ended(result.server, result.run_s, error=error))]
+        has_another = any(map(_has_session, peers))
         action = "running its candidate on another server" if has_another else "running the candidate again"
-        logger.warning("%s: %s; %s", ended.server, ended.error, action)
+        logger.warning("%s: %s; %s", result.server, result.error, action)
         if has_another:
-            self._access.absent.add(ended.server)
+            self._access.absent.add(result.server)
         self._waiting.appendleft(call)
         return []
 
-    def _report_absent(self, worker: RemoteWorker, others: Sequence[RemoteWorker]) -> None:
+    def _report_absent(self, worker: RemoteWorker, peers: Sequence[RemoteWorker]) -> None:
         """Log why a worker has no server: at each attempt while no worker has a session, otherwise once.
 
         Raises:
             MeasureError: all workers have given up.
         """
-        if all(other.state is WorkerState.GONE for other in self._workers):
+        if all(peer.state is WorkerState.GONE for peer in self._workers):
             raise MeasureError(
                 f"{worker.failure}; gave up after {self._options.retries.total_s:g} s"
             ) from worker.failure
-        if any(map(_has_session, others)):
+        if any(map(_has_session, peers)):
             if worker.failed_at not in self._access.absent:
                 logger.warning("%s; continuing with the other servers", worker.failure)
             self._access.absent.add(worker.failed_at)

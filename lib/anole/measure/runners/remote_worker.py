@@ -49,8 +49,8 @@ class Ended:
     """The result of a call.
 
     Attributes:
-        server: name of the server that ran it.
-        run_s: wall-clock time since it was submitted.
+        server: name of the server that ran the call.
+        run_s: wall-clock time since the call was submitted.
         value: its return value.
         error: its error: `DeviceLostError` if the server was lost, otherwise the call is at fault.
     """
@@ -64,8 +64,8 @@ class Ended:
 class RemoteWorker:
     """An isolated process with a session on a remote server; when a session ends, it opens the next one.
 
-    Only a worker that may queue waits in a tracker's queue; others use free servers. So when a session ends, after
-    `Limits.lease_s` at the latest, other clients in the queue go first.
+    Only a worker that may queue waits in a tracker's queue; other workers use free servers. When a session ends, after
+    `Limits.lease_s` at the latest, other clients in the queue therefore go first.
 
     Args:
         places: the tracker, or servers to try in turn.
@@ -117,12 +117,12 @@ class RemoteWorker:
 
     @property
     def holds(self) -> bool:
-        """Whether it has a server, or is in the tracker's queue."""
+        """Whether the worker has a server, or is in the tracker's queue."""
         return self.state in (WorkerState.ASKING, WorkerState.OPENING, WorkerState.READY, WorkerState.RUNNING)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it accepts a call, because its session has time left."""
+        """Whether the worker accepts a call, because its session has time left."""
         return self.state is WorkerState.READY and self.left_s > 0
 
     def submit(self, *arguments: Any) -> bool:
@@ -135,7 +135,7 @@ class RemoteWorker:
             return False
         # The server enforces the call's own limit; this one only detects that the server does not answer.
         self._enter_state(WorkerState.RUNNING, self._limits.session_s + _ANSWER_MARGIN_S)
-        self._sent_s = time.perf_counter()
+        self._submitted_s = time.perf_counter()
         return True
 
     def advance(self, readable: Container[Any], may_queue: bool) -> Ended | None:
@@ -152,7 +152,7 @@ class RemoteWorker:
         try:
             return self._step(may_queue)
         except DeviceLostError as error:
-            self._lose(error)
+            self._retry_later(error)
             return None
 
     def release(self) -> None:
@@ -188,12 +188,12 @@ class RemoteWorker:
 
     def _find_server(self, may_queue: bool) -> None:
         """Open a session with the server at the first place, or request one from the tracker."""
-        place = self._places[0]
-        if place.key is None:
-            self._open(Server(place.host, place.port))
+        address = self._places[0]
+        if address.key is None:
+            self._open(Server(address.host, address.port))
             return
         self._leave_queue()
-        self._tracker = Tracker(place)
+        self._tracker = Tracker(address)
         _, n_free = self._tracker.count()
         if not n_free and not may_queue:
             self._enter_state(WorkerState.LOOKING, _POLL_BUSY_S)
@@ -201,7 +201,7 @@ class RemoteWorker:
         if not n_free:
             self._waits = self._retries.waits()
             if not self._is_busy_logged:
-                logger.info("all servers of the key %r at %s are in use; waiting for one", place.key, place)
+                logger.info("all servers of the key %r at %s are in use; waiting for one", address.key, address)
             self._is_busy_logged = True
         self._tracker.request()
         self._enter_state(WorkerState.ASKING, _POLL_S)
@@ -236,7 +236,7 @@ class RemoteWorker:
         self._lease_ends_s = self._ends_s
 
     def _on_ended(self) -> Ended:
-        run_s = time.perf_counter() - self._sent_s
+        run_s = time.perf_counter() - self._submitted_s
         try:
             value = self._receive()
         except (CallFailed, CallTimedOut) as error:
@@ -244,10 +244,10 @@ class RemoteWorker:
             self._restart()
             return Ended(self.server, run_s, error=error)
         except (DeviceLostError, CallError) as error:
-            lost = error if isinstance(error, DeviceLostError) else _no_answer(self.server, error)
+            lost_error = error if isinstance(error, DeviceLostError) else _no_answer(self.server, error)
             self._places.rotate(-1)
             self._restart()
-            return Ended(self.server, run_s, error=lost)
+            return Ended(self.server, run_s, error=lost_error)
         self._enter_state(WorkerState.READY, max(0.0, self._lease_ends_s - time.perf_counter()))
         return Ended(self.server, run_s, value)
 
@@ -258,7 +258,7 @@ class RemoteWorker:
         except (MachineError, TargetError) as error:
             raise type(error)(f"{self.server}: {error}") from error
 
-    def _lose(self, error: DeviceLostError) -> None:
+    def _retry_later(self, error: DeviceLostError) -> None:
         """Wait before the next attempt to find a server, or give up."""
         self._end_session()
         self.failure, self.failed_at = error, str(self._places[0])

@@ -26,14 +26,14 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
     """Yield each run of a database: its content, and the bytes of a shard with that content.
 
     Raises:
-        StoreError: the file is missing, damaged, too new or not a database of trials; the message names the table and
-            the row.
+        StoreError: the file is missing, damaged, from a newer Anole, or not a database of trials; the message names the
+            table and the row.
     """
     with opened(path) as database:
         database.check_version("update Anole")
         if database.missing_tables:
-            found = f"it has no table {database.missing_tables[0]}"
-            raise UnreadableError(f"{path}: is not a database of trials: {found}")
+            problem = f"it has no table {database.missing_tables[0]}"
+            raise UnreadableError(f"{path}: is not a database of trials: {problem}")
         runs = Runs(database)
         for (key,), rows in database.entities(*RUN_TABLES):
             yield runs.read(key, rows)
@@ -65,7 +65,7 @@ class Runs:
             data = b"".join(encode_line(record, chain, self._path) for record in records)
             content = parse_shard(self._path, data)
         except StoreError as error:
-            # The message ends with how to repair a shard, which does not apply to a database.
+            # The message ends with advice to repair a shard, which does not apply to a database.
             problem = str(error).removeprefix(f"{self._where}:").partition("; nothing was changed")[0].strip()
             raise StoreError(f"{where}: {'record ' if problem[0].isdigit() else ''}{problem}") from error
         assert content is not None, "a run has a first line"
@@ -87,8 +87,8 @@ class Runs:
         run = _only_row("run", rows["run"], where)
         task_key = run.get("task_key")
         head = {"schema": SCHEMA, "task": self._task(task_key, where)}
-        plain = _plain(run, json_fields(Run), f"{where}: table run")
-        records: list[object] = [_decode(Head, {**plain, **head}, f"{where}: table run")]
+        fields = _parse_columns(run, json_fields(Run), f"{where}: table run")
+        records: list[object] = [_decode(Head, {**fields, **head}, f"{where}: table run")]
         records += [_decode_row(SpaceFacts, row, f"{where}: table space") for row in self._tasks[(task_key,)]["space"]]
         if rows["warm_start"]:
             records.append(
@@ -106,7 +106,7 @@ class Runs:
         rows = self._tasks.get((key,), {}).get("task", ())
         if not rows:
             raise StoreError(f"{where}: its task {shown(key)} is not in the table task")
-        return _plain(_only_row("task", rows, where), frozenset({"workload", "target"}), f"{where}: table task")
+        return _parse_columns(_only_row("task", rows, where), frozenset({"workload", "target"}), f"{where}: table task")
 
 
 def _only_row(table: str, rows: Sequence[Row], where: str) -> Row:
@@ -116,31 +116,31 @@ def _only_row(table: str, rows: Sequence[Row], where: str) -> Row:
 
 
 def _to_source(row: Row, where: str) -> Source:
-    renamed = {name.removeprefix("source_"): value for name, value in row.items() if name != "run_key"}
-    return _decode(Source, renamed, where)
+    fields = {name.removeprefix("source_"): value for name, value in row.items() if name != "run_key"}
+    return _decode(Source, fields, where)
 
 
 def _decode_row(cls: type[T], row: Row, where: str) -> T:
-    return _decode(cls, _plain(row, json_fields(cls), where), where)
+    return _decode(cls, _parse_columns(row, json_fields(cls), where), where)
 
 
-def _decode(cls: type[T], plain: Row, where: str) -> T:
+def _decode(cls: type[T], fields: Row, where: str) -> T:
     try:
-        return decode(cls, plain)
+        return decode(cls, fields)
     except DecodeError as error:
         raise StoreError(f"{where}: {error}") from error
 
 
-def _plain(row: Row, json_columns: frozenset[str], where: str) -> Row:
+def _parse_columns(row: Row, json_columns: frozenset[str], where: str) -> Row:
     """Return a row with its JSON parsed; raise StoreError for a value that cannot be stored as JSON in UTF-8."""
-    plain = dict(row)
+    fields = dict(row)
     for name in json_columns & row.keys():
         text = row[name]
         if text is None:
             continue
         try:
-            plain[name] = parse_json(cast(str, text).encode())
-            canonical_json(plain[name]).encode()
+            fields[name] = parse_json(cast(str, text).encode())
+            canonical_json(fields[name]).encode()
         except (ValueError, RecursionError, AttributeError) as error:
             raise StoreError(f"{where}: {name} is {shown(text)}, which is not JSON") from error
-    return plain
+    return fields

@@ -23,7 +23,7 @@ from anole.store.shard import is_copy, shard_path
 _ORIGIN = "exported.json"
 """Name of the file in an exported folder that records its origin."""
 
-_DATABASE = ".sqlite"
+_DATABASE_SUFFIX = ".sqlite"
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class ExportOrigin:
 
 
 def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
-    """Write the selected runs of a folder of shards or of a database, each in full, atomically and durably.
+    """Write the selected runs, from a folder of shards or a database, to a new folder, atomically and durably.
 
     Shards are copied byte for byte. If a run has only copies, the copy that a merge would prefer is exported. The
     manifests list the models of each task if the source does not.
 
     Raises:
-        StoreError: the destination is not new or empty, or not writable; the source is not readable; or no run fits.
+        StoreError: the destination is not new or empty, or not writable; the source is not readable; or no run matches.
     """
-    if destination.suffix == _DATABASE:
+    if destination.suffix == _DATABASE_SUFFIX:
         raise StoreError(f"{destination}: records are exported as a folder of shards; give the name of a new folder")
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
         raise StoreError(f"{destination}: already exists; give the name of a new folder")
@@ -67,16 +67,16 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
         make_folder(destination.absolute().parent)
         with TemporaryDirectory(prefix=f".{destination.name}.", dir=destination.absolute().parent) as temporary:
             folder = Path(temporary, "shards")
-            exported = _write_shards(_selected(source, chooser), folder)
+            counts = _write_shards(_selected_runs(source, chooser), folder)
             chooser.check_names_matched(source)
-            if not exported.runs:
+            if not counts.runs:
                 raise StoreError(f"{source}: no run satisfies all of these conditions")
             name = str(host_facts()["name"])
             write_document(folder / _ORIGIN, ExportOrigin(utc_now(), name, str(source.resolve())))
             replace_durably(folder, destination)
     except OSError as error:
         raise StoreError(f"{destination}: cannot be written: {error.strerror}") from error
-    return exported
+    return counts
 
 
 def exported_from(source: Path) -> str:
@@ -88,9 +88,9 @@ def exported_from(source: Path) -> str:
     return f" (exported on {origin.machine} at {origin.exported_at})"
 
 
-def _write_shards(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Exported:
+def _write_shards(shards: Iterable[tuple[ShardContent, bytes]], folder: Path) -> Exported:
     tasks, runs, trials = set(), 0, 0
-    for content, data in chosen:
+    for content, data in shards:
         path = shard_path(folder, content.run)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
@@ -99,8 +99,8 @@ def _write_shards(chosen: Iterable[tuple[ShardContent, bytes]], folder: Path) ->
     return Exported(runs, len(tasks), trials)
 
 
-def _selected(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    candidates = _selected_in_folder(source, chooser) if source.is_dir() else contents(source)
+def _selected_runs(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    candidates = _selected_runs_in_folder(source, chooser) if source.is_dir() else contents(source)
     return (
         (content, data)
         for content, data in candidates
@@ -108,8 +108,8 @@ def _selected(source: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, by
     )
 
 
-def _selected_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
-    """Yield one state of each run whose head is selected: its own shard or, if there is none, its newest copy."""
+def _selected_runs_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[ShardContent, bytes]]:
+    """Yield one state of each run whose head is selected: its shard or, if there is none, its newest copy."""
     runs_with_shard: set[str] = set()
 
     def read(path: Path) -> RunState | None:

@@ -18,8 +18,8 @@ class ImportCounts:
     """The numbers of imported runs and of new trials.
 
     Attributes:
-        continued: runs that had some of the records here and now have all of them.
-        known: runs that already had all the records here.
+        continued: runs whose local shards had some of the records and now have all of them.
+        known: runs whose records were all stored locally before.
         kept_beside: files of runs that differ from the local runs; only a merge without the local shard reads them.
     """
 
@@ -34,7 +34,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
     """Import several sources, after reading and checking all of them; yield each source's result when it is imported.
 
     Raises:
-        StoreError: as for `import_records`. If runs are in use here, the other sources are still imported.
+        StoreError: as for `import_records`. If local runs are in use, the other sources are still imported.
     """
     for source in sources:
         for _ in contents(source):
@@ -50,7 +50,7 @@ def import_all(sources: Sequence[Path], shards_dir: Path) -> Iterator[tuple[Path
 
 
 def import_records(source: Path, shards_dir: Path) -> ImportCounts:
-    """Import all runs of a database or of a folder of shards into the folder of local shards; no local trial is lost.
+    """Import all runs from a database or folder of shards into the local shards; no local trial is lost.
 
     If a local run has different records, because two machines tuned it, it stays as it is, and the imported state is
     stored in a file next to it. Running tuners are not disturbed, because they lock their shards.
@@ -67,8 +67,8 @@ def import_records(source: Path, shards_dir: Path) -> ImportCounts:
             in_use.append(shard_path(shards_dir, content.run))
     if in_use:
         raise ShardInUseError(
-            f"{source}: {len(in_use)} runs are being tuned here and were not imported, such as {in_use[0]}; all others "
-            "were. Import again when the tuners have ended"
+            f"{source}: {len(in_use)} runs are being tuned on this machine and were not imported, such as {in_use[0]}; "
+            "all others were. Import again when the tuners have ended"
         )
     return result
 
@@ -91,9 +91,9 @@ def _import(content: ShardContent, data: bytes, shards_dir: Path, result: Import
         if not content.continues(shard.content):
             return _store_copy(content, shards_dir, result)
         shard.replace(data if content.sealed else encode_shard(content, path))
-    count = "continued" if n_trials else "new"
-    updated = {count: getattr(result, count) + 1, "trials": result.trials + len(content.trials) - n_trials}
-    return replace(result, **updated)
+    field = "continued" if n_trials else "new"
+    counts = {field: getattr(result, field) + 1, "trials": result.trials + len(content.trials) - n_trials}
+    return replace(result, **counts)
 
 
 def _store_copy(content: ShardContent, shards_dir: Path, result: ImportCounts) -> ImportCounts:

@@ -1,4 +1,4 @@
-"""Select runs of a folder of shards or of a database by task, model, target, preset, key or time."""
+"""Select runs in a folder of shards or a database by task, model, target, preset, key or time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_KEY_DIGITS = 6
 
 @dataclass(frozen=True)
 class Selection:
-    """Conditions that a run must satisfy: it must match a name of each kind for which there are names.
+    """Conditions that a run must satisfy: for each kind of names that is not empty, it must match one of the names.
 
     Attributes:
         tasks: labels or keys; keys of tasks and runs may be abbreviated to their first digits.
@@ -45,15 +45,15 @@ def usages_of(source: Path, manifests: Iterable[Path]) -> list[Usage]:
     """Return the usages of tasks that a database lists or, for a folder of shards, the project's manifests list."""
     if source.is_file():
         return read_models(source)
-    read = (read_manifest(path) for path in manifests)
-    return [(manifest.model, manifest.target, task.key) for manifest in read for task in manifest.tasks]
+    documents = (read_manifest(path) for path in manifests)
+    return [(manifest.model, manifest.target, task.key) for manifest in documents for task in manifest.tasks]
 
 
 class Chooser:
     """A filter of runs, which also reports names that match no run."""
 
     def __init__(self, selection: Selection, usages: Collection[Usage]) -> None:
-        self._wanted = {
+        self._wanted_names = {
             "task": selection.tasks,
             "model": selection.models,
             "target": selection.targets,
@@ -64,22 +64,22 @@ class Chooser:
         self._usages: dict[str, list[tuple[str, str]]] = {}
         for model, target, key in usages:
             self._usages.setdefault(key, []).append((model, target))
-        self._seen: dict[str, set[str]] = {name: set() for name in self._wanted}
-        self._seen["model"] = {model for model, _, _ in usages}
+        self._existing_names: dict[str, set[str]] = {kind: set() for kind in self._wanted_names}
+        self._existing_names["model"] = {model for model, _, _ in usages}
 
     def selects_head(self, run: Run, task: Task) -> bool:
         """Whether a run is selected by its head, regardless of the times of its measurements."""
         usages = self._usages.get(task.key, ())
-        names_of_run = {
+        run_names = {
             "task": {task.label, task.key},
             "model": {model for model, _ in usages},
             "target": {str(task.target.get("kind")), *(target for _, target in usages)},
             "preset": {run.preset},
             "run": {run.key},
         }
-        for name, values in names_of_run.items():
-            self._seen[name] |= values
-        return all(not wanted or _matches(wanted, names_of_run[name]) for name, wanted in self._wanted.items())
+        for kind, names in run_names.items():
+            self._existing_names[kind] |= names
+        return all(not wanted or _matches(wanted, run_names[kind]) for kind, wanted in self._wanted_names.items())
 
     def takes(self, content: ShardContent) -> bool:
         """Whether a run is selected by the times of its measurements."""
@@ -89,20 +89,20 @@ class Chooser:
 
     def check_names_matched(self, source: Path) -> None:
         """Raise StoreError if a name matches no run of the source; the message suggests existing names."""
-        for name, wanted in self._wanted.items():
-            for value in wanted:
-                if not _matches((value,), self._seen[name]):
-                    names = sorted(seen for seen in self._seen[name] if not is_key(seen))
-                    hint = f": {suggestion(value, names)}" if names else ""
-                    if name == "model" and not names:
-                        hint = "; no manifest here lists the tasks of models; use a database that does (--from)"
-                    raise StoreError(f"{source}: {name} {value!r} matches no run{hint}")
+        for kind, wanted in self._wanted_names.items():
+            for name in wanted:
+                if not _matches((name,), self._existing_names[kind]):
+                    names = sorted(name for name in self._existing_names[kind] if not is_key(name))
+                    hint = f": {suggestion(name, names)}" if names else ""
+                    if kind == "model" and not names:
+                        hint = "; no local manifest lists the tasks of models; use a database that does (--from)"
+                    raise StoreError(f"{source}: {kind} {name!r} matches no run{hint}")
 
 
 def _matches(wanted: Collection[str], names: Collection[str]) -> bool:
     """Whether one of the wanted names equals one of a run's names, or is a prefix of one of its keys."""
     keys = [name for name in names if is_key(name)]
     return any(
-        value in names or (len(value) >= _MIN_KEY_DIGITS and any(key.startswith(value) for key in keys))
-        for value in wanted
+        prefix in names or (len(prefix) >= _MIN_KEY_DIGITS and any(key.startswith(prefix) for key in keys))
+        for prefix in wanted
     )
