@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def of_best(source: str) -> Iterable[dict[str, object]]:
-    """Yield a row for each layer: which share of random configs the model and the rules rank above the best known one."""
+    """Yield a row for each layer: the shares of random configs that the model and the rules rank above the best one."""
     gpu = GPUS["V100"]
     for row in read_rows(Path(source)):
         workload = Conv2d(
