@@ -83,6 +83,6 @@ class SizedAmongBest(Stateless):
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:
     """Return the size of the next batch, at most n, which follows from the number of measured configs."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    batch = int(np.searchsorted(ends, len(history), side="right"))
-    return min(n, int(ends[batch]) - len(history)) if batch < len(ends) else n
+    totals = np.cumsum(sizes, dtype=np.int64)
+    batch = int(np.searchsorted(totals, len(history), side="right"))
+    return min(n, int(totals[batch]) - len(history)) if batch < len(totals) else n

@@ -134,17 +134,17 @@ def _timestamp(second: int) -> str:
 def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, Run]) -> None:
     for task in tasks:
         write_task(folder / f"work/tasks/{task.key}.json", task)
-    listed = [
+    entries = [
         ListedTask(task.key, task.label, task.workload.flop, 1 + n % 4, (f"c{n}",)) for n, task in enumerate(tasks)
     ]
-    flop = sum(task.weight * task.flop for task in listed)
+    flop = sum(task.weight * task.flop for task in entries)
     entry = {"source": f"torchvision:{name}", "inputs": {"x": [1, 3, 224, 224]}}
     origin = Origin(entry, TARGETS[0], {"extract": 1})
-    manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(listed), flop)
+    manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(entries), flop)
     write_manifest(folder / f"work/models/{name}/cpu.json", manifest)
     built = tuple(
         BuiltTask(task.key, task.label, task.flop, task.weight, task.layers, _config(0), "tuned", run, 1e-3, None)
-        for task, run in ((task, runs[task.key].key) for task in listed)
+        for task, run in ((task, runs[task.key].key) for task in entries)
     )
     build = Build(
         name=f"{name}-cpu",

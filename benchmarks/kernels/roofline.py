@@ -123,16 +123,16 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    shown = [row for row in rows if row["kind"] in KINDS]
-    if not shown:
+    plotted = [row for row in rows if row["kind"] in KINDS]
+    if not plotted:
         raise SystemExit(f"{path}: no kernels to plot; kinds that are plotted: {', '.join(KINDS)}")
-    batches = sorted({int(row["batch"]) for row in shown})
+    batches = sorted({int(row["batch"]) for row in plotted})
     # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(1 + 4.6 * len(batches), 5.4), layout="constrained")
         (grid,) = figure.subplots(1, len(batches), sharex=True, sharey=True, squeeze=False)
         for axes, batch in zip(grid, batches, strict=True):
-            _draw_panel(axes, batch, [row for row in shown if int(row["batch"]) == batch])
+            _draw_panel(axes, batch, [row for row in plotted if int(row["batch"]) == batch])
         figure.supxlabel("floating-point operations per byte, every operand counted once", fontsize=9)
         figure.supylabel("GFLOP/s, counted as direct convolution's", fontsize=9)
         n_columns = 4 if len(batches) > 1 else 2

@@ -138,10 +138,10 @@ def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[l
     return outputs, inputs
 
 
-def loss(expected: Sequence[Arrays], found: Sequence[Arrays]) -> dict[str, float]:
+def loss(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> dict[str, float]:
     """Return the signal-to-noise ratio in decibels of the worst output, and the lowest cosine similarity."""
     ratios, cosines = [], []
-    for outputs, references in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
+    for outputs, references in zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True):
         pairs = [
             (out.ravel().astype(float), ref.ravel().astype(float)) for out, ref in zip(outputs, references, strict=True)
         ]

@@ -58,7 +58,7 @@ def compare(folder: Path, baselines: Sequence[str], pace: Pace, database: Path) 
     started, times = time_in_turns(folder, device, starts, pace)
     expected = started["torch" if "torch" in started else OWN].outputs
     for name, engine in started.items():
-        ratios = [np.median(turn) / np.median(own) for turn, own in zip(times[name], times[OWN], strict=True)]
+        ratios = [np.median(turn) / np.median(base) for turn, base in zip(times[name], times[OWN], strict=True)]
         yield rounded(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},

@@ -89,7 +89,7 @@ def _compare(name: str, file: Path, precision: str, baselines: Sequence[str], pa
     compile_untuned(model, manifest, name, folder)
     low_precision = (task for task in tasks if task.workload.dtype != "float32" or weight_scheme(task.workload))
     flop = {task.key: task.workload.flop for task in low_precision}
-    share = sum(listed.weight * flop.get(listed.key, 0) for listed in manifest.tasks) / manifest.flop
+    share = sum(task.weight * flop.get(task.key, 0) for task in manifest.tasks) / manifest.flop
     common = {"precision": precision, "processor": "{model} ({mcpu})".format(**target.description)}
     for baseline in baselines:
         for row in compare(folder, [baseline], pace, Path("absent.sqlite")):

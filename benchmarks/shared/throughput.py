@@ -76,7 +76,7 @@ def compare(
             turns = {name: partial(_turn, group, instances * N_RUNS, executor, pace) for name, group in groups.items()}
             rates = take_turns(turns, pace)
     for name in started:
-        ratios = [own[0] / other[0] for own, other in zip(rates[OWN], rates[name], strict=True)]
+        ratios = [build[0] / engine[0] for build, engine in zip(rates[OWN], rates[name], strict=True)]
         yield rounded(
             {
                 **{"case": case, "networks": "+".join(build.model for build in builds), "instances": instances},

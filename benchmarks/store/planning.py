@@ -57,9 +57,9 @@ def make_project(folder: Path, n_models: int) -> None:
         tasks = list(_tasks_of(number, target))
         for task in tasks:
             write_task(folder / layout.task_path(task.key), task)
-        listed = tuple(ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)) for task in tasks)
-        flop, origin = sum(task.flop for task in listed), pipeline.origin(build.model, build.target)
-        manifest = Manifest(build.model, build.target, f"torch:nets:{build.model}", inputs, origin, listed, flop)
+        entries = tuple(ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)) for task in tasks)
+        flop, origin = sum(entry.flop for entry in entries), pipeline.origin(build.model, build.target)
+        manifest = Manifest(build.model, build.target, f"torch:nets:{build.model}", inputs, origin, entries, flop)
         write_manifest(folder / pipeline.manifest(build), manifest)
 
 

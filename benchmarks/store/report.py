@@ -29,8 +29,8 @@ def merges(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of merges: seconds and memory."""
     yield from head("", "processor", "wall clock", "memory")
     titles = {"start": "start, with nothing to merge", "first merge": "first merge", "merge again": "merge again"}
-    for what, title in titles.items():
-        row = next(row for row in rows if row["what"] == what)
+    for name, title in titles.items():
+        row = next(row for row in rows if row["what"] == name)
         yield line(
             title, *(f"{float(row[f'{clock}_s']):.1f} s" for clock in ("processor", "wall")), f"{row['mib']} MiB"
         )

@@ -140,7 +140,7 @@ class Problem:
     @cached_property
     def common(self) -> Sequence[int]:
         """The indices of the accelerators that run all layers."""
-        return [at for at in range(len(self.accelerators)) if all(len(layer.rows_of(at)) for layer in self.layers)]
+        return [i for i in range(len(self.accelerators)) if all(len(layer.rows_of(i)) for layer in self.layers)]
 
     @cached_property
     def areas(self) -> NDArray[np.float64]:
@@ -302,26 +302,26 @@ def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.boo
     sampler = optuna.samplers.NSGAIISampler(population_size=_POPULATION, seed=int(rng.integers(2**31)))
     study = optuna.create_study(directions=["minimize"] * 3, sampler=sampler)
     each_j, standing_w = problem.energies
-    numbers = {tuple(hardware_config(problem.accelerators[at]).values()): at for at in problem.common}
+    numbers = {tuple(hardware_config(problem.accelerators[i]).values()): i for i in problem.common}
     values = [sorted(set(column)) for column in zip(*numbers, strict=True)]
     while True:
         trial = study.ask()
         hardware = [trial.suggest_categorical(name, choices) for name, choices in zip(HARDWARE, values, strict=True)]
-        at = numbers.get(tuple(hardware), -1)
+        accelerator = numbers.get(tuple(hardware), -1)
         genomes = [
             [trial.suggest_categorical(f"{number}.{knob.name}", knob.values) for knob in layer.schedule]
             for number, layer in enumerate(problem.layers)
         ]
         latency_s, accesses = math.inf, np.zeros(len(COUNTED))
-        if at >= 0:
-            programs = [layer.nearest_program(g, at) for layer, g in zip(problem.layers, genomes, strict=True)]
+        if accelerator >= 0:
+            programs = [layer.nearest_program(g, accelerator) for layer, g in zip(problem.layers, genomes, strict=True)]
             yield from enumerate(programs)
             pairs = list(zip(problem.layers, programs, strict=True))
             latency_s = sum(layer.weight * layer.cycles[program] for layer, program in pairs) / problem.frequency_hz
             accesses = sum((layer.weight * layer.accesses[program] for layer, program in pairs), accesses)
         if math.isfinite(latency_s):
-            joules = float(each_j[at] @ accesses + standing_w[at] * latency_s)
-            study.tell(trial, np.log([latency_s, problem.areas[at], joules]).tolist())
+            joules = float(each_j[accelerator] @ accesses + standing_w[accelerator] * latency_s)
+            study.tell(trial, np.log([latency_s, problem.areas[accelerator], joules]).tolist())
         else:
             study.tell(trial, [_WORST] * 3)
 

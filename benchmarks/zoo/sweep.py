@@ -79,13 +79,13 @@ def _description(name: str, network: Network) -> Row:
     return {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
 
 
-def chosen(names: Iterable[str], wanted: str) -> list[str]:
+def chosen(names: Iterable[str], text: str) -> list[str]:
     """Return the names that begin with one of the comma-separated prefixes; without prefixes, all.
 
     Raises:
         SystemExit: no name begins with one of the prefixes.
     """
-    names, prefixes = list(names), tuple(prefix for prefix in wanted.split(",") if prefix)
+    names, prefixes = list(names), tuple(prefix for prefix in text.split(",") if prefix)
     if unknown := [prefix for prefix in prefixes if not any(name.startswith(prefix) for name in names)]:
         raise SystemExit(f"no network begins with {', '.join(unknown)}; see benchmarks/zoo/networks.py")
     return [name for name in names if not prefixes or name.startswith(prefixes)]

@@ -26,16 +26,16 @@ from kit.emulated_gpu.compiler import compile_kernels
 Arrays = Sequence[NDArray[Any]]
 
 
-def replaced(what: str, by: str, which: int, source: str) -> str:
-    """Replace one occurrence of a string in a source, counted from 0.
+def replaced(old: str, new: str, index: int, source: str) -> str:
+    """Replace one occurrence of a string in a source; the index counts from 0.
 
     Raises:
         ValueError: the string has fewer occurrences.
     """
-    parts = source.split(what)
-    if len(parts) <= which + 1:
-        raise ValueError(f"{what!r} occurs only {len(parts) - 1} times")
-    return by.join([what.join(parts[: which + 1]), what.join(parts[which + 1 :])])
+    parts = source.split(old)
+    if len(parts) <= index + 1:
+        raise ValueError(f"{old!r} occurs only {len(parts) - 1} times")
+    return new.join([old.join(parts[: index + 1]), old.join(parts[index + 1 :])])
 
 
 def candidate_error(
