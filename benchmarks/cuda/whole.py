@@ -2,8 +2,8 @@
 
     python -m benchmarks.cuda.whole --target cuda --folder docs/results/data/gpu --minutes 9
 
-In the folder, ``doctor.txt`` and ``machine.json`` describe the machine, ``launches.csv`` shows whether valid configs
-run, and ``networks.csv`` compares AlexNet, VGG-16 and ResNet-18 at batch 1 with other engines, first with default
+In the folder, ``doctor.txt`` and ``machine.json`` describe the machine, and ``launches.csv`` shows whether valid
+configs run. ``networks.csv`` compares AlexNet, VGG-16 and ResNet-18 at batch 1 with other engines, first with default
 configs, then tuned. ``layers.csv`` compares search methods on two layers with many trials: a search in batches of 64 is
 random in its first batch, and differences appear only after several. The next call does not repeat completed steps or
 searches; it finds the networks in ``work/``. ``--self-test`` runs all steps with minimal work, for an emulated GPU.

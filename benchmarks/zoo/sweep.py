@@ -7,8 +7,8 @@
 
 Each network has its own process with limits on time and memory, and a row in the file with the last stage that it
 reached. The latency is compared with ONNX Runtime by networks/compare.py. With `--mutate`, 1 % of noise is added to the
-weights of the first, middle and last layer of the reference, one at a time, and the evaluation must refuse the build
-each time.
+weights of the first, middle or last layer of the reference. In each of these cases, the evaluation must refuse the
+build.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ A case is a network that calls one operator of torch's test table (`op_db`) with
 inputs of the network, all other arguments are fixed. It is traced by `torch.export` and imported, and its outputs are
 compared with torch's. `kit.cases` lists the outcomes. The column ``cases`` has the type and number of each sample that
 is not right. Cases are ``outside`` if they are random, complex, sparse or uninitialized, have a tensor without
-elements, take or return no tensor, have a shape that depends on data, compute minima or maxima of NaN, or need an
-operator that is not core ATen and has no converter, such as a singular value decomposition.
+elements, or take or return no tensor. Also ``outside`` are shapes that depend on data, minima and maxima of NaN, and
+operators that are not core ATen and have no converter, such as a singular value decomposition.
 
 Torch does not specify which of several equal elements `topk`, `sort` and others select. Their indices are right if the
 elements at these indices are equal to torch's.
