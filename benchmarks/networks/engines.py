@@ -33,18 +33,18 @@ PACKAGES = {
     "torch.compile": "torch",
     "untuned": "anole",
 }
-"""The package of each rival, by the rival's name."""
+"""The package of each baseline, by the name of the baseline."""
 
 
 def version_of(engine: str) -> str:
     """Return the version of an engine's package; empty if the package is not installed."""
-    return next((found.version for found in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
+    return next((package.version for package in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
 
 
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
-    """Start the compiled build itself (`OWN`), or one of its rivals on the same inputs.
+    """Start the compiled build itself (`OWN`), or a baseline on the same inputs.
 
-    Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO use the build's number of threads by default.
+    Baselines share files in the folder `scratch`. ONNX Runtime and OpenVINO default to the build's number of threads.
     """
     build = read_build(folder)
     inputs = draw_inputs(build)
@@ -102,6 +102,6 @@ def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precis
     def outputs(_: object) -> list[NDArray[Any]]:
         return [tensor.data.copy() for tensor in request.output_tensors]
 
-    chosen = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
-    own = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
-    return Engine("openvino", request.infer, outputs, precision=own.replace("float32", chosen))
+    hint = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
+    file_precision = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
+    return Engine("openvino", request.infer, outputs, precision=file_precision.replace("float32", hint))

@@ -3,9 +3,9 @@
     python -m benchmarks.shared.pools builds/* > docs/results/data/pools.csv
 
 Each network is compiled again with its build's configs, but with parallel loops run by TVM's pool. Two processes of the
-same build may differ by 5 % because of memory placement. Therefore, there are several of both kinds, which take turns;
-in each round, the n-th of one kind is compared with the n-th of the other. A speedup is the median of the ratios of
-medians.
+same build may differ by 5 % because of memory placement. Therefore, several processes of each kind are timed
+interleaved; in each round, the n-th of one kind is compared with the n-th of the other. A speedup is the median of
+these ratios of medians.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ def main() -> None:
     """Print a row for each network."""
     parser = parser_for_builds(__doc__, rounds=10)
     parser.add_argument("--processes", type=int, default=3, help="processes per kind")
-    given = parser.parse_args()
-    compared = partial(compare, n_processes=given.processes, pace=Pace(rounds=given.rounds))
-    print_rows(COLUMNS, rows_of_builds(given.builds, compared))
+    args = parser.parse_args()
+    compare_build = partial(compare, n_processes=args.processes, pace=Pace(rounds=args.rounds))
+    print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
 
 
 def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, Any]]:
     """Yield the row of a network."""
     build = read_build(folder)
     device, numbers = device_of(build), range(n_processes)
-    with TemporaryDirectory() as other:
-        made = {"own": folder, "tvm": Path(other, "tvm")}
-        compile_for_tvm_pool(build, device, made["tvm"])
-        starts = {(kind, n): partial(start, path, build, device) for n in numbers for kind, path in made.items()}
-        named = {f"{kind} {number}": each for (kind, number), each in starts.items()}
-        _, times = time_in_turns(folder, device, lambda _: named, pace)
-    medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in made}
+    with TemporaryDirectory() as scratch:
+        builds = {"own": folder, "tvm": Path(scratch, "tvm")}
+        compile_for_tvm_pool(build, device, builds["tvm"])
+        pairs = {(kind, n): partial(start, path, build, device) for n in numbers for kind, path in builds.items()}
+        starts = {f"{kind} {number}": start_one for (kind, number), start_one in pairs.items()}
+        _, times = time_in_turns(folder, device, lambda _: starts, pace)
+    medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in builds}
     yield rounded(
         {
             **{"network": build.model, "threads": device.threads, "processes": n_processes},
-            **{f"{kind}_ms": 1e3 * np.median(each) for kind, each in medians.items()},
+            **{f"{kind}_ms": 1e3 * np.median(times_s) for kind, times_s in medians.items()},
             **quartiles("speedup", medians["tvm"] / medians["own"]),
             "rounds": len(times["own 0"]),
         }
@@ -70,7 +70,7 @@ def start(folder: Path, build: Build, device: Device) -> Engine:
 
 
 def compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> None:
-    """Compile a build's network with its own configs, and leave its parallel loops to TVM's thread pool."""
+    """Compile the network of a build with the same configs, but with TVM's thread pool for parallel loops."""
     settings = BuildSettings("tvm_pool", build.preset, build.trials, build.shared, build.seed)
     logging.disable(logging.WARNING)
     with mock.patch.object(type(device), "runtime_objects", lambda *_: ()):
