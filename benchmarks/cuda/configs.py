@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 
 _FAULTS = {
     Outcome.RACY: r"race: |come to a barrier|lanes of its warp",
-    Outcome.INVALID: r"of every array|is misaligned|leaves an array|nothing wrote",
+    Outcome.INVALID: r"of every array|is misaligned|leaves an array|is uninitialized",
 }
 """Patterns of the device's messages, by outcome."""
 

@@ -66,7 +66,7 @@ def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_conf
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
     sample = [space.config(vector) for vector in space.sample(min(N_SAMPLES, len(space)), np.random.default_rng(0))]
-    sample.sort(key=space.worth, reverse=True)
+    sample.sort(key=space.merit_of, reverse=True)
     counts = (1, target.threads)
     configs_of = {count: [config for config in sample if n_pieces(config) == count][:n_configs] for count in counts}
     with TemporaryDirectory() as folder:
