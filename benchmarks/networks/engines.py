@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.evaluate.engines import (
     Engine,
@@ -47,7 +47,7 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
     Baselines share files in the folder `scratch`. ONNX Runtime and OpenVINO default to the build's number of threads.
     """
     build = read_build(folder)
-    inputs = draw_inputs(build)
+    inputs = timing_inputs(build)
     device: Device = get_target(build.target_description)
     model = build.model_spec
     match name:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
-from anole.evaluate.comparison import draw_inputs, relative_error
+from anole.evaluate.comparison import relative_error, timing_inputs
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine
 from anole.evaluate.timing.turns import Pace, ratios
 from anole.extract.stage import extract_tasks
@@ -133,7 +133,7 @@ def _compile(name: str, file: Path, dims: Mapping[str, int | str], folder: Path)
 def _time_engines(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yield a row for each build in a folder and each baseline, timed at given sizes."""
     builds = {name: read_build(folder / name) for name in (_RANGE, _FIXED)}
-    device, inputs = device_of(builds[_RANGE]), draw_inputs(builds[_RANGE].at(sizes))
+    device, inputs = device_of(builds[_RANGE]), timing_inputs(builds[_RANGE].at(sizes))
 
     def starts(_: Path) -> dict[str, Any]:
         anole = {name: partial(build_engine, folder / name, inputs, device.runs_on, device.threads) for name in builds}

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.documents.build import read_build
-from anole.evaluate.comparison import random_samples
+from anole.evaluate.comparison import check_inputs
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
@@ -58,7 +58,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
         os.environ.update({**target.environment(), **access.environment()})  # type: ignore[attr-defined]
         exported = Path(scratch, "exported")
         network = export_build(folder, exported, weights_inside=False)
-        inputs = random_samples(build)[0]
+        inputs = check_inputs(build)[0]
         library_bytes = (exported / "libnetwork.so").stat().st_size
         library, level = _library_engine(exported, inputs)
         compiled = build_engine(folder, inputs, "cpu", network.threads)

@@ -21,9 +21,9 @@ from unittest import mock
 import numpy as np
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.compile.recorded import recorded_manifest, recorded_receipts
+from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build, read_build
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine, build_engine
 from anole.evaluate.timing.turns import Pace
 from anole.targets.base import Device
@@ -66,7 +66,7 @@ def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, An
 
 def start(folder: Path, build: Build, device: Device) -> Engine:
     """Return an engine for a compiled network, on the inputs of its build."""
-    return build_engine(folder, draw_inputs(build), device.runs_on, device.threads)
+    return build_engine(folder, timing_inputs(build), device.runs_on, device.threads)
 
 
 def compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> None:
@@ -74,7 +74,7 @@ def compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> None:
     settings = BuildSettings("tvm_pool", build.preset, build.trials, build.shared, build.seed)
     logging.disable(logging.WARNING)
     with mock.patch.object(type(device), "runtime_objects", lambda *_: ()):
-        compile_build(build.model_spec, recorded_manifest(build), settings, recorded_receipts(build), folder)
+        compile_build(build.model_spec, manifest_of_build(build), settings, recorded_receipts(build), folder)
     logging.disable(logging.NOTSET)
 
 

@@ -34,7 +34,7 @@ from anole.store.shard import read_shard
 from anole.task import Task
 from anole_vta.accelerator.accesses import COUNTED, accesses_of
 from anole_vta.accelerator.energy import unit_energies
-from anole_vta.accelerator.pareto import Points, knee, on_front
+from anole_vta.accelerator.pareto import Points, front_mask, knee
 from anole_vta.area import relative_area
 from anole_vta.geometry import Geometry
 from anole_vta.target import VtaTarget, as_conv2d
@@ -183,12 +183,12 @@ class Problem:
     def front(self) -> Points:
         """The exact Pareto front."""
         points, _ = self.points([layer.cycles[layer.programs] for layer in self.layers])
-        return points[on_front(points)]
+        return points[front_mask(points)]
 
     def score(self, simulated: Sequence[NDArray[np.bool_]]) -> float:
         """Return the hypervolume that simulated programs reach, relative to the exact front."""
         points, _ = self.points(self.known_cycles(simulated))
-        return hypervolume(points[on_front(points)], self.front)
+        return hypervolume(points[front_mask(points)], self.front)
 
 
 def main() -> None:
@@ -360,7 +360,7 @@ def estimated_front_search(
             expected = layer.estimated * np.maximum(1.0, scale * _corrections(problem, layer, mask))
             costs.append(np.where(is_known, cycles, expected))
         points, rows = problem.points(costs)
-        candidates = np.flatnonzero(on_front(points))
+        candidates = np.flatnonzero(front_mask(points))
         n_new = 0
         for accelerator in candidates[_spread(points[candidates])].tolist():
             for number, layer in enumerate(problem.layers):

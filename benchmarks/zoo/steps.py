@@ -145,13 +145,13 @@ def uncaught(build: Build, threads: int) -> list[str]:
     """
     import torch
 
-    from anole.evaluate.comparison import compare_outputs, random_samples
+    from anole.evaluate.comparison import check_inputs, compare_outputs
     from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
     from anole.evaluate.engines import build_engine, torch_engine
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)
-    samples = random_samples(build)
+    samples = check_inputs(build)
     network = make_network(build.model_spec)
     reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
     outputs = build_engine(_FOLDER, samples[0], "cpu", threads).compute_each(samples)

@@ -209,7 +209,7 @@ def weight_scheme(workload: Workload) -> WeightScheme | None:
     return workload.weights if isinstance(workload, Dense) else None
 
 
-def with_plain_weights(workload: Workload) -> Workload:
+def without_weight_scheme(workload: Workload) -> Workload:
     """Return a workload without the storage scheme of its weights."""
     return replace(workload, weights=None) if isinstance(workload, Dense) else workload
 

@@ -57,7 +57,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def named_few(names: Sequence[str], most: int = 3) -> str:
+def format_names(names: Sequence[str], most: int = 3) -> str:
     """Format the first few names and the number of remaining ones."""
     n_more = len(names) - most
     return ", ".join(names[:most]) + (f" and {n_more} more" if n_more > 0 else "")
@@ -65,4 +65,4 @@ def named_few(names: Sequence[str], most: int = 3) -> str:
 
 def describe_kernel(kernel: str, layers: Sequence[str]) -> str:
     """Format the names of a kernel's layers, or of its operators if it has no layers."""
-    return named_few(layers) if layers else _NUMBER_SUFFIX.sub("", kernel.removeprefix("fused_"))
+    return format_names(layers) if layers else _NUMBER_SUFFIX.sub("", kernel.removeprefix("fused_"))

@@ -11,7 +11,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, DeviceLocation, LocalDevice, version_of
 from anole.targets.kind import is_open
-from anole.task import Workload, with_plain_weights
+from anole.task import Workload, without_weight_scheme
 from anole_cuda.device.architecture import BlockLimits
 from anole_cuda.device.machine import Gpu, check_architecture, compiler_environment, present_gpus
 from anole_cuda.device.multiprocessor import Multiprocessor
@@ -82,7 +82,7 @@ class CudaTarget:
 
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload with plain float32 weights."""
-        return with_plain_weights(workload)
+        return without_weight_scheme(workload)
 
     def space(self, workload: Workload) -> Space:
         """Return the space of a workload."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import reference_engines
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
@@ -44,7 +44,7 @@ class SimulatedRunner:
 
         The latency is simulated, so the pace is ignored.
         """
-        accelerator, inputs = accelerator_of(folder, build), draw_inputs(build)
+        accelerator, inputs = accelerator_of(folder, build), timing_inputs(build)
         outputs = _exact_outputs(folder, inputs)
         with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
             references = reference.compute()

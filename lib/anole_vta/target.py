@@ -12,7 +12,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DeviceLocation, NetworkEntryPoints, version_of
 from anole.targets.kind import is_open
-from anole.task import BatchMatmul, Conv2d, Dense, Workload, with_plain_weights
+from anole.task import BatchMatmul, Conv2d, Dense, Workload, without_weight_scheme
 from anole_vta.area import BOUNDS, Bounds
 from anole_vta.geometry import Geometry
 from anole_vta.simulator.timing import cycles_of
@@ -62,7 +62,7 @@ class VtaTarget:
 
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload without a weight scheme, because the accelerator multiplies plain weights."""
-        return with_plain_weights(workload)
+        return without_weight_scheme(workload)
 
     def space(self, workload: Workload) -> Space:
         """Return the search space of a workload."""

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from anole.__main__ import main
 from anole.documents.build import read_build
 from anole.errors import BuildError, DocumentError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.files import write_atomically
 from anole.report.run import run_build
 from anole_vta.network.artifact import BuiltNetwork
@@ -68,7 +68,7 @@ def test_without_inputs_they_are_described_and_nothing_runs(net: Path) -> None:
 
 
 def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", draw_inputs(read_build(net))[0])
+    np.save(tmp_path / "x.npy", timing_inputs(read_build(net))[0])
     given = invoke("run", net, "--input", tmp_path / "x.npy").output
     assert given == invoke("run", net, "--random").output == invoke("run", net, "--random", "--seed", 0).output
     assert given != invoke("run", net, "--random", "--seed", 1).output

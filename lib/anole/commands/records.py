@@ -64,14 +64,14 @@ def import_(sources: tuple[Path, ...], shards: Path) -> None:
     SOURCES are databases and folders of shards from other machines, in any combination. All of them are checked before
     anything is written.
     """
-    from anole.merge.exchange.exporting import exported_from
+    from anole.merge.exchange.exporting import describe_origin
     from anole.merge.exchange.importing import import_all
 
     for source, counts in import_all(sources, shards):
         for path in counts.kept_beside:
             click.echo(f"{path}: differs from the local records; kept as a separate file, but not used")
         click.echo(
-            f"{source}{exported_from(source)}: {counts.new} new runs, {counts.continued} continued, {counts.known} "
+            f"{source}{describe_origin(source)}: {counts.new} new runs, {counts.continued} continued, {counts.known} "
             f"already known, {len(counts.kept_beside)} conflicting; {counts.trials} new trials"
         )
 

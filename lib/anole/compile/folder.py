@@ -19,7 +19,7 @@ from anole.documents.build import Build, write_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
-from anole.host.tempdirs import make_locked, sweep
+from anole.host.tempdirs import make_locked_folder, sweep
 from anole.targets.base import CppRuntime
 from anole.targets.shared.kernel import find_compiler, run_tool
 
@@ -70,7 +70,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         make_folder(folder.parent)
         sweep(folder.parent, prefix)
-        scratch, lock = make_locked(folder.parent, prefix)
+        scratch, lock = make_locked_folder(folder.parent, prefix)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     try:

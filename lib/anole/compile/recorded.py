@@ -12,7 +12,7 @@ from anole.documents.receipt import Receipt, Receipts
 from anole.extract.load import load_model
 
 
-def recorded_manifest(build: Build) -> Manifest:
+def manifest_of_build(build: Build) -> Manifest:
     """Return the manifest of a build's network, without the digest of its files."""
     model = build.model_spec
     tasks = tuple(ListedTask(task.key, task.label, task.flop, task.weight, task.layers) for task in build.tasks)
@@ -43,7 +43,7 @@ def compile_with_random_weights(build: Build, folder: Path) -> Build:
     # Untuned layers were already reported when the build itself was compiled.
     logging.disable(logging.WARNING)
     try:
-        manifest, receipts = recorded_manifest(build), recorded_receipts(build)
+        manifest, receipts = manifest_of_build(build), recorded_receipts(build)
         randomized = load_model(build.model_spec, random_weights=True)
         return compile_build(build.model_spec, manifest, settings, receipts, folder, randomized)
     finally:

@@ -68,7 +68,7 @@ def refined_path(build: str) -> Path:
     return Path("work/refined", f"{build}.json")
 
 
-def writer_of_receipts(path: Path) -> str:
+def receipt_stage(path: Path) -> str:
     """Return the stage that writes a file of receipts; ``tune`` for a file outside a project's folders."""
     return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 

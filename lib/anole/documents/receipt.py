@@ -138,7 +138,7 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 
 
 def _read(path: Path) -> list[Receipt]:
-    stage = layout.writer_of_receipts(path)
+    stage = layout.receipt_stage(path)
     plain = read_plain(path, stage)
     receipts = plain.get("receipts", [plain])
     if not isinstance(receipts, list):

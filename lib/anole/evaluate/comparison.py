@@ -55,16 +55,16 @@ class Comparison:
         return min(self.variation, default=0.0)
 
 
-def draw_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
+def timing_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
     """Return a random array for each input, with seeds from `first_seed`; by default the inputs to time a build on."""
     return [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
 
 
-def random_samples(build: Build) -> list[list[NDArray[Any]]]:
-    """Return three samples to check a build on, each with an array per input: `draw_inputs`, other noise, patches."""
+def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
+    """Return three samples to check a build on, each with an array per input: `timing_inputs`, other noise, patches."""
     noise = [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
     patches = [_random_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
-    return [draw_inputs(build), noise, patches]
+    return [timing_inputs(build), noise, patches]
 
 
 def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.errors import BuildError
-from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, check_inputs, compare_outputs
 from anole.evaluate.engine_factories import start_deployed, start_reference
 from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.timing.load import log_load, time_under_load
@@ -40,7 +40,7 @@ class DeviceRunner:
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
         """Return a build's relative error and speedup compared with each reference."""
-        samples = random_samples(build)
+        samples = check_inputs(build)
         with self._prepare_process() as access, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             outputs = compiled.compute_each(samples)

@@ -126,9 +126,9 @@ def reference_engines(
         ExtractError: the model cannot be loaded.
     """
     if model.scheme == "onnx":
-        from anole.extract.onnx.selection import selected_part
+        from anole.extract.onnx.selection import serialize_part
 
-        yield [onnxruntime_engine(Path(model.location), inputs, threads, selected_part(model))]
+        yield [onnxruntime_engine(Path(model.location), inputs, threads, serialize_part(model))]
         return
     network, arguments = torch_network(model, inputs, threads, runs_on)
     engines = [torch_engine(network, arguments)]

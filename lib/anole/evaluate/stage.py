@@ -14,7 +14,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
 from anole.errors import BuildError, DocumentError
-from anole.evaluate.correctness.check import CompileWithRandomWeights, reject_wrong, with_evidence
+from anole.evaluate.correctness.check import CompileWithRandomWeights, add_evidence, reject_wrong
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.timing.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
@@ -51,7 +51,7 @@ def _evaluate_at_sizes(
     for sizes in checked_sizes(build.ranges or {}):
         fixed_build = build.at(sizes)
         sized = replace(evaluation, latencies=tuple(runner.compare(folder, fixed_build, pace)))
-        reject_wrong(folder, fixed_build, with_evidence(runner, folder, fixed_build, sized, None))
+        reject_wrong(folder, fixed_build, add_evidence(runner, folder, fixed_build, sized, None))
         yield SizesLatency(sizes, sized.latencies)
 
 
@@ -104,7 +104,7 @@ def evaluate_build(
         precision=build.precision,
     )
     if absence is None and not runner.is_exact:
-        evaluation = with_evidence(runner, folder, build, evaluation, compile_with_random_weights)
+        evaluation = add_evidence(runner, folder, build, evaluation, compile_with_random_weights)
     write_evaluation(output, evaluation)
     if absence is not None:
         _log.warning("%s: is compiled, but neither checked nor timed: %s", build.name, absence)

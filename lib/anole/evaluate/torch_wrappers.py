@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from anole.config.entries import ModelSpec
 from anole.targets.base import Target
-from anole.targets.shared.weight_only import as_stored
+from anole.targets.shared.weight_only import quantize_for_target
 
 
 class ByName(torch.nn.Module):
@@ -78,6 +78,6 @@ class RoundedWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]
             weight = args[operand]
             if weight.dim() == 2 and weight.untyped_storage().data_ptr() in self._addresses:
                 values = (weight.T if is_transposed else weight).numpy()
-                rounded = torch.from_numpy(as_stored(self._target, prod(args[data].shape[:-1]), values))
+                rounded = torch.from_numpy(quantize_for_target(self._target, prod(args[data].shape[:-1]), values))
                 args = (*args[:operand], rounded.T if is_transposed else rounded, *args[operand + 1 :])
         return func(*args, **(kwargs or {}))

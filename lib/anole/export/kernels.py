@@ -16,7 +16,7 @@ from tvm.ir.instrument import pass_instrument
 
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
-from anole.compile.recorded import recorded_manifest, recorded_receipts
+from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
@@ -50,7 +50,7 @@ def lower_build(build: Build, target: Device) -> Lowered:
         BuildError: the network has changed since it was built.
         ExportError: the network cannot be lowered or exported to C.
     """
-    network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
+    network = match_network(build.model_spec, manifest_of_build(build), recorded_receipts(build), target)
     try:
         lowered, _ = lower_network(network, target)
         module = lower_calls(lowered, target.compiler_target())

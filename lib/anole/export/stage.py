@@ -19,7 +19,7 @@ from anole.compile.folder import new_folder
 from anole.documents.build import Build, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
-from anole.evaluate.comparison import draw_inputs, relative_error
+from anole.evaluate.comparison import relative_error, timing_inputs
 from anole.evaluate.engines import build_engine
 from anole.export.folder import PREFIX, WEIGHTS_ENDING, check_folder, user_files
 from anole.export.kernels import Workspaces, compile_level, lower_build
@@ -150,7 +150,7 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         return
     with network:
         for fixed in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
-            inputs = draw_inputs(fixed)
+            inputs = timing_inputs(fixed)
             try:
                 outputs = network(*inputs)
             except python.NetworkError as error:

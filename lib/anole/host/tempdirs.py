@@ -27,7 +27,7 @@ _EXIT_PRIORITY = -200
 
 
 @contextmanager
-def own_temporaries() -> Iterator[None]:
+def private_temp_folder() -> Iterator[None]:
     """Put all temporary files of this process and its children into a private folder.
 
     The folder is created in the default temporary folder and removed when the process exits. Folders that killed
@@ -67,7 +67,7 @@ def _shorten_socket_paths() -> None:
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Remove the subfolders that `make_locked` created for killed processes of this user.
+    """Remove the subfolders that `make_locked_folder` created for killed processes of this user.
 
     Raises:
         OSError: the folder cannot be read.
@@ -82,7 +82,7 @@ def sweep(folder: Path, prefix: str = PREFIX) -> None:
                 os.close(lock)
 
 
-def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
+def make_locked_folder(folder: Path, prefix: str) -> tuple[Path, int]:
     """Create a subfolder that `sweep` does not remove as long as the returned handle is open.
 
     Raises:
@@ -100,7 +100,7 @@ def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
 @cache
 def _private_folder_in(default: str) -> Path:
     """Create this process's private folder, which stays locked until the process ends."""
-    folder, _ = make_locked(Path(default), PREFIX)
+    folder, _ = make_locked_folder(Path(default), PREFIX)
     util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=_EXIT_PRIORITY)
     return folder
 

@@ -71,7 +71,7 @@ def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Ex
     return mutator.lookup_binding(value) if is_read_once else None
 
 
-def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
+def resolve_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     """Return the call of this operator that an expression is bound to, or None."""
     call = bound(mutator, expr)
     return call if operator_of(call) == operator else None
@@ -96,7 +96,7 @@ def extents(expr: ir.Expr) -> list[int]:
     return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
-def bound_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
+def resolve_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
     value = bound(mutator, expr)
     return value_of(expr if value is None else value)

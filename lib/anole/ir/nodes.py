@@ -47,7 +47,7 @@ def with_new_definition(node: Any) -> Any:
     return with_values(node, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
 
 
-def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
+def map_nodes(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
     """Apply a change to all nodes of a type in a function, in post-order."""
     return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))
 
@@ -61,7 +61,7 @@ def with_ascending_dividends(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def quotient(node: tirx.FloorDiv) -> tirx.Expr:
         return -1 - tirx.floordiv(-1 - node.a, node.b) if _descends(node) else node
 
-    return with_each(with_each(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
+    return map_nodes(map_nodes(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
 
 
 def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
@@ -72,7 +72,7 @@ def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
 
 def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
     """Apply a change to one loop, identified by its variable."""
-    return with_each(func, tirx.For, lambda node: change(node) if node.loop_var.same_as(loop.loop_var) else node)
+    return map_nodes(func, tirx.For, lambda node: change(node) if node.loop_var.same_as(loop.loop_var) else node)
 
 
 def nest_around(block: s_tir.SBlock) -> tirx.Stmt:

@@ -149,13 +149,13 @@ def with_opaque_extents(func: tirx.PrimFunc, transform: Callable[[tirx.PrimFunc]
 
     TVM cannot prove that ``(batch * 4 + 127) // 128 * 128`` is at least ``batch * 4``.
     """
-    transformed = transform(with_opaque_extents_named(func))
+    transformed = transform(name_opaque_extents(func))
     computed = computed_extents(transformed)
     return with_extents(transformed.without_attr(_COMPUTED), computed) if computed else transformed
 
 
 def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
-    """Return the extents that `with_opaque_extents_named` replaced, by their text."""
+    """Return the extents that `name_opaque_extents` replaced, by their text."""
     return dict(func.attrs[_COMPUTED]) if func.attrs and _COMPUTED in func.attrs else {}
 
 
@@ -164,7 +164,7 @@ def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
     return tvm_ffi.structural_map(node, (tirx.Var, lambda symbol: extents.get(str(symbol.name), symbol)))
 
 
-def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def name_opaque_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Replace each computed extent of a function's parameters by a symbol named by the extent's text."""
     computed = _find_computed([param.ty for param in func.params])
     if not computed:

@@ -48,7 +48,7 @@ class Results:
         self.keep(candidate, measurement.latency_s)
         return measurement
 
-    def rival_measurements(
+    def interleaved_measurements(
         self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float
     ) -> list[Measurement]:
         """Return the measurements of interleaved candidates; the outcome covers only candidates that were built."""

@@ -58,7 +58,7 @@ def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> C
     return _run_function(target.runner(workload), evaluator, target.max_relative_error)
 
 
-def start_running_elsewhere(
+def start_running_remotely(
     target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
     """Return the function of `start_running` for a remote device; its first call takes the server to connect to.

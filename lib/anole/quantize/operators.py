@@ -19,7 +19,7 @@ _SENSITIVE_OPS = ("Sub", "Div", "Reciprocal", "Sqrt", "Pow", "Exp", "Erf", "Tanh
 """Parts of normalization layers and activation functions, in files that decompose these into several operators."""
 
 
-def float_sums(proto: onnx.ModelProto) -> list[str]:
+def find_float_sums(proto: onnx.ModelProto) -> list[str]:
     """Return the names of the element-wise additions and multiplications of activations that stay in float32.
 
     These are parts of normalization layers and activation functions, and operators whose result reaches no 8-bit layer.

@@ -21,7 +21,7 @@ from anole.files import write_atomically
 from anole.quantize.float_file import read_file, write_folded
 from anole.quantize.loss import Loss, Sample, measure_loss
 from anole.quantize.methods import METHODS, TARGET_SQNR_DB
-from anole.quantize.operators import OPERATORS, PRODUCTS, float_sums
+from anole.quantize.operators import OPERATORS, PRODUCTS, find_float_sums
 from anole.text_format import counted
 
 _log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ def _quantize(exact: Path, samples: Sequence[Sample], method: str, floats: Seque
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             op_types_to_quantize=OPERATORS,
-            nodes_to_exclude=[*floats, *float_sums(proto)],
+            nodes_to_exclude=[*floats, *find_float_sums(proto)],
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
             extra_options={"MatMulConstBOnly": True, "OpTypesToExcludeOutputQuantization": list(PRODUCTS)},
         )

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from anole.documents.build import read_build
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import build_engine
 from anole.evaluate.timing.kernel_times import time_kernels
 from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
@@ -85,11 +85,11 @@ def _start() -> Callable[..., Any]:
 
 
 def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float]:
-    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
+    return time_kernels(folder, timing_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
 
 
 def _compare(folder: Path, baseline: Path, threads: int, pace: Pace) -> TimedPair:
-    inputs = draw_inputs(read_build(folder))
+    inputs = timing_inputs(read_build(folder))
     engines = {str(build): build_engine(build, inputs, "cpu", threads) for build in (folder, baseline)}
     times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
     times_s, baseline_times_s = times[str(folder)], times[str(baseline)]

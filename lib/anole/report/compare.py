@@ -16,7 +16,7 @@ import numpy as np
 from anole.documents.build import FILE, Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
-from anole.evaluate.comparison import compare_outputs, random_samples
+from anole.evaluate.comparison import check_inputs, compare_outputs
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.network_runner import runner_of
 from anole.evaluate.timing.pairs import PairTimer
@@ -137,7 +137,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
         # Settings that differ, such as the number of threads, are stored in each build.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
         timer = PairTimer(starts, devices[0].preload, {**common, **access.environment()}, str(pair))
-        error = _check_difference(pair, timer.differ(random_samples(pair.builds[0])), rules)
+        error = _check_difference(pair, timer.differ(check_inputs(pair.builds[0])), rules)
         with access.timing():
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
     a_s, b_s = np.median([timed.latencies_s for timed in timer.rounds], axis=0).tolist()
@@ -148,7 +148,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     """Compare builds for a simulator by their computed latencies."""
-    began_s, inputs = time.monotonic(), random_samples(pair.builds[0])
+    began_s, inputs = time.monotonic(), check_inputs(pair.builds[0])
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         assert build.accelerator is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anole.documents.build import Build, check_build_files, read_build
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.timing.kernel_times import time_kernels
 from anole.evaluate.timing.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.device_access import device_access
@@ -54,7 +54,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
         raise BuildError(f"{folder}: build.json has no kernels; compile the build again")
     os.environ.update(target.environment())
     with device_access(target).timing():
-        times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
+        times = time_kernels(folder, timing_inputs(build), target.threads, seconds)
         peak = measure_roofline(target, build.kernels)
     rows = rows_of(build.kernels, times, peak)
     kernels_s = sum(row.seconds for row in rows)

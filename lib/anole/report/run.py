@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.network_runner import runner_of
 from anole.ir.ranges import SizeRange
 from anole.targets import get_target
@@ -52,7 +52,7 @@ def run_build(
     """
     build = read_build(folder)
     check_build_files(folder, build)
-    inputs = _read_inputs(build, input_paths) if input_paths else draw_inputs(build, seed)
+    inputs = _read_inputs(build, input_paths) if input_paths else timing_inputs(build, seed)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")

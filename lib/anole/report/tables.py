@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anole.text_format import counted, named_few, significant
+from anole.text_format import counted, format_names, significant
 
 if TYPE_CHECKING:
     from anole.project.plan import Plan, PlannedTask
@@ -71,7 +71,7 @@ def _row(task: PlannedTask, shows_preset: bool) -> tuple[str | Text, ...]:
     return (
         Text(task.label, style="" if task.tuned or task.locked else "yellow"),
         task.preset if shows_preset else "",
-        "; ".join(f"{named_few(layers)} of {model}" for model, layers in task.layers.items()),
+        "; ".join(f"{format_names(layers)} of {model}" for model, layers in task.layers.items()),
         significant(task.flop / 1e6),
         task.spent,
         str(task.failures or ""),
@@ -97,7 +97,7 @@ def _steps(plan: Plan) -> Iterator[tuple[str, str, str]]:
     for step in plan.steps:
         subjects.setdefault((step.stage, step.reason), []).append(step.subject)
     for (stage, reason), names in subjects.items():
-        yield stage, named_few(names, 1 if stage == "tune" else 3), reason
+        yield stage, format_names(names, 1 if stage == "tune" else 3), reason
 
 
 def render_quantized(model: str, quantized: Quantized) -> RenderableType:

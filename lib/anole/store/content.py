@@ -17,7 +17,7 @@ from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store.checks import find_problem
-from anole.store.lines import Chain, checksum_of, complete_lines, without_checksum
+from anole.store.lines import Chain, checksum_of, complete_lines, strip_checksum
 from anole.strict_json import parse_json, parse_record
 from anole.task import Task
 
@@ -266,7 +266,7 @@ def encode_shard(content: ShardContent, path: Path) -> bytes:
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
     """Return a shard's complete lines with checksums, which lines of older versions may not have."""
     chain = Chain.of(content.run.key)
-    head, *lines = [without_checksum(text) for text in data.split(b"\n")[:-1]]
+    head, *lines = [strip_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()
     return b"".join(chain.seal(text) + b"\n" for text in (head, *lines))
 

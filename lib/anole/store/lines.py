@@ -45,7 +45,7 @@ def checksum_of(text: bytes) -> bytes | None:
     return end[len(_PREFIX) : -len(_SUFFIX)] if end.startswith(_PREFIX) and end.endswith(_SUFFIX) else None
 
 
-def without_checksum(text: bytes) -> bytes:
+def strip_checksum(text: bytes) -> bytes:
     """Return the text of a line without its checksum, if it has one."""
     return text if checksum_of(text) is None else text[:-_CHECKSUM_BYTES] + b"}"
 

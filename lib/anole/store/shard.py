@@ -40,9 +40,9 @@ __all__ = [
     "ShardContent",
     "copy_path",
     "is_copy",
-    "named_run",
     "read_head",
     "read_shard",
+    "run_key_in_name",
     "shard_path",
     "shard_paths",
 ]
@@ -68,7 +68,7 @@ def is_copy(path: Path) -> bool:
     return match is None or match[2] is not None
 
 
-def named_run(path: Path) -> str | None:
+def run_key_in_name(path: Path) -> str | None:
     """Return the run's key in the name of a shard or copy; None for a name chosen by a user."""
     match = _NAME.fullmatch(path.name)
     return None if match is None else match[1]
@@ -169,7 +169,7 @@ class Shard:
         self._append(trial)
         self._recorded.configs[config] = trial.number
 
-    def append_again(self, remeasurement: Remeasurement) -> None:
+    def append_remeasurement(self, remeasurement: Remeasurement) -> None:
         """Store a new measurement of a recorded trial; the earlier one stays in the file."""
         number, n_trials = remeasurement.number, len(self._recorded.trials)
         if not 0 <= number < n_trials:

@@ -150,7 +150,7 @@ class TaskTuning:
         with self._resume_hint():
             for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
                 gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
-                self._shard.append_again(Remeasurement(trial.number, measurement, gflops, utc_now()))
+                self._shard.append_remeasurement(Remeasurement(trial.number, measurement, gflops, utc_now()))
                 n_working += measurement.status is Status.OK
         self._recorded = self._shard.trials[: self._limit]
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))

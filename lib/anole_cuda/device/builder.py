@@ -28,7 +28,7 @@ from anole.targets.base import Template
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.machine import OWN_COMPILER, check_architecture, compiler_environment
+from anole_cuda.device.machine import COMPILER_VARIABLE, check_architecture, compiler_environment
 
 _COMPILER = "tvm_callback_cuda_compile"
 _DRIVER = "libcuda.so.1"
@@ -59,7 +59,7 @@ def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
     """Return the CUDA C++ source that TVM generates for a scheduled function."""
-    with source_only():
+    with skip_compilation():
         return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 
 
@@ -85,7 +85,7 @@ def prepare_to_compile() -> None:
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
-    if compiler := os.environ.get(OWN_COMPILER):
+    if compiler := os.environ.get(COMPILER_VARIABLE):
         tvm_ffi.register_global_func(_COMPILER, partial(_compile, compiler), override=True)
     if tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None:
         return
@@ -97,7 +97,7 @@ def prepare_to_compile() -> None:
 
 
 @contextmanager
-def source_only() -> Iterator[None]:
+def skip_compilation() -> Iterator[None]:
     """Keep TVM from compiling the CUDA C++ that it generates, since compiling takes most of the time."""
     compiler = tvm_ffi.get_global_func(_COMPILER)
     tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)

@@ -12,7 +12,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import in_panels
+from anole.targets.shared.templates import pack_panels
 from anole.task import Conv2d
 from anole_cuda.templates import nest
 from anole_cuda.templates.tiling import panel_width
@@ -29,7 +29,7 @@ class Conv2dTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack HWIO weights into panels, each read by one block of threads."""
-        return in_panels(weight, panel_width(config["tile_f"]))
+        return pack_panels(weight, panel_width(config["tile_f"]))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""

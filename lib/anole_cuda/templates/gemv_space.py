@@ -86,7 +86,7 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     in_flight = np.clip(columns["auto_unroll_max_step"] // body, 1, _MAX_STEPS_IN_FLIGHT)
     n_sectors = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
-    # Fitted to the assembler's register counts, like `wanted_registers` of staged kernels.
+    # Fitted to the assembler's register counts, like `estimate_registers` of staged kernels.
     needed = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
     available = np.minimum(needed, gpu.max_registers(usage.threads))
     return Kernel(

@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, pack_panels
 from anole.task import BatchMatmul, Dense
 from anole_cuda.templates import nest
 from anole_cuda.templates.tiling import panel_width
@@ -28,7 +28,7 @@ class GemmTemplate:
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack (in, out) weights into panels, each read by one block of threads."""
-        return in_panels(weight, panel_width(config["tile_x"]))
+        return pack_panels(weight, panel_width(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply (rows, in) data with packed weights, as (rows, out)."""

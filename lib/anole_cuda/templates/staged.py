@@ -58,7 +58,7 @@ class Reduction:
     unrolled: NDArray[np.bool_]
 
 
-def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
+def estimate_registers(accumulators: Counts, copied: Numbers) -> Counts:
     """Estimate the registers that a thread needs, from its accumulators and the values that it copies in a stage.
 
     The coefficients are fitted to the assembler's counts, which include many prepared copies; 60 % of the counts
@@ -93,7 +93,7 @@ def staged_kernel(
     copies = [np.ceil(operand.values / (operand.lanes * threads)) for operand in operands]
     reads = [operand.reads / operand.width for operand in operands]
     steps, outputs = stages * reduction.steps, accumulators * threads
-    needed = wanted_registers(accumulators, _total(operand.values for operand in operands) / threads)
+    needed = estimate_registers(accumulators, _total(operand.values for operand in operands) / threads)
     registers = np.minimum(needed, gpu.max_registers(threads))
     # Spilled values are written and read in every stage, through the same memory pipeline.
     spilled = 2.0 * stages * (needed - registers)

@@ -9,7 +9,7 @@ Points = NDArray[np.float64]
 """Objectives of n points, shape (n, n_objectives); all positive."""
 
 
-def on_front(points: Points) -> NDArray[np.bool_]:
+def front_mask(points: Points) -> NDArray[np.bool_]:
     """Return a mask of the points that no other point dominates, shape (n,).
 
     Of equal points, only the first is kept. Points with infinite objectives are never kept.

@@ -24,7 +24,7 @@ from anole.text_format import counted, milliseconds, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.accelerator.fastest import FastestPrograms, fastest_programs
-from anole_vta.accelerator.pareto import Points, knee, on_front
+from anole_vta.accelerator.pareto import Points, front_mask, knee
 from anole_vta.area import relative_area, relative_memory
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
@@ -147,7 +147,7 @@ def _front(network: str, points: Sequence[Point]) -> list[Point]:
     """Return the points on the Pareto front, fastest first."""
     if not points:
         raise BuildError(f"{network}: no accelerator runs all layers")
-    mask = on_front(_objectives(points))
+    mask = front_mask(_objectives(points))
     return sorted(
         (point for point, is_kept in zip(points, mask, strict=True) if is_kept), key=lambda point: point.latency_s
     )

@@ -14,7 +14,7 @@ from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import counted, milliseconds, significant, times
 from anole_vta.accelerator import FRONT
-from anole_vta.accelerator.pareto import on_front
+from anole_vta.accelerator.pareto import front_mask
 
 _CANDIDATES = """
 select
@@ -60,10 +60,10 @@ def _build_geometries(source: ReportSource) -> Shown:
     builds = list(dict.fromkeys(point["build"] for point in points))
     for build in builds:
         build_points = [point for point in points if point["build"] == build]
-        mask = on_front(np.array([(point["area"], point["cycles"]) for point in build_points]))
+        mask = front_mask(np.array([(point["area"], point["cycles"]) for point in build_points]))
         for point, is_on_front in zip(build_points, mask.tolist(), strict=True):
-            point["on_front"] = is_on_front
-    optima = [point for point in points if point["on_front"]]
+            point["front_mask"] = is_on_front
+    optima = [point for point in points if point["front_mask"]]
     rows = (
         (
             *(point["build"], point["block"], times(point["area"]), times(point["memory"])),

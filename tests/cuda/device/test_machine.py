@@ -130,21 +130,21 @@ def test_the_doctor_lists_the_compilers(machine: Path, monkeypatch: pytest.Monke
 def test_an_unsupported_architecture_is_reported_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cuda_machine, "compiled_architectures", lambda: ("sm_75", "sm_90"))
-    for name in ("TVM_CUDA_COMPILE_MODE", cuda_machine.OWN_COMPILER):
+    monkeypatch.setattr(cuda_machine, "supported_architectures", lambda: ("sm_75", "sm_90"))
+    for name in ("TVM_CUDA_COMPILE_MODE", cuda_machine.COMPILER_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     target = CudaTarget(describe_cuda("sm_70"))
     for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
         with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* supports only sm_75, sm_90"):
             ask()
-    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.OWN_COMPILER, "/usr/bin/own")):
+    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.COMPILER_VARIABLE, "/usr/bin/own")):
         with monkeypatch.context() as other:
             other.setenv(name, value)
             cuda_machine.check_architecture("sm_70")
 
 
 def test_the_compiler_lists_its_architectures() -> None:
-    assert "sm_90" in cuda_machine.compiled_architectures()
+    assert "sm_90" in cuda_machine.supported_architectures()
 
 
 def test_gpus_of_one_architecture_are_distinguished_by_model(machine: Path) -> None:

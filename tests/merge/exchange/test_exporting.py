@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anole.errors import StoreError
-from anole.merge.exchange.exporting import Exported, export_records, exported_from
+from anole.merge.exchange.exporting import Exported, describe_origin, export_records
 from anole.merge.exchange.importing import import_records
 from anole.merge.exchange.selection import Selection
 from anole.record import Remeasurement, Source
@@ -32,7 +32,7 @@ def filled(project: Any) -> Any:
     project.tune(run, project.CONV, [2e-3, None], [1.9e-3])
     with project.open(run) as shard:
         again = project.trial_of(1, 1e-3)
-        shard.append_again(Remeasurement(1, again.measurement, again.gflops, "2026-11-22T10:00:00.000Z"))
+        shard.append_remeasurement(Remeasurement(1, again.measurement, again.gflops, "2026-11-22T10:00:00.000Z"))
     project.merge()
     return project
 
@@ -61,7 +61,7 @@ def test_exported_imported_and_merged_records_have_the_same_rows(
 ) -> None:
     source, there, other = getattr(filled, form), tmp_path / "there", new_project()
     assert export_records(source, there, ALL) == Exported(runs=5, tasks=3, trials=17)
-    assert " (exported on " in exported_from(there) and exported_from(source) == ""
+    assert " (exported on " in describe_origin(there) and describe_origin(source) == ""
     assert import_records(there, other.shards).new == 5
     other.merge()
     assert rows(other.database) == rows(filled.database)

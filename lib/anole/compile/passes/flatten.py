@@ -16,7 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.graph import workload_of
 from anole.extract.passes.weight_only import scheme_of
-from anole.ir.mutators import ELEMENTWISE, bound_call, extents, rewritten
+from anole.ir.mutators import ELEMENTWISE, extents, resolve_call, rewritten
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import size_hint, typical_shape
 from anole.targets.shared.reference import data_shape, weight_shape
@@ -109,7 +109,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _merge(value, shape)))
 
     def _reshape_source(self, value: ir.Expr) -> relax.Var | None:
-        call = bound_call(self, value, "relax.reshape")
+        call = resolve_call(self, value, "relax.reshape")
         return None if call is None else call.args[0]
 
 

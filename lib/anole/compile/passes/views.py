@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bound_call, bound_if_read_once, extents, read_counts, rewritten
+from anole.ir.mutators import bound_if_read_once, extents, read_counts, resolve_call, rewritten
 
 _Shape = Sequence[int]
 
@@ -79,8 +79,8 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         return self._simplify_permutation(call) if call.op.name == "relax.permute_dims" else self._slice_first(call)
 
     def _simplify_permutation(self, call: ir.Call) -> ir.Expr:
-        between = bound_call(self, call.args[0], "relax.reshape")
-        first = None if between is None else bound_call(self, between.args[0], "relax.permute_dims")
+        between = resolve_call(self, call.args[0], "relax.reshape")
+        first = None if between is None else resolve_call(self, between.args[0], "relax.permute_dims")
         if first is None or not extents(call):
             return call
         data = first.args[0]
@@ -89,7 +89,7 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         return relax.op.reshape(data, call.ty.shape)
 
     def _slice_first(self, call: ir.Call) -> ir.Expr:
-        permuted = bound_call(self, call.args[0], "relax.permute_dims")
+        permuted = resolve_call(self, call.args[0], "relax.permute_dims")
         if permuted is None:
             return call
         axes, (_, slice_axes, *bounds) = _axes(permuted), call.args
@@ -102,7 +102,9 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
 class _Averager(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
-        permuted = bound_call(self, call.args[0], "relax.permute_dims") if call.op == ir.Op.get("relax.mean") else None
+        permuted = (
+            resolve_call(self, call.args[0], "relax.permute_dims") if call.op == ir.Op.get("relax.mean") else None
+        )
         if permuted is None:
             return call
         order, rank = _axes(permuted), len(permuted.ty.shape)

@@ -17,7 +17,7 @@ from pathlib import Path
 from anole.documents.build import Build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import AnoleError, BuildError
-from anole.evaluate.comparison import MIN_VARIATION, compare_outputs, random_samples
+from anole.evaluate.comparison import MIN_VARIATION, check_inputs, compare_outputs
 from anole.evaluate.correctness.low_precision import low_precision_engine, unfused_engine
 from anole.evaluate.correctness.perturbation import (
     MAX_CHANCE_ERROR,
@@ -59,7 +59,7 @@ _MAX_REFERENCE_ERROR = 3e-3
 """Max error of a float32 reference that may excuse an error of a build: above it, noise in weights is not detected."""
 
 
-def with_evidence(
+def add_evidence(
     runner: NetworkRunner,
     folder: Path,
     build: Build,
@@ -182,7 +182,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
     from anole.evaluate.torch_wrappers import ByName
     from anole.extract.torch import make_network
 
-    samples = random_samples(build)
+    samples = check_inputs(build)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch, "random")
         compile_with_random_weights(build, folder)
@@ -201,7 +201,7 @@ def _redrawn_error(runner: NetworkRunner, build: Build, compile_with_random_weig
 def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
     """Compare a low-precision reference with the original one, and the build with the former; return both errors."""
     _log.info("%s: differs from a reference; computing the reference with the build's precision", build.name)
-    samples = random_samples(build)
+    samples = check_inputs(build)
     with (
         runner.references(build, samples[0]) as references,
         low_precision_engine(build.model_spec, build.target_description, samples[0], runner.threads) as low_precision,
@@ -214,7 +214,7 @@ def _low_precision_errors(runner: NetworkRunner, folder: Path, build: Build) -> 
 def _exact_errors(runner: NetworkRunner, folder: Path, build: Build) -> tuple[float, float]:
     """Return the errors of a build and of its most exact reference, both compared with the exact network."""
     _log.info("%s: differs from a reference; computing the network %s, which may take minutes", folder, _method(build))
-    samples = random_samples(build)
+    samples = check_inputs(build)
     exact = _exact_outputs(runner, build, samples)
     with runner.references(build, samples[0]) as references:
         reference_error = min(compare_outputs(reference.compute_each(samples), exact).error for reference in references)
@@ -239,7 +239,7 @@ def _exact_outputs(runner: NetworkRunner, build: Build, samples: list[Arrays]) -
 def _mean_errors(runner: NetworkRunner, folder: Path, build: Build, reference: str) -> MeanComparison:
     """Compare a build with a reference on average over nearby inputs."""
     _log.info("%s: differs from %s; comparing both on many nearby inputs, which may take minutes", folder, reference)
-    samples = random_samples(build)
+    samples = check_inputs(build)
     with runner.references(build, samples[0]) as references:
         engine = next(candidate for candidate in references if candidate.name == reference)
         return compare_means(runner.engine(folder, samples[0]), engine, samples, _max_chance_error(build))

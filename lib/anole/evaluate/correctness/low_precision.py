@@ -24,7 +24,7 @@ from anole.evaluate.engines import Engine, onnxruntime_engine, torch_engine, tor
 from anole.targets import get_target, kind_of
 from anole.targets.base import Target
 from anole.targets.kind import Rounding
-from anole.targets.shared.weight_only import as_stored
+from anole.targets.shared.weight_only import quantize_for_target
 
 if TYPE_CHECKING:
     import onnx
@@ -89,9 +89,9 @@ def _rounding_torch_engine(
 def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes:
     """Return the content of a model's file, including its weights, modified to round as a target does."""
     from anole.extract.onnx.importer import read_onnx
-    from anole.extract.onnx.protos import upgraded_to
+    from anole.extract.onnx.protos import upgrade_opset
 
-    proto = upgraded_to(read_onnx(model), _MIN_OPSET)
+    proto = upgrade_opset(read_onnx(model), _MIN_OPSET)
     if rounding.dtype is not None:
         _round_products(proto, rounding.dtype)
     if rounding.stores_weights:
@@ -136,7 +136,7 @@ def _round_weights(proto: onnx.ModelProto, model: ModelSpec, target: Target) -> 
             continue
         is_transposed = bool(attributes.get("transB", 0))
         rows = prod(shape[1:] if attributes.get("transA", 0) else shape[:-1])
-        rounded = as_stored(target, max(rows, 1), values.T if is_transposed else values)
+        rounded = quantize_for_target(target, max(rows, 1), values.T if is_transposed else values)
         name = f"{node.input[1]}.anole.rounded.{rows}"
         tensor = numpy_helper.from_array(np.ascontiguousarray(rounded.T if is_transposed else rounded), name)
         if name not in weights:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anole.documents.build import read_build
 from anole.errors import AnoleError
-from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, check_inputs, compare_outputs
 from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR, rounding_of
 from anole.evaluate.engine_factories import start_reference
 from anole.targets import get_device, get_target
@@ -50,7 +50,7 @@ def _compare(folder: Path) -> Comparison:
     build = read_build(folder)
     target = get_device(build.target_description)
     os.environ.update(target.environment())
-    samples = random_samples(build)
+    samples = check_inputs(build)
     outputs = runner_of(target).engine(folder, samples[0]).compute_each(samples)
     name = "onnxruntime" if build.model_spec.scheme == "onnx" else "torch"
     with tempfile.TemporaryDirectory() as scratch:

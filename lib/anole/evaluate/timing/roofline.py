@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import KernelLatency, KernelProfile
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.timing.kernel_times import KernelTimes, time_kernels
 from anole.measure.device_access import device_access
 from anole.targets import get_profilable
@@ -121,7 +121,7 @@ def warn_of_slow_kernels(folder: Path, seconds: float = 1.0) -> KernelProfile | 
     if target is None or target.absence() is not None or not build.kernels:
         return None
     with device_access(target).timing():
-        times = time_kernels(folder, draw_inputs(build), target.threads, seconds, _MIN_RUNS)
+        times = time_kernels(folder, timing_inputs(build), target.threads, seconds, _MIN_RUNS)
         if all(time_s < _MIN_S for time_s in times.kernels_s.values()):
             return profile_of(build.kernels, times)
         peak = measure_roofline(target, build.kernels)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.extract.onnx.protos import ONNX_DOMAINS
 from anole.extract.onnx.validation import MAX_NODES
 
-MAX_UNROLLED = 4096
+MAX_UNROLLED_OPERATORS = 4096
 """Max number of operators of an unrolled loop."""
 
 
@@ -121,7 +121,7 @@ def _can_unroll(node: ir.Node, n_trips: int, body: ir.Graph, n_scans: int) -> bo
     size = n_trips * max(sum(1 for _ in body.all_nodes()), 1)
     # Unrolling nested loops multiplies their sizes.
     n_other_nodes = len(node.graph) if node.graph is not None else 0
-    return size <= MAX_UNROLLED and n_other_nodes + size <= MAX_NODES and n_trips >= (1 if n_scans else 0)
+    return size <= MAX_UNROLLED_OPERATORS and n_other_nodes + size <= MAX_NODES and n_trips >= (1 if n_scans else 0)
 
 
 def _ints(node: ir.Node, name: str, n: int) -> list[int]:

@@ -18,7 +18,7 @@ def opset_of(proto: onnx.ModelProto) -> int:
     return int(next(opset.version for opset in proto.opset_import if opset.domain in ONNX_DOMAINS))
 
 
-def upgraded_to(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
+def upgrade_opset(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
     """Convert a checked model to an opset, unless its own is at least that version."""
     return proto if opset_of(proto) >= minimum else onnx.version_converter.convert_version(proto, minimum)
 

@@ -37,7 +37,7 @@ def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
     return part
 
 
-def selected_part(model: ModelSpec) -> bytes | None:
+def serialize_part(model: ModelSpec) -> bytes | None:
     """Return the serialized part of the file that a model's entry selects, or None if the entry selects no part.
 
     Weights in external files stay there.

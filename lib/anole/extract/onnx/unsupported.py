@@ -7,7 +7,7 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from anole.errors import shown
-from anole.extract.onnx.control_flow import MAX_UNROLLED
+from anole.extract.onnx.control_flow import MAX_UNROLLED_OPERATORS
 from anole.extract.onnx.expand import AMBIGUOUS_OPERATORS
 
 _VALUE_DEPENDENT_OPERATORS = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
@@ -39,8 +39,8 @@ _SHAPE_INPUTS = {
 _CONTROL_FLOW = {
     "If": "its condition depends on the data, and its branches have values of different shapes; "
     "if it depends on a single input, fix that input by `{value: ...}` in `inputs`",
-    "Loop": f"its trip count depends on the data, or it unrolls to more than {MAX_UNROLLED} operators",
-    "Scan": f"it unrolls to more than {MAX_UNROLLED} operators, or the opset is below 9",
+    "Loop": f"its trip count depends on the data, or it unrolls to more than {MAX_UNROLLED_OPERATORS} operators",
+    "Scan": f"it unrolls to more than {MAX_UNROLLED_OPERATORS} operators, or the opset is below 9",
 }
 _MAX_SHOWN = 6
 

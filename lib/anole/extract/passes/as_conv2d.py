@@ -14,10 +14,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.mutators import (
     ELEMENTWISE,
     bound,
-    bound_call,
-    bound_value,
     extents,
     operator_of,
+    resolve_call,
+    resolve_value,
     rewritten,
 )
 
@@ -48,7 +48,7 @@ class _Columns:
     """Conversion of (batch, channels, length) to images of one column, since threads divide rows among them."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
+        if (squeeze := resolve_call(mutator, data, "relax.squeeze")) is None:
             return None
         return squeeze.args[0] if len(squeeze.args[0].ty.shape) == 4 and _axes(squeeze) == [3] else None
 
@@ -56,7 +56,7 @@ class _Columns:
         rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or not rank:
             return operand if images is None else images
-        if (value := bound_value(mutator, operand)) is not None:
+        if (value := resolve_value(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -1), str(operand.ty.dtype))
         return relax.op.expand_dims(operand, rank)
 
@@ -70,10 +70,10 @@ class _Slices:
     _ORDER = (0, 2, 1, 3, 4)
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        permuted = bound_call(mutator, data, "relax.permute_dims")
+        permuted = resolve_call(mutator, data, "relax.permute_dims")
         if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._ORDER:
             return None
-        volumes = bound_call(mutator, permuted.args[0], "relax.reshape")
+        volumes = resolve_call(mutator, permuted.args[0], "relax.reshape")
         if volumes is None:
             return None
         batch, depth, *rest = extents(volumes)
@@ -83,7 +83,7 @@ class _Slices:
         if (images := self.images(mutator, operand)) is not None:
             return images
         operand_shape = extents(operand)
-        if (value := bound_value(mutator, operand)) is not None and value.ndim > 2:
+        if (value := resolve_value(mutator, operand)) is not None and value.ndim > 2:
             expanded = value.reshape((1,) * (5 - value.ndim) + value.shape)
             is_broadcast = expanded.shape[0] == expanded.shape[2] == 1
             return relax.const(expanded[:, :, 0], str(operand.ty.dtype)) if is_broadcast else None
@@ -136,7 +136,7 @@ def _pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     """Convolve each slice with adjacent slices as further channels, or tap by tap if the convolution is grouped."""
-    attrs, weight = call.attrs, bound_value(mutator, call.args[1])
+    attrs, weight = call.attrs, resolve_value(mutator, call.args[1])
     if weight is None:
         return None
     dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
@@ -231,7 +231,7 @@ def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
 
 def _expanded_row(mutator: Any, call: ir.Call) -> ir.Expr | None:
     """Return the 3-d data that a call reads as images of one row, or None for all other operands."""
-    expanded = bound_call(mutator, call.args[0], "relax.expand_dims")
+    expanded = resolve_call(mutator, call.args[0], "relax.expand_dims")
     return None if expanded is None or len(expanded.ty.shape) != 4 or _axes(expanded) != [2] else expanded.args[0]
 
 

@@ -14,9 +14,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.mutators import (
     bound,
-    bound_call,
     extents,
     operator_of,
+    resolve_call,
     rewritten,
     value_of,
     with_attrs,
@@ -80,7 +80,7 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     upper = _scalar(call.args[1])
     if upper is None:
         return call
-    if (inner := bound_call(builder, call.args[0], "relax.clip")) is not None:
+    if (inner := resolve_call(builder, call.args[0], "relax.clip")) is not None:
         clipped, low, high = inner.args
         if upper >= float(low.value):
             return relax.op.clip(clipped, low, min(upper, float(high.value)))

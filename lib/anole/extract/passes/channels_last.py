@@ -14,9 +14,9 @@ from anole.ir.mutators import (
     ELEMENTWISE,
     bindings,
     bound,
-    bound_call,
     extents,
     operator_of,
+    resolve_call,
     rewritten,
     value_of,
     with_attrs,
@@ -134,7 +134,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
 
     def _permutation_source(self, operand: ir.Expr) -> ir.Expr | None:
         """Return the operand of a permutation to channels first, or None for all other expressions."""
-        call = bound_call(self, operand, "relax.permute_dims")
+        call = resolve_call(self, operand, "relax.permute_dims")
         if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
             return None
         return call.args[0]

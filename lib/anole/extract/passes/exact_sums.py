@@ -76,7 +76,7 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
         return module
 
     class Splitter(_Splitter):
-        parts_of = parts
+        slices_of = parts
 
     return rewritten(module, mutator(Splitter))
 
@@ -132,9 +132,9 @@ _EXACT_DTYPES = ["float32", "float32", "int32"]
 
 
 class _Splitter(PyExprMutator):  # type: ignore[misc]
-    """The mutator; `parts_of` holds the channel ranges by product variable."""
+    """The mutator; `slices_of` holds the channel ranges by product variable."""
 
-    parts_of: dict[relax.Var, list[slice]]
+    slices_of: dict[relax.Var, list[slice]]
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._binding = binding.var
@@ -142,7 +142,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        parts = self.parts_of.get(self._binding)
+        parts = self.slices_of.get(self._binding)
         if parts is None:
             return call
         product = call if operator_of(call) in _CHANNELS else bound(self, call.args[0])

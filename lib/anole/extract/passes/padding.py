@@ -8,7 +8,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.convolutions import is_channels_last, taps_of, window_attributes
-from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
+from anole.ir.mutators import extents, operator_of, resolve_call, rewritten, value_of, with_attrs
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:
@@ -22,7 +22,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if operator_of(call) != "relax.nn.conv2d" or call.attrs.data_layout != "NHWC":
             return call
-        pad = bound_call(self, call.args[0], "relax.nn.pad")
+        pad = resolve_call(self, call.args[0], "relax.nn.pad")
         if pad is None:
             return call
         batch, rows, columns, channels = zip(*[iter(map(int, pad.attrs.pad_width))] * 2, strict=True)

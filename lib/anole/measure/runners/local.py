@@ -93,7 +93,7 @@ class LocalRunner:
         """Time candidates interleaved; raise as `collect`, and CallError or DeviceLostError if this is impossible."""
         built = [candidate for candidate in candidates if candidate.failure is None]
         self._submit(built, seconds, seconds + self._run_limit_s * max(1, len(built)))
-        return self._results.rival_measurements(candidates, self._result(), self._spent_s)
+        return self._results.interleaved_measurements(candidates, self._result(), self._spent_s)
 
     def abandon(self) -> None:
         """Kill the running candidate."""

@@ -18,7 +18,7 @@ from anole.measure.device_access import RemoteDevices
 from anole.measure.options import MeasureOptions
 from anole.measure.results import Results
 from anole.measure.runners.remote_worker import Ended, RemoteWorker, WorkerState
-from anole.measure.worker_functions import Timed, start_running_elsewhere
+from anole.measure.worker_functions import Timed, start_running_remotely
 from anole.record import Measurement
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote
@@ -55,7 +55,7 @@ class RemoteRunner:
     ) -> None:
         self._access, self._target, self._options, self._results = access, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
-            start_running_elsewhere, target, workload, options.evaluator, options.limits.session_s
+            start_running_remotely, target, workload, options.evaluator, options.limits.session_s
         )
         self._workers: list[RemoteWorker] = []
         self._waiting, self._running = deque[_Call](), dict[RemoteWorker, _Call]()
@@ -134,7 +134,7 @@ class RemoteRunner:
         result = self._run(_Call([candidate for candidate in candidates if candidate.failure is None], seconds))
         if result.error is not None:
             raise result.error
-        return self._results.rival_measurements(candidates, result.value, result.run_s)
+        return self._results.interleaved_measurements(candidates, result.value, result.run_s)
 
     def abandon(self) -> None:
         """Kill the running candidates."""

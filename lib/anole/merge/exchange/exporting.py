@@ -15,7 +15,7 @@ from anole.host.machine import host_facts
 from anole.keys import Time
 from anole.merge.exchange.importing import contents
 from anole.merge.exchange.selection import Chooser, Selection, usages_of
-from anole.merge.shards import RunState, newest_of, states_of
+from anole.merge.shards import RunState, newest_state, run_states
 from anole.record import utc_now
 from anole.store.content import ShardContent, read_head, read_stored
 from anole.store.shard import is_copy, shard_path
@@ -79,7 +79,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
     return counts
 
 
-def exported_from(source: Path) -> str:
+def describe_origin(source: Path) -> str:
     """Return a remark on the origin of an exported folder, or an empty text for other sources."""
     try:
         origin = read_document(source / _ORIGIN, ExportOrigin, "export-records")
@@ -122,6 +122,6 @@ def _selected_runs_in_folder(folder: Path, chooser: Chooser) -> Iterator[tuple[S
         assert stored is not None, "its head was read"
         return RunState.of(path, *stored, sha256(stored[1]).hexdigest())
 
-    for newest in map(newest_of, states_of(folder, read)):
+    for newest in map(newest_state, run_states(folder, read)):
         assert newest.content is not None, "selected states were read"
         yield newest.content, newest.data

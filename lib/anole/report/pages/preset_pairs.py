@@ -20,7 +20,7 @@ _N_RESAMPLES = 2000
 _CONFIDENCE = 0.95
 
 
-def section_of_pairs(recipe: Recipe, reader: str) -> Section:
+def pairs_section(recipe: Recipe, reader: str) -> Section:
     """Return the section for the recipe ``preset_pairs``."""
 
     def make(source: ReportSource) -> list[Shown]:

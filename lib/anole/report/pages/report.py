@@ -15,11 +15,11 @@ from anole.report.pages import unfinished_builds
 from anole.report.pages.database import Database, OutdatedDatabaseError
 from anole.report.pages.figure import READERS, MissingData, ReportSource, Section, Shown
 from anole.report.pages.page import TITLE_END, Page, render
-from anole.report.pages.preset_pairs import section_of_pairs
+from anole.report.pages.preset_pairs import pairs_section
 from anole.report.pages.recipes import section_of
 from anole.targets import usable_kinds
 from anole.targets.base import named_object
-from anole.text_format import counted, named_few, times
+from anole.text_format import counted, format_names, times
 
 _DEPLOYMENT = (
     *("speedup", "latency_by_size", "build_sizes", "latency_under_load"),
@@ -77,7 +77,7 @@ def all_sections() -> list[Section]:
         *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
         unfinished_builds.SECTION,
         *(section_of(recipes[name], "research") for name in _RESEARCH),
-        section_of_pairs(recipes["preset_pairs"], "research"),
+        pairs_section(recipes["preset_pairs"], "research"),
         *(section_of(recipes[name], "research") for name in _MORE_RESEARCH),
     ]
     target_sections = [named_object(path) for kind in usable_kinds().values() for path in kind.sections]
@@ -114,7 +114,7 @@ def _title(database: Database) -> str:
     rows = database.query(_BUILDS).rows
     models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
     subject = ", ".join(models) if len(models) <= _MAX_NAMED else counted(len(models), "model")
-    return f"{subject} on {named_few(targets)}" if rows else "Searches"
+    return f"{subject} on {format_names(targets)}" if rows else "Searches"
 
 
 def _tiles(database: Database) -> Mapping[str, str]:

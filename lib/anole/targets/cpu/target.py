@@ -79,7 +79,7 @@ class CpuTarget:
         keys of tasks; it waits until they change anyway.
         """
         version_of(workload, programs.VERSIONS, "the cpu")
-        parts = programs.parts_of(self.unit, workload, self.exact, self.open)
+        parts = programs.program_parts(self.unit, workload, self.exact, self.open)
         return sum({**programs.VERSIONS, **programs.OPEN_VERSIONS}[part] for part in parts)
 
     def takes(self, workload: Workload, position: int) -> bool:

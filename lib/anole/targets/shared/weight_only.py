@@ -101,7 +101,7 @@ def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
     return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
 
 
-def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
+def quantize_for_target(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
     """Return a dense layer's weight, of shape (in, out), as quantized by the target's scheme."""
     scheme = weight_scheme(target.in_target_precision(Dense(rows, *weight.shape)))
     return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

@@ -88,7 +88,7 @@ def is_inside(positions: Sequence[Any], image: Sequence[int]) -> Any:
     return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(positions, image, strict=True)))
 
 
-def checked_groups(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
+def check_groups(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
     """Return the number of groups of a convolution, checked against the shapes of data and weights."""
     groups = call.integer("group", 1)
     if data[1] != weight[1] * groups or weight[0] % groups:
@@ -100,7 +100,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
     """Compute a convolution with the attributes of Conv, in the common dtype of data and weights."""
     batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
-    groups = checked_groups(call, shape_of(data), shape_of(weight))
+    groups = check_groups(call, shape_of(data), shape_of(weight))
     window = Window.of(call, kernel_shape, image)
     extents = (batch, outputs, *window.outputs(image))
 

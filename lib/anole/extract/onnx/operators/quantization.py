@@ -24,7 +24,7 @@ from anole.extract.onnx.operators.integer_products import (
 )
 from anole.extract.passes.value_ranges import VALUE_PRESERVING
 from anole.extract.passes.weight_only import weight_only
-from anole.ir.mutators import bound, bound_call, bound_value, operator_of, with_attrs
+from anole.ir.mutators import bound, operator_of, resolve_call, resolve_value, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGER_DTYPES = ("uint8", "int8", "uint16", "int16")
@@ -76,7 +76,7 @@ def _rescale_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.E
 
     `QLinearConv` and `QLinearMatMul` define the result in this way.
     """
-    relu = bound_call(call.builder, data, "relax.nn.relu")
+    relu = resolve_call(call.builder, data, "relax.nn.relu")
     scaled_product = _split_scaled(call, data if relu is None else relu.args[0])
     divisor = _fold_constant(call, scale)
     if scaled_product is None or divisor is None or divisor.size != 1 or dtype_of(scaled_product[0]) != "int32":
@@ -219,32 +219,32 @@ def _split_dequantized(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArra
     if scaled is None:
         return None
     (integers, scale), zero = scaled, np.zeros((), np.int32)
-    if (centered := bound_call(call.builder, integers, "relax.subtract")) is not None:
+    if (centered := resolve_call(call.builder, integers, "relax.subtract")) is not None:
         if (point := _fold_constant(call, centered.args[1])) is None:
             return None
         integers, zero = centered.args[0], point
-    if (widened := bound_call(call.builder, integers, "relax.astype")) is not None:
+    if (widened := resolve_call(call.builder, integers, "relax.astype")) is not None:
         integers = widened.args[0]
     return (integers, zero, scale) if dtype_of(integers) in ("uint8", "int8") else None
 
 
 def _split_scaled(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
     """Return the operands x and c of ``astype(x) * c`` with a constant c, or None for all other data."""
-    product: Any = bound_call(call.builder, data, "relax.multiply")
-    cast: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
+    product: Any = resolve_call(call.builder, data, "relax.multiply")
+    cast: Any = None if product is None else resolve_call(call.builder, product.args[0], "relax.astype")
     scale = None if cast is None else _fold_constant(call, product.args[1])
     return None if scale is None else (cast.args[0], scale)
 
 
 def _fold_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
     """Return the value of a constant that may be reshaped, cast or gathered, or None for other expressions."""
-    if (value := bound_value(call.builder, expr)) is not None:
+    if (value := resolve_value(call.builder, expr)) is not None:
         return value
     call_: Any = bound(call.builder, expr)
     if operator_of(call_) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
     if operator_of(call_) == "relax.take":
-        values, indices = (bound_value(call.builder, operand) for operand in call_.args)
+        values, indices = (resolve_value(call.builder, operand) for operand in call_.args)
         return None if values is None or indices is None else np.take(values, indices, call_.attrs.axis)
     inner = _fold_constant(call, call_.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))

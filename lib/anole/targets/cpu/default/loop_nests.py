@@ -14,10 +14,10 @@ from tvm import s_tir, tirx
 from anole.targets.cpu.default.memory_access import Axis, Block, describe_block
 from anole.targets.cpu.device.lowering import PARTITION
 
-SERIAL_WORK = 1 << 14
+MIN_PARALLEL_WORK = 1 << 14
 """Number of iterations below which waking other threads costs more than it saves."""
 
-ACCUMULATORS = 4
+N_ACCUMULATORS = 4
 """Independent vectors in flight, to hide the latency of an addition."""
 
 _MAX_CHUNKS = 64
@@ -51,7 +51,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence
     `producers` are reductions whose results only this block reads, element by element; they are computed just outside
     the vector loop, with their accumulators in registers.
     """
-    block, reductions = described_block(schedule, rv), [described_block(schedule, producer) for producer in producers]
+    block, reductions = block_properties(schedule, rv), [block_properties(schedule, producer) for producer in producers]
     lanes = machine.lanes(block, *reductions)
     work = block.work + sum(reduction.work for reduction in reductions)
     loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, reductions)
@@ -61,14 +61,14 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence
     position = max(range(len(axes)), key=lambda i: _vector_benefit(axes[i], lanes))
     if axes[position].store not in (0, 1) and not producers:
         # LLVM interleaves the few channels of an image faster than scattered vector stores would.
-        if work >= SERIAL_WORK:
+        if work >= MIN_PARALLEL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = even_width(axes[position].extent, lanes * (ACCUMULATORS if producers else 1), lanes)
+    width = even_width(axes[position].extent, lanes * (N_ACCUMULATORS if producers else 1), lanes)
     crossing = None if producers else _crossing(axes, position, lanes)
     outer, split_loop, vector = _tile(schedule, loops, position, width, crossing)
     has_tail = axes[position].extent % width != 0
-    if work >= SERIAL_WORK:
+    if work >= MIN_PARALLEL_WORK:
         is_single = prod(_extent(schedule, loop) for loop in outer) == 1
         if is_single or not has_tail:
             *_, split_loop = run_in_parallel(schedule, [*outer, split_loop], machine)
@@ -84,7 +84,7 @@ def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
     """Schedule a reduction along a contiguous axis: first to a vector of partial results per row, then over lanes."""
     _join_axes(schedule, rv)
-    block = described_block(schedule, rv)
+    block = block_properties(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
     if position is None:
@@ -93,19 +93,19 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     n_rows, extent = prod(axis.extent for axis in axes if not axis.reduction), axes[position].extent
     threads = machine.threads
     chunks = next((n for n in range(_MAX_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
-    if n_rows < threads and block.work >= SERIAL_WORK and chunks > 1:
+    if n_rows < threads and block.work >= MIN_PARALLEL_WORK and chunks > 1:
         chunk, _ = schedule.split(loops[position], [chunks, None])
         schedule_row_reduction(schedule, schedule.rfactor(chunk, len(rows)), machine)
         return
     lanes = machine.lanes(block)
     width = (
-        lanes if machine.varies else even_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+        lanes if machine.varies else even_width(extent, lanes * (N_ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
     )
     steps, vector = schedule.split(loops[position], [None, width])
     other_loops = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
     schedule.reorder(*rows, *other_loops, steps, vector)
     partial_block = schedule.rfactor(vector, len(rows))
-    parallel = block.work >= SERIAL_WORK and n_rows > 1
+    parallel = block.work >= MIN_PARALLEL_WORK and n_rows > 1
     if machine.varies or extent % width or not rows:
         # compute_at would lose the predicate of the last, partial step, so the partial block gets separate loops.
         _vectorize_partial(schedule, partial_block, len(rows), parallel, machine)
@@ -147,7 +147,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
 
 def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
     """Join the axes of a block that reduces an entire tensor, since a block made by rfactor keeps all axes."""
-    axes = described_block(schedule, rv).axes
+    axes = block_properties(schedule, rv).axes
     if len(axes) == 1 or not all(axis.reduction for axis in axes):
         return
     if not all(outer.wraps(inner) for outer, inner in pairwise(axes)):
@@ -252,7 +252,7 @@ def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int
     return None
 
 
-def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
+def block_properties(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
     """Return a block's properties; raise ValueError if it is not a single store with constant extents."""
     block = describe_block(schedule.get(rv))
     if block is None:

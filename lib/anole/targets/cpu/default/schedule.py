@@ -15,9 +15,9 @@ from tvm import s_tir, tirx
 from anole.ir.nodes import blocks_of
 from anole.ir.symbols import at_sizes, prime_sizes
 from anole.targets.cpu.default.loop_nests import (
-    SERIAL_WORK,
+    MIN_PARALLEL_WORK,
     Machine,
-    described_block,
+    block_properties,
     row_axis,
     run_in_parallel,
     schedule_row_reduction,
@@ -104,7 +104,7 @@ def _schedule_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
 def _schedule_padded_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
     pair = pair.apply_schedule(_inline_cheap)
     schedule = s_tir.Schedule(pair.static)
-    lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
+    lanes = machine.lanes(*(block_properties(schedule, rv) for rv in blocks_of(schedule)))
     padded = pair.rewrite(lambda func: pad_rows(func, lanes, pair.sizes))
     return padded.apply_schedule(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
 
@@ -149,7 +149,7 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
         return
     leading = takewhile(lambda iter_var: iter_var.iter_type == tirx.IterVar.DataPar, iter_vars)
     spatial = loops[: len(list(leading))]
-    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= SERIAL_WORK:
+    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= MIN_PARALLEL_WORK:
         run_in_parallel(schedule, spatial, machine)
 
 

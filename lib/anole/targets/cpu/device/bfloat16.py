@@ -13,7 +13,7 @@ import tvm.ir._ffi_api
 from tvm import ir, tirx
 from tvm.target.codegen import target_has_features
 
-from anole.ir.nodes import with_each
+from anole.ir.nodes import map_nodes
 
 _OPERATOR, _PURE = "anole.round_bfloat16", 1
 
@@ -24,7 +24,7 @@ ir.register_op_attr(_OPERATOR, "TVectorizable", True)
 
 def name_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace casts to bfloat16 by an operator, before TVM lowers them."""
-    return with_each(func, tirx.Cast, _name_rounding)
+    return map_nodes(func, tirx.Cast, _name_rounding)
 
 
 def _name_rounding(cast: tirx.Cast) -> Any:
@@ -49,7 +49,7 @@ def lower_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
         functions[name] = _code(name, lanes, _CONVERSION if has_instruction else _DEFINITION)
         return tirx.call_pure_extern(str(call.ty.dtype), name, *call.args)
 
-    func = with_each(func, ir.Call, lower_rounding)
+    func = map_nodes(func, ir.Call, lower_rounding)
     for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func

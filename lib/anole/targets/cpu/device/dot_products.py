@@ -13,7 +13,7 @@ import tvm
 from tvm import ir, sym, tirx
 from tvm.target.codegen import llvm_version_major, target_has_features
 
-from anole.ir.nodes import collect, with_each
+from anole.ir.nodes import collect, map_nodes
 from anole.targets.shared.packed_words import DOTS, is_dot, is_packed_word
 
 _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
@@ -134,7 +134,7 @@ def load_packed_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             views[buffer] = tirx.decl_buffer((extent,), "int32", f"{buffer.name}_words", data=buffer.data)
         return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(elements)))])
 
-    func = with_each(func, ir.Call, load_word)
+    func = map_nodes(func, ir.Call, load_word)
 
     def declare_view(statement: tirx.DeclBuffer) -> tirx.Stmt:
         view = views.get(statement.buffer)
@@ -142,7 +142,7 @@ def load_packed_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             return statement
         return tirx.SeqStmt([statement, tirx.DeclBuffer(view, data=statement.data)])
 
-    return with_each(func, tirx.DeclBuffer, declare_view)
+    return map_nodes(func, tirx.DeclBuffer, declare_view)
 
 
 def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
@@ -162,7 +162,7 @@ def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
         functions[_helper(dtype, lanes)] = dot.code
         return tirx.call_pure_extern(str(total.ty.dtype), _helper(dtype, lanes), total, left, right)
 
-    func = with_each(func, tirx.Add, add_dot)
+    func = map_nodes(func, tirx.Add, add_dot)
     for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func

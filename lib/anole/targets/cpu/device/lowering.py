@@ -23,8 +23,8 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
-from anole.ir.nodes import collect, with_each, with_values
-from anole.ir.symbols import all_static, with_opaque_extents_named
+from anole.ir.nodes import collect, map_nodes, with_values
+from anole.ir.symbols import all_static, name_opaque_extents
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.dot_products import has_packed_words, load_packed_words, lower_dots
 from anole.targets.cpu.device.not_a_number import keep_nan
@@ -33,7 +33,7 @@ from anole.targets.cpu.device.rounding import simplify_rounding
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: iterations that meet all conditions are compiled separately."""
 
-CHUNKS_OF_THREAD = 4
+CHUNKS_PER_THREAD = 4
 """Chunks of a parallel loop per thread; the runtime's default is the same."""
 
 _PIPELINE_NAME = "anole.cpu"
@@ -68,7 +68,7 @@ def passes() -> tuple[Any, Any, Any]:
 
 
 def _use_opaque_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    return with_opaque_extents_named(func)
+    return name_opaque_extents(func)
 
 
 def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
@@ -124,11 +124,11 @@ def _hide_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             return node
         return ir.Call(node.op, [hide(node.args[0]), *node.args[1:]], ret_ty=node.ty)
 
-    return with_each(with_each(func, tirx.Select, select), ir.Call, call)
+    return map_nodes(map_nodes(func, tirx.Select, select), ir.Call, call)
 
 
 def _reveal_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    return with_each(func, ir.Call, lambda call: call.args[0] if call.op.same_as(ir.Op.get(_HIDDEN)) else call)
+    return map_nodes(func, ir.Call, lambda call: call.args[0] if call.op.same_as(ir.Op.get(_HIDDEN)) else call)
 
 
 def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
@@ -136,7 +136,7 @@ def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
     It would replace ``(i + 3) // 2 % 4`` by ``(i + 2) // 2`` if i is below 4.
     """
-    return with_each(func, tirx.FloorMod, _quotient_of_remainder)
+    return map_nodes(func, tirx.FloorMod, _quotient_of_remainder)
 
 
 def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
@@ -174,7 +174,7 @@ _FLATTEN_AND_PARTITION = tvm.transform.Sequential(
 
 def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Mark all small local buffers to keep TVM from allocating them on the heap."""
-    return with_each(func, tirx.AllocBuffer, _mark_for_stack)
+    return map_nodes(func, tirx.AllocBuffer, _mark_for_stack)
 
 
 def _mark_for_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
@@ -192,7 +192,7 @@ def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Split parallel loops into as many chunks as threads claim, with lengths that differ by at most one."""
     target = func.attrs.get("target") if func.attrs else None
     threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
-    return with_each(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_OF_THREAD)) if threads else func
+    return map_nodes(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_PER_THREAD)) if threads else func
 
 
 def _split_evenly(loop: tirx.For, chunks: int) -> tirx.For:

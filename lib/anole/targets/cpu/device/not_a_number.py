@@ -13,7 +13,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from anole.ir.nodes import with_each
+from anole.ir.nodes import map_nodes
 
 _MIN_MAX = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 """LLVM's intrinsics that propagate NaN, by operation."""
@@ -22,8 +22,8 @@ _MIN_MAX = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace maxima, minima and inequalities by expressions that propagate NaN, except running maxima and minima."""
     for kind in (tirx.BufferStore, tirx.Bind):
-        func = with_each(func, kind, _with_nan_propagation)
-    return with_each(func, tirx.NE, _propagate_nan_in_inequality)
+        func = map_nodes(func, kind, _with_nan_propagation)
+    return map_nodes(func, tirx.NE, _propagate_nan_in_inequality)
 
 
 def _with_nan_propagation(statement: Any) -> Any:

@@ -15,7 +15,7 @@ from tvm import rpc
 from anole.errors import TargetError
 from anole.record import Config
 from anole.targets.base import Template
-from anole.targets.rpc.runner import Conditions, SessionRunner, converting_session_errors
+from anole.targets.rpc.runner import Conditions, SessionRunner, convert_session_errors
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 
@@ -108,7 +108,7 @@ _NO_CORE_PREFERENCE = 1
 
 def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
     """Return a runner of candidates on a server's CPU; raise TargetError if it has a different thread count."""
-    with converting_session_errors(session):
+    with convert_session_errors(session):
         session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
         server_threads = int(session.get_function("runtime.NumThreads")())
     if server_threads != threads:

@@ -10,7 +10,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.ir.nodes import collect, prefetched, with_each, with_loop, with_nests, with_new_definition, with_values
+from anole.ir.nodes import collect, map_nodes, prefetched, with_loop, with_nests, with_new_definition, with_values
 from anole.ir.symbols import simplified
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
@@ -86,7 +86,7 @@ def with_full_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
     TVM serializes a vector if its block, or its value, has a condition on lanes, even one that is true for all lanes.
     Conditions that hold for the first and the last lane hold for all lanes between them.
     """
-    return with_each(func, tirx.For, _vector_or_serial)
+    return map_nodes(func, tirx.For, _vector_or_serial)
 
 
 def _vector_or_serial(loop: tirx.For) -> tirx.Stmt:

@@ -17,7 +17,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
 from anole.targets.shared.packed_words import product
-from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, pack_panels
 from anole.task import BatchMatmul, Dense
 
 _PANELS = "panels"
@@ -75,7 +75,7 @@ class DenseTemplate(_ProductTemplate):
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack (in, out) weights into panels, zero-padded."""
-        return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
+        return pack_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply (rows, in) data with packed weights, as (rows, out)."""

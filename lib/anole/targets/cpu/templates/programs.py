@@ -95,10 +95,10 @@ class Programs:
         )
 
 
-def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
+def program_parts(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
     """Return the names, in `VERSIONS`, of the parts of a workload's programs."""
     if is_packed(w):
-        return [*parts_of(unit, with_packed_words(w), True, is_open), "words"]
+        return [*program_parts(unit, with_packed_words(w), True, is_open), "words"]
     parts = {
         w.operator: True,
         "sharing": is_small(w),
@@ -116,7 +116,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
             "cover": direct and covered(w) != (w.out_height, w.out_width),
             "conv2d.idle": direct and skips(w),
             "conv2d.gap": direct and leaves_gaps(w),
-            "conv2d.winograd": has_choice(w, exact),
+            "conv2d.winograd": allows_winograd(w, exact),
         }
     elif isinstance(w, Dense):
         is_weight_only = w.weights is not None
@@ -140,7 +140,7 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
     elif is_depthwise(w):
         kind = "depthwise"
     else:
-        kind = "direct" if is_open or not has_choice(w, exact) else "chosen"
+        kind = "direct" if is_open or not allows_winograd(w, exact) else "chosen"
     if is_open:
         return _OPEN[kind]
     return (_TILED[w.dtype] if supports_tiles(unit, w) else _CONSTRAINED)[kind]
@@ -156,7 +156,9 @@ def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str)
     if dtype == "bfloat16" and with_packed_words(packed).dtype in unit.tile_types:
         # On CPUs with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
         return packed if supports_tiles(unit, with_packed_words(packed)) else w
-    is_faster = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_words(packed)))
+    is_faster = not (
+        allows_winograd(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_words(packed))
+    )
     return packed if is_faster and not is_bundled(unit, w) else w
 
 
@@ -198,7 +200,7 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
     return adapted if prod(adapted[name][0] for name in names) % threads == 0 else config
 
 
-def has_choice(w: Conv2d, exact: bool) -> bool:
+def allows_winograd(w: Conv2d, exact: bool) -> bool:
     """Whether Winograd is an option: not if a convolution must be computed exactly as defined."""
     return can_winograd(w) and not exact and not w.exact and w.dtype == "float32"
 

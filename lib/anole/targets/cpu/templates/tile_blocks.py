@@ -12,13 +12,13 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, sym, tirx
 
-from anole.ir.nodes import collect, nest_around, with_each, with_values
+from anole.ir.nodes import collect, map_nodes, nest_around, with_values
 from anole.targets.shared.output_tiles import OutputTiles
 
 COLUMNS = "winograd_output_columns"
 
 
-def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFunc:
+def split_into_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFunc:
     """Replace a block's loops (n, y, x, f) by (block of tiles, tile, y and x in the tile, f).
 
     The nest around the block must be perfect.
@@ -29,7 +29,7 @@ def by_blocks(func: tirx.PrimFunc, name: str, tiles: OutputTiles) -> tirx.PrimFu
         is_match = [realize.block.name_hint for realize in blocks] == [name] and len(collect(outer, tirx.For)) == 4
         return _rewrite_over_blocks(blocks[0].block, tiles) if is_match else outer
 
-    return with_each(func, tirx.For, rewrite)
+    return map_nodes(func, tirx.For, rewrite)
 
 
 def _rewrite_over_blocks(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:

@@ -10,7 +10,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm import ir, s_tir, sym, te, tirx
 
-from anole.ir.nodes import collect, nest_around, with_each, with_values
+from anole.ir.nodes import collect, map_nodes, nest_around, with_values
 from anole.record import Config
 from anole.targets.base import DIRECT, WINOGRAD
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
@@ -18,11 +18,11 @@ from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
-from anole.targets.cpu.templates.tile_blocks import COLUMNS, by_blocks
+from anole.targets.cpu.templates.tile_blocks import COLUMNS, split_into_blocks
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
 from anole.targets.shared.output_tiles import OutputTiles
-from anole.targets.shared.templates import ChoiceTemplate, in_panels
+from anole.targets.shared.templates import ChoiceTemplate, pack_panels
 from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
 
@@ -49,7 +49,7 @@ class WinogradTemplate:
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Transform HWIO weights in float64 and pack them into panels, zero-padded."""
         transformed = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
-        return in_panels(transformed, config["tile_f"][2], padded_filters(self.unit, workload))
+        return pack_panels(transformed, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""
@@ -104,7 +104,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 def _join_outputs(func: tirx.PrimFunc, parts: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
     """Join the output transform and the epilogue in one block; return the schedule and the block.
 
-    The block's loops are (n, y, x, f); with a dilation, those of `_split_into_subimages`; with tiles, of `by_blocks`.
+    The loops are (n, y, x, f); with a dilation, of `_split_into_subimages`; with tiles, of `split_into_blocks`.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
@@ -118,7 +118,9 @@ def _join_outputs(func: tirx.PrimFunc, parts: tuple[int, int] | OutputTiles) -> 
     name = sch.get(epilogue).name_hint
     func = anchor.scheduled(sch)
     sch = s_tir.Schedule(
-        by_blocks(func, name, parts) if isinstance(parts, OutputTiles) else _split_into_subimages(func, name, parts)
+        split_into_blocks(func, name, parts)
+        if isinstance(parts, OutputTiles)
+        else _split_into_subimages(func, name, parts)
     )
     return sch, sch.get_sblock(name)
 
@@ -128,7 +130,7 @@ def _schedule_output(
 ) -> tuple[Any, Any, Any]:
     """Schedule the output transform in registers; return the loops over chunks, their panels, and tiles.
 
-    The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
+    The loops of the epilogue are over images, or over blocks and their tiles, see `split_into_blocks`.
     """
     *outputs, y_inner, x_inner, f = sch.get_loops(epilogue)
     if not in_blocks:
@@ -280,7 +282,7 @@ def _split_into_subimages(func: tirx.PrimFunc, name: str, dilation: tuple[int, i
         is_match = [realize.block.name_hint for realize in blocks] == [name] and len(collect(outer, tirx.For)) == 4
         return _rewrite_over_subimages(blocks[0], dilation) if is_match else outer
 
-    return with_each(func, tirx.For, rewrite)
+    return map_nodes(func, tirx.For, rewrite)
 
 
 def _rewrite_over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
