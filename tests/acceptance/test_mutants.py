@@ -43,7 +43,7 @@ PARAMS = "    params = [main.params[current_names.index(name)] for name in names
 READ = "    inputs = input_infos(model, proto)\n"
 IMPORTED = "        module,\n        inputs,\n"
 RUN = '*(tvm.runtime.tensor(np.asarray(array, order="C"), self._device) for array in arrays)'
-RETURNED = 'return [found.numpy()] if hasattr(found, "numpy") else [each.numpy() for each in found]'
+RETURNED = 'return [outputs.numpy()] if hasattr(outputs, "numpy") else [output.numpy() for output in outputs]'
 
 TORCH, FILE, BUILD, LOAD = (
     *("extract/torch.py", "extract/onnx/importer.py"),

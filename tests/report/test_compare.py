@@ -30,7 +30,7 @@ def altered(build: Path, folder: Path, line: str) -> Path:
     """Copy a build, adding a line of Python before its network returns."""
     shutil.copytree(build, folder)
     before = (folder / "load.py").read_text()
-    after = before.replace("        return [found", f"        {line}\n        return [found")
+    after = before.replace("        return [outputs", f"        {line}\n        return [outputs")
     assert after != before
     (folder / "load.py").write_text(after)
     return folder
@@ -64,7 +64,7 @@ def test_a_build_equals_its_copy_and_beats_a_slowed_copy(tiny_project: Path, tmp
     ("line", "problem"),
     [
         (
-            "return [1.001 * found.numpy()]",
+            "return [1.001 * outputs.numpy()]",
             r"their outputs \(float32 and float32\) differ by 0.001, relative to their norm; at most 0.0003 is allowed "
             r"\(--tolerance\)",
         ),

@@ -69,7 +69,7 @@ def link_library(
         MachineError: a tool is missing or failed.
     """
     shared, static = output_folder / f"lib{prefix}.so", output_folder / f"lib{prefix}.a"
-    macros = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
+    macros = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MAX_THREADS={threads}"]
     if weights is not None:
         macros.append(f'-DWEIGHTS_INSIDE="{weights}"')
     network, merged = folder / "network.o", folder / "merged.o"

@@ -62,7 +62,7 @@ struct network_instance {
 };
 
 _Static_assert(sizeof(struct network_instance) <= INSTANCE_BYTES, "the arena has too little space for the instance");
-_Static_assert(MOST_THREADS == NETWORK_THREADS, "the arena has space for a different number of threads");
+_Static_assert(MAX_THREADS == NETWORK_THREADS, "the arena has space for a different number of threads");
 
 /* The free workspace of the kernel that this thread runs. */
 STATIC_THREAD_LOCAL struct {

@@ -33,11 +33,11 @@
 #define ANOLE_SPIN 2000 /* pauses of an idle worker before it sleeps: longer than the time between two kernels */
 #endif
 
-#ifndef ANOLE_MOST_THREADS
-#define ANOLE_MOST_THREADS 256 /* the maximum, even if ANOLE_NUM_THREADS is larger */
+#ifndef ANOLE_MAX_THREADS
+#define ANOLE_MAX_THREADS 256 /* the maximum, even if ANOLE_NUM_THREADS is larger */
 #endif
 
-enum { MAX_THREADS = ANOLE_MOST_THREADS, MAX_CHUNKS = MAX_THREADS * ANOLE_CHUNKS };
+enum { MAX_THREADS = ANOLE_MAX_THREADS, MAX_CHUNKS = MAX_THREADS * ANOLE_CHUNKS };
 
 /* TVM's interface of parallel loops. */
 typedef struct {
