@@ -38,8 +38,9 @@ LOGGED = ("steps", "queries", "drawn_between")
 """Logged figures of the searches in a run; rows have their medians."""
 
 CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1024)
-_VERSION = 2
-"""Since version 2, no program is tried twice, and a run ends at the optimum."""
+_VERSIONS = {"open": 3}
+"""Since version 2, no program is tried twice, and a run ends at the optimum; since version 3, a run in an open space
+does not depend on earlier runs in its process."""
 
 _NEAR = 0.01
 """The relative extra cost over the optimum at which a search's trials and seconds are noted."""
@@ -60,7 +61,7 @@ class SpaceKind:
 def _open_table(layer: str) -> Table:
     """Return the table of an open space, in which invalid configs cost a trial."""
     table = buffer_table(layer)
-    return opened(table, OPEN.space(table.workload))
+    return opened(table, replace(OPEN.space(table.workload), is_enumerated=True))
 
 
 _IN_OPEN = (
@@ -142,7 +143,7 @@ def _table(layer: str, space: str) -> Table:
 def _version(layer: str, space: str, variant: str) -> str:
     """Return a run's version, which covers the table, the tuner's settings and the search's code."""
     table, control = SPACES[space].files()[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
-    return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSION)
+    return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSIONS.get(space, 2))
 
 
 TABLES = Experiment(

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -163,7 +163,7 @@ def buffer_table(name: str) -> Table:
     recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
     cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)
     target = VtaTarget(DESCRIPTION)
-    space = target.space(layer)
+    space = replace(target.space(layer), is_enumerated=True)
     programs, _, of_each = distinct_programs(layer, space)
     if not np.array_equal(recorded, programs):
         raise StoreError(f"{path}: was simulated with other programs than the template has now; remove it")

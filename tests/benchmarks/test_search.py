@@ -11,6 +11,7 @@ from anole.store.shard import Shard, read_shard, shard_paths
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Dense, Task
+from anole_vta.templates import design
 from benchmarks.search import calibration, convergence, exact, layers, networks
 from benchmarks.search.claims import CLAIMS, page, read_data
 from benchmarks.search.exact import CHECKPOINTS
@@ -19,6 +20,7 @@ from benchmarks.search.picture import draw, mean_ratios
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS, FOLDER
 from benchmarks.search.variants import TABLE_VARIANTS, sized_as
+from benchmarks.vta import tables
 
 from .. import record_project
 from ..tiny_builds import HOME
@@ -65,6 +67,21 @@ def test_a_run_on_a_table_reports_its_columns(variant, monkeypatch):
     assert int(row["trials"]) == 48 == sum(map(int, row["batches"].split()))
     assert 0 < int(row["failed"]) < 48
     assert float(row["gap_at_16"]) >= float(row["gap_at_end"]) >= 0
+
+
+def test_rows_do_not_depend_on_the_order_of_jobs(monkeypatch):
+    """The first run in a process must not change what the second one samples, which the cached table shares."""
+    monkeypatch.setattr(exact, "TRIALS", 80)
+    jobs = [(LAYER, "open", variant, "0", "any") for variant in ("SA+greedy", "random")]
+
+    def rows_in(order):
+        for cached in (exact._table, tables.buffer_table, design.conv2d_space):
+            cached.cache_clear()
+        found = {job: exact.run(job)[0] for job in order}
+        return [{name: figure for name, figure in found[job].items() if "_s" not in name} for job in jobs]
+
+    assert rows_in(jobs) == rows_in(jobs[::-1])
+    assert exact.OPEN.space(exact._table(LAYER, "open").workload).size > 2**20, "a space that searches do not enumerate"
 
 
 def test_a_warm_start_ranks_a_layer_by_what_others_agree_on(tmp_path):
