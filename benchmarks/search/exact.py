@@ -1,12 +1,16 @@
 """The experiment on exact tables: every search method on exhaustively measured spaces with a known optimum.
 
-The spaces come from the simulated accelerator and, in a few cases, from real hardware. Tables replace measurements,
-so there is no noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16
-iterations, which are 1024 trials in batches of 64, or at the optimum.
+The spaces come from the simulated accelerator and from real hardware. Tables replace measurements, so there is no
+noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16 iterations, which are
+1024 trials in batches of 64, at the optimum, or after the trials of its variant.
+
+Spaces of GPUs are read from the T4 files in the folder of the environment variable ``HUB``, such as those of the FAIR
+Benchmark Hub for Auto-Tuning (DOI 10.5281/zenodo.15364124).
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,18 +25,22 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget
+from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.measured import measured_table, measured_tables
-from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
+from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
 from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
 from kit.quality import batch_sizes
 from kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
-FEWER_SEEDS = {"chameleon one by one": 3}
-"""The number of seeds for variants whose runs take as long as dozens of others."""
+FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11, "tpe": 11}
+"""The number of seeds for variants whose runs take much longer than others, and are in few claims."""
 
-_ALL = {**VARIANTS, **TABLE_VARIANTS, **MEASURED_VARIANTS}
+CLAIMS = Path(__file__).parents[1] / "tables/claims.csv"
+"""The papers' claims, whose variants are run first; see `benchmarks.search.claims`."""
+
+_ALL = {**VARIANTS, **TABLE_VARIANTS}
 
 LOGGED = ("steps", "queries", "drawn_between")
 """Logged figures of the searches in a run; rows have their medians."""
@@ -64,26 +72,49 @@ def _open_table(layer: str) -> Table:
     return opened(table, replace(OPEN.space(table.workload), is_enumerated=True))
 
 
-_IN_OPEN = (
-    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc"),
-    *("anole cold", "anole cold, ends early"),
-)
+def hub_files() -> dict[str, Path]:
+    """Return the T4 files of others' spaces by name; none without the variable ``HUB``."""
+    folder = os.environ.get("HUB")
+    paths = sorted(Path(folder).glob("*_T4.json*")) if folder else ()
+    return {path.name.partition("_T4")[0]: path for path in paths}
+
+
+def _hub_table(name: str) -> Table:
+    from anole.bench import load
+
+    return load(hub_files()[name])
+
+
 SPACES: Mapping[str, SpaceKind] = {
     "constrained": SpaceKind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
-    "open": SpaceKind(_IN_OPEN, buffer_tables, _open_table),
-    "measured": SpaceKind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
+    "open": SpaceKind(WITHOUT_MERIT, buffer_tables, _open_table),
+    "gpu": SpaceKind((*WITHOUT_MERIT, *OF_ALL), hub_files, _hub_table),
+    "measured": SpaceKind(MEASURED, measured_tables, measured_table),
 }
 """All kinds of spaces with exact tables."""
 
 
+def claimed() -> dict[str, set[str]]:
+    """Return the variants in the papers' claims, and the baseline of all comparisons, by kind of space."""
+    found = {space: {"anole cold", "random"} for space in SPACES}
+    for claim in read_rows(CLAIMS):
+        for space in claim["spaces"].split():
+            found[space] |= {claim["over"], claim["under"]}
+    return found
+
+
 def jobs() -> Iterator[Job]:
-    """Yield layer, space, variant, seed and version; seeds are the outer loop, so the first jobs cover all variants."""
-    places = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()]
-    for seed in range(SEEDS):
-        for layer, space in places:
-            for variant in SPACES[space].variants:
-                if seed < FEWER_SEEDS.get(variant, SEEDS):
-                    yield layer, space, variant, str(seed), _version(layer, space, variant)
+    """Yield layer, space, variant, seed and version: the variants of claims first, then all others.
+
+    Seeds are the outer loop, so any number of first jobs has about as many runs of each variant.
+    """
+    places, first = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()], claimed()
+    for is_claimed in (True, False):
+        for seed in range(SEEDS):
+            for layer, space in places:
+                for variant in SPACES[space].variants:
+                    if seed < FEWER_SEEDS.get(variant, SEEDS) and (variant in first[space]) == is_claimed:
+                        yield layer, space, variant, str(seed), _version(layer, space, variant)
 
 
 def run(job: Job) -> Sequence[Row]:
@@ -93,7 +124,7 @@ def run(job: Job) -> Sequence[Row]:
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    found = replay(table, _settings(variant, sizes), TRIALS, int(seed), ends_at_the_optimum=True)
+    found = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
     gaps = gaps_of(table, found)
     return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
@@ -134,6 +165,10 @@ def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 
 
+def _n_trials(variant: str) -> int:
+    return min(TRIALS, _ALL[variant].get("trials", TRIALS))
+
+
 @cache
 def _table(layer: str, space: str) -> Table:
     return SPACES[space].read(layer)
@@ -142,8 +177,10 @@ def _table(layer: str, space: str) -> Table:
 @cache
 def _version(layer: str, space: str, variant: str) -> str:
     """Return a run's version, which covers the table, the tuner's settings and the search's code."""
-    table, control = SPACES[space].files()[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
-    return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSIONS.get(space, 2))
+    table, sizes = SPACES[space].files()[layer].read_bytes().hex(), sized_as(variant, _ALL)
+    control = f"('greedy', '{sizes}')" if sizes else "None"
+    settings, version = _settings(variant).to_json(), _VERSIONS.get(space, 2)
+    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version)
 
 
 TABLES = Experiment(

@@ -34,7 +34,7 @@ from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
 from kit.quality import batch_sizes, incumbents, shares
 
 COMPARED = (
-    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
+    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+diverse batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
 FULL = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")

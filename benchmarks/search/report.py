@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.common.rows import Row, line
 from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios, mean
+from benchmarks.search.figures import cost_at, whole_batches
 
 Data = Mapping[str, Rows]
 """The rows of each experiment by name, and those in one kind of space by both names, such as ``tables/open``."""
@@ -36,13 +37,10 @@ _CONTROLS = (
 _FEWER_RUNS = ("GP+CSA", "chameleon one by one")
 """Variants with fewer trials or seeds than the others; tables over common runs exclude them."""
 
-_WORST = 100.0
-"""The cap on costs relative to the optimum."""
-
 BY_TRIALS = (
     ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
     ("the same with PPO", "chameleon", "PPO+diverse"),
-    ("AutoTVM in batches of 16 over batches of 64", "SA+greedy batch 16", "autotvm"),
+    ("AutoTVM in batches of 16 over batches of 64", "SA+diverse batch 16", "autotvm"),
     ("adaptive sampling over greedy selection of the same sizes, with annealing", "SA+AS", "SA+greedy sizes of AS"),
     ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
 )
@@ -51,7 +49,7 @@ BY_TRIALS = (
 _OURS = "anole cold"
 """The baseline of other tuners: `anole` as it is on the first layer of a project."""
 
-_BASELINE = "SA+greedy batch 16"
+_BASELINE = "SA+diverse batch 16"
 """The baseline of prices: AutoTVM's parts in batches of 16."""
 
 PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", "random")
@@ -104,7 +102,7 @@ def _by_trials(data: Data) -> str:
 def _versus_anole(data: Data, n_trials: int) -> str:
     """Return the table of other tuners' costs relative to `anole` after some trials, in each kind of space."""
     found, cells = _effects(data, f"gap_at_{n_trials}"), dict[tuple[str, str], str]()
-    corrected = [holm([getattr(each, name) for each in found.values()]) for name in ("p", "p_apart")]
+    corrected = [holm([p(each) for each in found.values()]) for p in (Effect.p_differs, lambda each: each.p_apart)]
     for (at, each), p, p_apart in zip(found.items(), *corrected, strict=True):
         apart = ("behind" if each.value > 1 else "ahead") if p < ALPHA else ""
         verdict = "equivalent" if p_apart < ALPHA else apart
@@ -130,7 +128,7 @@ def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
         runs = data.get(f"tables/{space}", ())
         for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
             own = effect(log_ratios(runs, variant, _OURS, cost_at(gap)))
-            if own is not None and (own.low is not None or not own.p_apart):
+            if own is not None and (own.low is not None or own.is_equal):
                 found[variant, space] = own
     n_spaces = Counter(variant for variant, _ in found)
     return {at: each for at, each in found.items() if n_spaces[at[0]] > 1}
@@ -157,17 +155,12 @@ def _tables(data: Data, space: str, title: str) -> str:
     head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
         f"Cost of the best config over the optimum's in {n_runs} runs; lower is better. Geometric means with 95 %"
-        f" intervals, capped at {_WORST:g}; an empty cell at the end equals the cell at 256. Trials to 1 % and seconds"
+        f" intervals, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 % and seconds"
         " are medians, empty if half of the runs never come within 1 %."
         if space == next(iter(_SPACES))
         else f"The columns are the same; {n_runs} runs."
     )
     return _section(title, lead, head, [row[1:] for row in sorted(rows)])
-
-
-def cost_at(column: str) -> Callable[[Row], float]:
-    """Return a reader of the cost relative to the optimum after some trials, or at the end of a shorter run."""
-    return lambda row: min(1 + float(row[column] or row["gap_at_end"] or "nan"), _WORST)
 
 
 def _prices(data: Data) -> str:

@@ -21,7 +21,7 @@ from benchmarks.vta.tables import DESCRIPTION, TABLES, gaps_of, networks
 from kit.tables import Table, read_table, replay
 
 TRIALS, SEEDS = 128, 20
-VARIANTS = ("random", "anole cold", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc")
+VARIANTS = ("random", "anole cold", "autotvm", "SA+diverse batch 16", "chameleon", "dcoc")
 
 Best = Mapping[str, float]
 """The lowest latency in microseconds by block, such as ``1x16x16``."""

@@ -366,9 +366,9 @@ def test_quoted_comparisons_match_their_file() -> None:
         own = said(f"{learner} not learning", learner, "gap_at_end", fast)
         assert f"`{learner}` is {own}" in search or f"`{learner}` {own.replace(' as fast', '')}" in search
     assert said("SA+greedy", "PPO+greedy", "gap_at_256", "({:.2f}x after 256 trials, {:.2f}x to {:.2f}x)") in readme
-    own = said("dcoc", "SA+greedy batch 16", "gap_at_256", f"with batches of 16 is {fast}")
+    own = said("dcoc", "SA+diverse batch 16", "gap_at_256", f"with batches of 16 is {fast}")
     assert own in of_vta
-    own = said("SA+greedy batch 16", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
+    own = said("SA+diverse batch 16", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
     assert own in dcoc
     assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
 

@@ -148,7 +148,7 @@ def test_autotvms_spaces_have_as_many_configs_as_its_own_template_had():
 @pytest.mark.parametrize("space", layers.Live().spaces)
 def test_a_live_run_reports_its_columns(space):
     live = layers.Live(trials=32)
-    (row,) = live.run(("L8", space, "SA+greedy batch 16", "0", "any"))
+    (row,) = live.run(("L8", space, "SA+diverse batch 16", "0", "any"))
     assert set(row) == set(live.experiment.columns)
     assert row["trials"] == 32 and float(row["ratio_at_end"]) > 0
 
@@ -260,7 +260,7 @@ def test_the_price_of_a_trial_decides_between_few_trials_and_a_fast_search():
         for seed in range(3)
     ]
     fast = [
-        table_run("SA+greedy batch 16", layer, seed, gap=0.0, trials_to_1="40") for layer in layers for seed in range(3)
+        table_run("SA+diverse batch 16", layer, seed, gap=0.0, trials_to_1="40") for layer in layers for seed in range(3)
     ]
     section = sections({"tables/constrained": few + fast})[-1]
     ratios = [float(cell.split()[0]) for cell in cells_of(section, "| dcoc |")[1:]]
