@@ -85,9 +85,9 @@ explore: env  ## browse db/tuning.sqlite, with charts and queries
 doctor: env  ## describe this machine and measure its peak speed
 	anole doctor
 
-bench-search: env  ## test the papers' claims, and time tuners on entire networks, for MINUTES (unlimited); resumes where it stopped
+bench-search: env  ## test the papers' claims, also on others' spaces (HUB=folder), and time tuners on entire networks, for MINUTES (unlimited); resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
-	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
+	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf) $(if $(HUB),--hub $(HUB))
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
 	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz \
 		docs/results/data/search/searches.svg

@@ -21,9 +21,9 @@ from benchmarks.common.arguments import described
 from benchmarks.common.rows import line, read_rows
 from benchmarks.search.evidence import ALPHA, MARGIN, Effect, Logs, Rows, effect, holm
 from benchmarks.search.exact import CLAIMS as FILE
+from benchmarks.search.experiment import FOLDER
 from benchmarks.search.figures import MEASURES, cost_at
 from benchmarks.search.report import Data, sections
-from benchmarks.search.run import FOLDER
 
 EXCLUDED = 1e-3
 """The paper's number is excluded if its one-sided p-value, uncorrected, is below this one."""
@@ -291,8 +291,8 @@ settings counts once for each.
 | tested in | holds | does not hold | equivalent | saturated | undecided |
 |---|---|---|---|---|---|"""
 
-_LEAD = """*Does not hold* means that a gain of 2 % or more is excluded. *Saturated* means that over half of the runs of one
-method are at the optimum, so a better method could not show. *Undecided* does not mean equal: any effect within the
+_LEAD = """*Does not hold* means that a gain of 2 % or more is excluded. *Saturated* means that over half of the runs of
+one method are at the optimum, so a better method could not show. *Undecided* does not mean equal: any effect within the
 interval is possible. Premises hold or not without showing a gain, and some numbers follow from the settings; neither is
 counted.
 

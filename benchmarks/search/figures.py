@@ -128,6 +128,7 @@ def _column(name: str) -> Callable[[Row], float]:
     return lambda row: float(row[name] or "nan")
 
 
+_steps = _column("steps")
 _speed = partial(Measure, "{} times as fast", "{} times as slow")
 _trials = partial(Measure, "{} times fewer trials", "{} times as many trials")
 _time = partial(Measure, "{} times less time", "{} times as long")
@@ -135,8 +136,10 @@ _time = partial(Measure, "{} times less time", "{} times as long")
 MEASURES: Mapping[str, Measure] = {
     "how much closer": Measure("{} times as close", "{} times as far", _column("loss_ratio")),
     "similarity": Measure("{} times as often", "{} times as rarely", _similarity),
-    "steps to the score": Measure("{} times fewer steps", "{} times as many steps", lambda row: 1 + float(row["steps"])),
-    "batch": Measure("{} times fewer configs", "{} times as many configs", lambda row: np.mean(whole_batches(row))),
+    "steps to the score": Measure("{} times fewer steps", "{} times as many steps", lambda row: 1 + _steps(row)),
+    "batch": Measure(
+        "{} times fewer configs", "{} times as many configs", lambda row: float(np.mean(whole_batches(row)))
+    ),
     "batches not of 16": Measure("{share:.0f} %", "{share:.0f} %", _not_of_16),
     "trials": _trials(_column("trials")),
     # All trials if a run never comes within 1 %.

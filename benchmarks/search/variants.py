@@ -149,6 +149,7 @@ OF_ALL = ("perfect+greedy", "perfect+greedy batch 16")
 WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "by merit", "release not learning"))
 """The compared variants in large spaces without merit, where `by merit` is `random`."""
 
+
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
     plain = {name: value for name, value in variants[variant].items() if name not in ("sizes", "trials")}
