@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,16 +17,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.bench.ask_tell import Replay, replay
+from anole.bench.problem import Problem
+from anole.bench.quality import batch_sizes
+from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
-from anole_vta.settings import describe_vta
-from anole_vta.target import VtaTarget
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.measured import measured_table, measured_tables
 from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
-from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
-from kit.quality import batch_sizes
-from kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FEWER_SEEDS = {"chameleon one by one": 3}
@@ -44,23 +42,21 @@ _VERSION = 2
 _NEAR = 0.01
 """The relative extra cost over the optimum at which a search's trials and seconds are noted."""
 
-OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
-"""The accelerator with a searched block and buffers, in a space that includes invalid configs."""
-
 
 @dataclass(frozen=True)
 class SpaceKind:
-    """A kind of spaces: its compared variants, the files of its tables by layer, and their reader."""
+    """A kind of spaces: its compared variants, and the families of its problems, each with one problem for a layer."""
 
     variants: Sequence[str]
-    files: Callable[[], Mapping[str, Path]]
-    read: Callable[[str], Table]
+    families: Sequence[str]
 
+    def files(self) -> dict[str, Path]:
+        """Return the file of each layer's problem."""
+        return {layer: path for family in self.families for layer, path in files(family).items()}
 
-def _open_table(layer: str) -> Table:
-    """Return the table of an open space, in which invalid configs cost a trial."""
-    table = buffer_table(layer)
-    return opened(table, OPEN.space(table.workload))
+    def read(self, layer: str) -> Problem:
+        """Return the problem of a layer."""
+        return load(next(f"{family}/{layer}" for family in self.families if layer in files(family)))
 
 
 _IN_OPEN = (
@@ -68,9 +64,9 @@ _IN_OPEN = (
     *("anole cold", "anole cold, ends early"),
 )
 SPACES: Mapping[str, SpaceKind] = {
-    "constrained": SpaceKind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
-    "open": SpaceKind(_IN_OPEN, buffer_tables, _open_table),
-    "measured": SpaceKind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
+    "constrained": SpaceKind(tuple(TABLE_VARIANTS), ("vta_constrained",)),
+    "open": SpaceKind(_IN_OPEN, ("vta_open",)),
+    "measured": SpaceKind(tuple(MEASURED_VARIANTS), ("gpu", "cpu")),
 }
 """All kinds of spaces with exact tables."""
 
@@ -94,7 +90,7 @@ def run(job: Job) -> Sequence[Row]:
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), TRIALS, int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    gaps = gaps_of(table, found)
+    gaps = table.gaps([trial.config for trial in found.trials])
     return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
 
 
@@ -134,7 +130,7 @@ def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
 
 
 @cache
-def _table(layer: str, space: str) -> Table:
+def _table(layer: str, space: str) -> Problem:
     return SPACES[space].read(layer)
 
 

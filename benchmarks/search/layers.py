@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anole.bench.quality import batch_sizes, incumbents, shares
 from anole.keys import canonical_json
 from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, make_measurer
 from anole.measure.options import MeasureOptions
@@ -31,7 +32,6 @@ from anole.testing.in_memory import tune_in_memory
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.search.experiment import Experiment, Job, Row, run_experiment, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
-from kit.quality import batch_sizes, incumbents, shares
 
 COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),

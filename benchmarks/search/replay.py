@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from anole.bench.ask_tell import Replay, replay
+from anole.bench.problem import Problem
+from anole.bench.quality import batch_sizes, incumbents, log_gap, shares, trials_until
+from anole.bench.tables import files, load
 from benchmarks.common.arguments import chosen, described
 from benchmarks.common.rows import print_rows
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
-from kit.quality import batch_sizes, incumbents, log_gap, shares, trials_until
-from kit.tables import Replay, Table, read_table, replay
 
-TABLES = Path(__file__).parents[1] / "tables"
 CHECKPOINTS = (64, 96, 128, 192, 256)
 QUALITIES = (0.95, 0.98)
 COLUMNS = (
@@ -47,15 +47,15 @@ def main() -> None:
 def compare(given: Any) -> Iterator[dict[str, object]]:
     """Yield the row of each run."""
     variants = chosen(given.variants, VARIANTS)
-    for name in chosen(given.tables, sorted(path.stem for path in TABLES.glob("*.json"))):
-        table = read_table(TABLES / f"{name}.json")
+    for name in chosen(given.tables, list(files("cpu"))):
+        table = load(f"cpu/{name}")
         for seed in range(given.seeds):
             for variant, run in runs_of(table, variants, given.trials, seed):
                 values = (name, variant, seed, len(run.trials), *figures(table, run))
                 yield dict(zip(COLUMNS, values, strict=True))
 
 
-def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
+def runs_of(table: Problem, variants: Iterable[str], n_trials: int, seed: int) -> Iterator[tuple[str, Replay]]:
     """Run variants on a table; a control runs after the variant whose batch sizes it copies."""
     found: dict[str, Replay] = {}
     for variant in variants:
@@ -67,7 +67,7 @@ def runs_of(table: Table, variants: Iterable[str], n_trials: int, seed: int) -> 
         yield variant, found[variant]
 
 
-def figures(table: Table, run: Replay) -> list[str]:
+def figures(table: Problem, run: Replay) -> list[str]:
     """Return the result columns of a run, beginning with the gaps."""
     latencies_s = np.array([trial.measurement.latency_s or np.nan for trial in run.trials])
     best = incumbents(latencies_s)
