@@ -91,6 +91,7 @@ class Space(Encoding):
             which lets a surrogate start from it.
         programs: optional; maps the columns of n configs that can run to rows, shape (n, n_figures), that are equal
             for equal programs. A search tries only one config of each program.
+        shared: the names of the knobs whose values all layers of a network have in common, such as an accelerator's.
         is_enumerated: whether to sample from all valid configs even if the space is large.
     """
 
@@ -102,6 +103,7 @@ class Space(Encoding):
     toll: Figures | None = None
     merit_is_speed: bool = False
     programs: Callable[[Columns], NDArray[np.int64]] | None = None
+    shared: Sequence[str] = ()
     is_enumerated: bool = False
     _all_valid: NDArray[np.bool_] | None = field(default=None, init=False)
     """The mask of valid indices, shape (size,), once `all_valid_indices` has enumerated the space."""
@@ -345,6 +347,21 @@ class Space(Encoding):
         vectors = self.sample(n_sampled, rng, exclude, from_all)
         return vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")[:n]]
 
+    def leaders(self, n_each: int, rng: np.random.Generator) -> Vectors:
+        """Return the n configs with the highest merit of each combination of shared knobs, in turns, from a sample.
+
+        A network's layers have these knobs in common, and the best combination for a network need not be the best for
+        any of its layers.
+        """
+        if not self.shared or self.merit is None:
+            return np.empty((0, len(self.knobs)), dtype=np.int64)
+        vectors = self.sample(_N_CONSIDERED, rng)
+        vectors = vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")]
+        positions = [at for at, knob in enumerate(self.knobs) if knob.name in self.shared]
+        turns = _turns(np.unique(vectors[:, positions], axis=0, return_inverse=True)[1])
+        order = np.argsort(turns, kind="stable")
+        return vectors[order[turns[order] < n_each]]
+
     @cached_property
     def best_sampled(self) -> dict[str, Any]:
         """The config with the highest merit in a random sample with a fixed seed; requires one algorithm and a merit.
@@ -384,7 +401,12 @@ class Space(Encoding):
             return indices
         values = self.vectors(indices)[:, self._balanced_at]
         kinds = np.ravel_multi_index(tuple(values.T), tuple(self.cardinalities[self._balanced_at]))
-        turns = np.zeros(len(indices), dtype=np.int64)
-        for kind in np.unique(kinds):
-            turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
-        return indices[np.argsort(turns, kind="stable")]
+        return indices[np.argsort(_turns(kinds), kind="stable")]
+
+
+def _turns(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each row how many earlier rows are of the same kind, shape (n,)."""
+    turns = np.zeros(len(kinds), dtype=np.int64)
+    for kind in np.unique(kinds):
+        turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
+    return turns

@@ -102,7 +102,7 @@ def conv2d_space(
     # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
     runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
-    space = partial(Space, knobs, [runs], describe, merit_is_speed=True, programs=programs)
+    space = partial(Space, knobs, [runs], describe, merit_is_speed=True, programs=programs, shared=BLOCK if bounds else ())
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":
