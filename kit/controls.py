@@ -1,4 +1,4 @@
-"""Controls for comparisons: batches of given sizes, chosen greedily or at random, and a perfect explorer.
+"""Controls for comparisons of searches: samplers with given batch sizes, and a perfect explorer.
 
 A sampler that chooses batch sizes also determines how often the surrogate learns. A control with the same batch sizes
 isolates the effect of the chosen configs.
@@ -20,7 +20,7 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class PerfectExplorer(Stateless):
-    """A perfect explorer, which proposes the configs with the highest scores in the entire space."""
+    """An explorer that proposes the configs with the highest scores in the entire space."""
 
     name: ClassVar[str] = "perfect"
 
@@ -57,12 +57,12 @@ class SizedGreedy(EpsilonGreedy):
 
 @dataclass(frozen=True)
 class SizedAmongBest(Stateless):
-    """A sampler of batches of given sizes, uniformly among the best candidates, plus a few from the entire space.
+    """A sampler of batches of given sizes, mostly among the best candidates, uniformly.
 
     Attributes:
         n_best: number of the best candidates to sample from.
         sizes: the sizes of the first batches in order; later batches have the requested size.
-        least_random: number of configs per batch from the entire space; at least one is among the best.
+        least_random: the number of configs per batch from the entire space, except that at least one is among the best.
     """
 
     name: ClassVar[str] = "sized_among_best"
@@ -76,13 +76,13 @@ class SizedAmongBest(Stateless):
         best = candidates.vectors[: self.n_best]
         size = min(_size(self.sizes, history, n), len(best))
         n_best = min(size, max(1, size - self.least_random))
-        sampled = best[rng.choice(len(best), n_best, replace=False)]
-        seen = np.concatenate([history.visited, history.space.identities(sampled)])
-        return np.concatenate([sampled, history.space.sample(size - n_best, rng, exclude=seen)])
+        greedy = best[rng.choice(len(best), n_best, replace=False)]
+        visited = np.concatenate([history.visited, history.space.identities(greedy)])
+        return np.concatenate([greedy, history.space.sample(size - n_best, rng, exclude=visited)])
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:
     """Return the size of the next batch, at most n, which follows from the number of measured configs."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    batch = int(np.searchsorted(ends, len(history), side="right"))
-    return min(n, int(ends[batch]) - len(history)) if batch < len(ends) else n
+    totals = np.cumsum(sizes, dtype=np.int64)
+    batch = int(np.searchsorted(totals, len(history), side="right"))
+    return min(n, int(totals[batch]) - len(history)) if batch < len(totals) else n

@@ -1,4 +1,4 @@
-"""Registers, shared memory and spills of compiled kernels, read from NVRTC binaries; needs neither nvcc nor a GPU."""
+"""The registers, shared memory and spills of compiled kernels, from NVRTC binaries; needs neither nvcc nor a GPU."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from anole_cuda.device.builder import prepare_to_compile
 from anole_cuda.device.multiprocessor import Multiprocessor
 
 _REGISTERS, _FRAME = 0x2F, 0x11
-"""Attributes in ``.nv.info`` of an ELF file, with a kernel's symbol, and its registers or stack bytes."""
+"""Kinds of attributes in section ``.nv.info`` that have a kernel's symbol, and its registers or stack bytes."""
 
 _SHARED, _RESERVED, _RESERVED_BYTES = ".nv.shared.", ".nv.shared.reserved.", 1 << 10
-"""Prefixes of the sections whose size is the shared memory of a kernel, and of the system, and the latter's bytes."""
+"""Prefixes of the sections for the shared memory of kernels and of the system, and the size of the latter."""
 
 _SIZED = 4
 """The format of an attribute with the size of its value in the header."""
@@ -22,7 +22,7 @@ _SIZED = 4
 
 @dataclass(frozen=True)
 class Resources:
-    """The largest resource usage among the kernels of one source.
+    """The maximum of each resource over the kernels of one source.
 
     Attributes:
         registers: the registers of one thread.
@@ -77,11 +77,11 @@ def read_resources(binary: bytes) -> Resources:
 
 
 def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """Yield the name, content and size of each section of a 64-bit ELF file; some have only a size."""
+    """Yield the name, content and size of each section of a 64-bit ELF file; some sections have no content."""
     (table,) = struct.unpack_from("<Q", binary, 0x28)
-    entry_bytes, n_sections, names_at = struct.unpack_from("<HHH", binary, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", binary, table + entry_bytes * at) for at in range(n_sections)]
-    names = headers[names_at][4]
+    entry_bytes, n_sections, names_index = struct.unpack_from("<HHH", binary, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", binary, table + entry_bytes * i) for i in range(n_sections)]
+    names = headers[names_index][4]
     for name, _, _, _, begin, size in headers:
         end = binary.index(b"\0", names + name)
         yield binary[names + name : end].decode(), binary[begin : begin + size], size
@@ -89,10 +89,10 @@ def _sections(binary: bytes) -> Iterator[tuple[str, bytes, int]]:
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the kind and value of each attribute in a section ``.nv.info`` whose format is `_SIZED`."""
-    at = 0
-    while at < len(data):
-        form, kind, size = struct.unpack_from("<BBH", data, at)
-        at += 4
+    position = 0
+    while position < len(data):
+        form, kind, size = struct.unpack_from("<BBH", data, position)
+        position += 4
         if form == _SIZED:
-            yield kind, data[at : at + size]
-            at += size
+            yield kind, data[position : position + size]
+            position += size

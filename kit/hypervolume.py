@@ -7,21 +7,21 @@ import numpy as np
 from anole_vta.accelerator.pareto import Points
 
 _MARGIN = 1.1
-"""The reference point in units of the front's extent; above 1, the ends of the front count, too."""
+"""The reference point, in units of the front's range; above 1, so the ends of the front contribute volume."""
 
 
 def hypervolume(points: Points, front: Points) -> float:
-    """Return the hypervolume of points relative to a front's; 1 for the front itself.
+    """Return the hypervolume of points relative to the hypervolume of a front.
 
-    Axes are logarithmic. The reference point is a tenth of the front's extent beyond its worst objectives. This is the
+    Axes are logarithmic. The reference point is a tenth of the front's range beyond its worst objectives. This is the
     standard score of multi-objective searches (Zitzler and Thiele, 1999).
     """
     low, high = np.log(front.min(axis=0)), np.log(front.max(axis=0))
-    extent = np.where(high > low, high - low, 1.0)
+    ranges = np.where(high > low, high - low, 1.0)
 
     def volume(objectives: Points) -> float:
         finite = objectives[np.isfinite(objectives).all(axis=1)]
-        return _volume(_MARGIN - np.maximum(0.0, (np.log(finite) - low) / extent))
+        return _volume(_MARGIN - np.maximum(0.0, (np.log(finite) - low) / ranges))
 
     return volume(points) / volume(front)
 
@@ -32,6 +32,6 @@ def _volume(corners: Points) -> float:
     if corners.shape[1] == 1 or not len(corners):
         return float(corners.max(initial=0.0))
     corners = corners[np.argsort(-corners[:, -1])]
-    below = np.append(corners[1:, -1], 0.0)
-    heights: list[float] = (corners[:, -1] - below).tolist()
+    next_tops = np.append(corners[1:, -1], 0.0)
+    heights: list[float] = (corners[:, -1] - next_tops).tolist()
     return sum(height * _volume(corners[: n + 1, :-1]) for n, height in enumerate(heights) if height > 0)

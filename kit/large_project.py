@@ -1,4 +1,4 @@
-"""A generator of large projects with records of every kind, as from tuning many tasks with several presets."""
+"""A generator of large projects with records of every kind, as if many tasks had been tuned with several presets."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ def make_project(folder: Path, n_tasks: int, n_trials: int) -> None:
     scale = n_trials / sum(n_tasks * share * trials for share, trials, _ in PRESETS.values())
     runs: dict[str, Run] = {}
     for number, task in enumerate(tasks):
-        for preset, (share, trials, failing) in PRESETS.items():
+        for preset, (share, trials, failure_share) in PRESETS.items():
             if number % round(1 / share):
                 continue
             host = HOSTS[number % len(TARGETS)]
             run = Run(task.key, preset, 0, 4, _settings(preset), 2, host, VERSIONS)
             runs.setdefault(task.key, run)
             rng = random.Random(f"{number} {preset}")
-            content = _content(rng, run, task, max(1, round(trials * scale)), failing)
+            content = _content(rng, run, task, max(1, round(trials * scale)), failure_share)
             path = shard_path(folder / "db/shards", run)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(encode_shard(content, path))
-    ours = [task for task in tasks if task.target is TARGETS[0]]
-    for number in range(0, len(ours), 10):
-        _make_model(folder, f"model{number // 10}", ours[number : number + 20], runs)
+    built = [task for task in tasks if task.target is TARGETS[0]]
+    for number in range(0, len(built), 10):
+        _make_model(folder, f"model{number // 10}", built[number : number + 20], runs)
 
 
 def _workload(number: int) -> Conv2d:
@@ -77,36 +77,36 @@ def _settings(preset: str) -> dict[str, object]:
     return {"preset": preset, "batch": 16, "n_confirm": 8, **parts, "evaluator": evaluator}
 
 
-def _content(rng: random.Random, run: Run, task: Task, n_trials: int, failing: float) -> ShardContent:
+def _content(rng: random.Random, run: Run, task: Task, n_trials: int, failure_share: float) -> ShardContent:
     best_s = task.workload.flop / rng.uniform(2e10, 6e11)
-    trials = tuple(_trial(rng, task, number, best_s, failing) for number in range(n_trials))
-    timed = sorted((trial for trial in trials if trial.gflops), key=lambda trial: trial.measurement.latency_s or 0.0)
+    trials = tuple(_trial(rng, task, number, best_s, failure_share) for number in range(n_trials))
+    fastest = sorted((trial for trial in trials if trial.gflops), key=lambda trial: trial.measurement.latency_s or 0.0)
     confirmations = tuple(
-        Confirmation(trial.config, _timed(rng, trial.measurement.latency_s or 0.0, 20), n_trials, rank, _at(n_trials))
-        for rank, trial in enumerate(timed[:8])
+        Confirmation(t.config, _success(rng, t.measurement.latency_s or 0.0, 20), n_trials, rank, _timestamp(n_trials))
+        for rank, t in enumerate(fastest[:8])
     )
     iterations = {number: {"search_s": rng.random(), "queries": 19200.0} for number in range((n_trials + 15) // 16)}
     facts = SpaceFacts(10**6, 4096, {"the accumulators do not fit": 912, "too few accumulators": 1904})
     sources = (Source(task.key, run.key, 64),) if rng.random() < 0.5 else ()
     configs = tuple(canonical_json(trial.config) for trial in trials)
-    return ShardContent(run, task, trials, configs, confirmations, iterations, _at(0), sources, facts)
+    return ShardContent(run, task, trials, configs, confirmations, iterations, _timestamp(0), sources, facts)
 
 
-def _trial(rng: random.Random, task: Task, number: int, best_s: float, failing: float) -> Trial:
-    latency_s = None if rng.random() < failing else best_s * (1 + rng.lognormvariate(0, 1) / (1 + number / 16))
+def _trial(rng: random.Random, task: Task, number: int, best_s: float, failure_share: float) -> Trial:
+    latency_s = None if rng.random() < failure_share else best_s * (1 + rng.lognormvariate(0, 1) / (1 + number / 16))
     gflops = None if latency_s is None else task.workload.flop / latency_s / 1e9
     if latency_s is None:
         status, text = rng.choice(FAILURES)
         measurement = Measurement(status, text.format(rng.randrange(8), number), None, build_s=0.4, run_s=rng.random())
     else:
-        measurement = _timed(rng, latency_s, 5)
-    return Trial(number, number // 16, _config(number), measurement, 0.2 * (number + 1), gflops, _at(number))
+        measurement = _success(rng, latency_s, 5)
+    return Trial(number, number // 16, _config(number), measurement, 0.2 * (number + 1), gflops, _timestamp(number))
 
 
-def _timed(rng: random.Random, latency_s: float, repeats: int) -> Measurement:
+def _success(rng: random.Random, latency_s: float, repeats: int) -> Measurement:
     cv = rng.uniform(0.001, 0.05)
-    spent = 0.3 + rng.random() / 3, 0.1 + rng.random() / 10
-    return Measurement(Status.OK, None, latency_s, cv * latency_s, cv, repeats, *spent, rng.uniform(1e-7, 5e-7))
+    costs_s = 0.3 + rng.random() / 3, 0.1 + rng.random() / 10
+    return Measurement(Status.OK, None, latency_s, cv * latency_s, cv, repeats, *costs_s, rng.uniform(1e-7, 5e-7))
 
 
 def _config(number: int) -> Config:
@@ -127,24 +127,24 @@ def _config(number: int) -> Config:
     }
 
 
-def _at(second: int) -> str:
+def _timestamp(second: int) -> str:
     return time.strftime("2026-11-%dT%H:%M:%S.000Z", time.gmtime(20 * 86400 + second))
 
 
 def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, Run]) -> None:
     for task in tasks:
         write_task(folder / f"work/tasks/{task.key}.json", task)
-    listed = [
+    entries = [
         ListedTask(task.key, task.label, task.workload.flop, 1 + n % 4, (f"c{n}",)) for n, task in enumerate(tasks)
     ]
-    flop = sum(task.weight * task.flop for task in listed)
+    flop = sum(task.weight * task.flop for task in entries)
     entry = {"source": f"torchvision:{name}", "inputs": {"x": [1, 3, 224, 224]}}
     origin = Origin(entry, TARGETS[0], {"extract": 1})
-    manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(listed), flop)
+    manifest = Manifest(name, "cpu", str(entry["source"]), {"x": [1, 3, 224, 224]}, origin, tuple(entries), flop)
     write_manifest(folder / f"work/models/{name}/cpu.json", manifest)
     built = tuple(
         BuiltTask(task.key, task.label, task.flop, task.weight, task.layers, _config(0), "tuned", run, 1e-3, None)
-        for task, run in ((task, runs[task.key].key) for task in listed)
+        for task, run in ((task, runs[task.key].key) for task in entries)
     )
     build = Build(
         name=f"{name}-cpu",
@@ -155,7 +155,7 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
         preset="anole",
         trials=64,
         seed=0,
-        created_at=_at(5000),
+        created_at=_timestamp(5000),
         versions=VERSIONS,
         coverage=Coverage(flop, flop, 1.0),
         tasks=built,
@@ -173,5 +173,5 @@ def _make_model(folder: Path, name: str, tasks: Sequence[Task], runs: dict[str, 
         for neighbours in (0, 1, 2)
         for engine, p50_s in (("build", 0.01 * (1 + neighbours)), ("torch", 0.01 * speedup * (1 + neighbours)))
     )
-    evaluation = Evaluation(build.name, _at(6000), 2, HOSTS[0], VERSIONS, 1.0, (latency,), load_latencies=loads)
+    evaluation = Evaluation(build.name, _timestamp(6000), 2, HOSTS[0], VERSIONS, 1.0, (latency,), load_latencies=loads)
     write_evaluation(folder / f"work/evaluations/{build.name}.json", evaluation)

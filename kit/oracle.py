@@ -1,4 +1,4 @@
-"""Surrogates that know every speed, for comparing explorers."""
+"""Surrogates that know the true speed of every config, to compare explorers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anole.testing.formulas import Formula
 
 
 class OracleSurrogate:
-    """A surrogate that knows the true speeds, a function of index vectors, and counts the scored configs."""
+    """A surrogate that scores index vectors by a function, `truth`, and counts how often each config was scored."""
 
     fitted = True
 
@@ -32,7 +32,7 @@ class OracleSurrogate:
         return self.truth(vectors)
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return zeros: true speeds have no uncertainty."""
+        """Return zeros, since true speeds have no uncertainty."""
         return np.zeros(len(vectors))
 
 
@@ -53,8 +53,8 @@ class Oracle:
     def start(self, space: Space) -> OracleSurrogate:
         """Return a surrogate, which needs no fit."""
 
-        def speed(vectors: Vectors) -> NDArray[np.float64]:
+        def relative_speed(vectors: Vectors) -> NDArray[np.float64]:
             costs_s = self.formula.cost_s(space.columns(vectors))
             return np.asarray(self.best_s / np.nan_to_num(costs_s, nan=np.inf))
 
-        return OracleSurrogate(space, speed)
+        return OracleSurrogate(space, relative_speed)

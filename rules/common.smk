@@ -75,8 +75,8 @@ wildcard_constraints:
 def drop_default_rate():
     """Remove the default limit on the rate at which jobs start, but not a limit set by the user.
 
-    Snakemake's default limit wakes its scheduler every second, and once more per finished job: after 80 tasks, it took
-    a fifth of a core from measurements. At this point only the scheduler knows the limit.
+    Snakemake's default limit wakes its scheduler every second, and once more per finished job. After 80 tasks, this
+    took a fifth of a core from measurements. When a run starts, only the scheduler still knows the limit.
     """
     limit = workflow.scheduling_settings.max_jobs_per_timespan
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):
@@ -84,7 +84,7 @@ def drop_default_rate():
 
 
 def hold_project():
-    """Prevent a second Snakemake from running in this folder, as long as this process runs.
+    """Prevent a second Snakemake from running in this folder while this process runs.
 
     Snakemake's own lock outlives a killed process, so the profile turns it off.
     """
@@ -109,5 +109,5 @@ LAUNCHER = host.launcher()
 
 
 def launcher(wildcards, output):
-    """Return the command that starts Anole; its parameter `output` hides changes of the path from rerun triggers."""
+    """Return the command that starts Anole. The parameter `output` hides changes of the command from rerun triggers."""
     return LAUNCHER

@@ -4,7 +4,7 @@ checkpoint describe:
         "work/targets/{target}.json",
     log:
         "logs/describe/{target}.log",
-    # All other jobs wait for it.
+    # All other jobs wait for this one.
     priority: 2
     conda:
         "../environment.yml"

@@ -7,7 +7,7 @@ checkpoint extract:
         network="work/models/{model}/{target}.network",
     log:
         "logs/extract/{model}-{target}.log",
-    # Extract all models first: a broken one is reported before hours of tuning, and prevents it without keep-going.
+    # Extract all models first, to report a broken model before hours of tuning, or to stop without keep-going.
     priority: 1
     conda:
         "../environment.yml"

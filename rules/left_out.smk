@@ -7,7 +7,7 @@ from anole.documents.log import explanations, failure_summary
 
 
 def left_out(failed):
-    """Yield lines on a failed job, or on the failed jobs of a group: the waiting builds, and the message in the log.
+    """Yield a line on a failed job, or on each failed job of a group: the waiting builds, and the message in the log.
 
     Snakemake discards the outputs of a group's other jobs, too, so all builds that wait for the group are left out.
     """
@@ -18,8 +18,8 @@ def left_out(failed):
         if hasattr(job.wildcards, "build")
     }
     builds = ", ".join(name for name in pipeline.spec.builds if name in waiting)
-    explained = [job for job in group if explanations(map(Path, job.log))] or group
-    for job in sorted(explained, key=str):
+    failures = [job for job in group if explanations(map(Path, job.log))] or group
+    for job in sorted(failures, key=str):
         reason = f"{job.rule.name} failed: {failure_summary([*map(Path, job.log)])}"
         yield f"anole: left out: {builds}: {reason}" if builds else f"anole: {reason}"
 

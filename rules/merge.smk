@@ -1,5 +1,5 @@
-# Snakemake removes, restores and backs up the outputs of rules, so the output is not the database but a stamp, which
-# is invalid without the database.
+# Snakemake removes, restores and backs up the outputs of rules. Therefore, the output is not the database but a stamp,
+# which is invalid without the database.
 if not layout.DATABASE.exists():
     layout.MERGED.unlink(missing_ok=True)
 

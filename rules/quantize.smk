@@ -1,4 +1,4 @@
-# Only models on targets with `precision: int8` need this.
+# Only models on targets with `precision: int8` are quantized.
 rule quantize:
     input:
         rule_inputs.own_files,

@@ -2,7 +2,7 @@
 
 from anole.project.job_resources import resource_limits
 
-# Candidates must not be timed in parallel. These are defaults; a profile or the command line may raise them.
+# Candidates must not be timed in parallel. A profile or the command line may raise these default limits.
 for resource, limit in resource_limits(pipeline).items():
     workflow.global_resources.setdefault(resource, limit)
 
@@ -18,8 +18,8 @@ NODE = rule_inputs.node()
 
 
 def memory_mb(base_mb):
-    """Return a function for the memory of a job, which doubles at each retry.
+    """Return a function that returns the memory of a job, which doubles at each retry.
 
-    The base values are slightly more than a network of 500 MB takes.
+    The base values suffice for a network of 500 MB.
     """
     return lambda wildcards, attempt: base_mb * 2 ** (attempt - 1)

@@ -204,7 +204,7 @@ def accelerate() -> Callable[..., Build]:
     from anole.config.entries import ModelSpec
     from anole.documents import layout
     from anole.documents.manifest import write_manifest, write_task
-    from anole.extract.tasks import extract_tasks
+    from anole.extract.stage import extract_tasks
     from anole_vta.settings import describe_vta
     from anole_vta.target import VtaTarget
 

@@ -42,7 +42,7 @@ from anole.documents.receipt import (
 from anole.documents.tensor_info import TensorInfo
 from anole.merge.database import Merged, merge_files
 from anole.record import Confirmation, Measurement, Run, SpaceFacts, Status, Trial
-from anole.store.lines import without_checksum
+from anole.store.lines import strip_checksum
 from anole.store.shard import Shard, shard_path
 from anole.task import Conv2d, Dense, Task
 
@@ -326,7 +326,7 @@ def execute(database: Path, script: str) -> None:
 
 def as_first_schema(data: bytes) -> bytes:
     """Return the bytes of a shard in the first schema, without checksums."""
-    lines = b"".join(without_checksum(line) + b"\n" for line in data.splitlines())
+    lines = b"".join(strip_checksum(line) + b"\n" for line in data.splitlines())
     return lines.replace(b'"schema":2', b'"schema":1')
 
 

@@ -193,7 +193,7 @@ def test_a_node_with_other_hardware_describes_nothing(empty_project: Path) -> No
     (empty_project / "models.yaml").write_text(ON_NODES)
     result = run("describe", "other")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "cpu Another CPU with 1 threads: this machine's processor is " in result.stderr
+    assert "cpu Another CPU with 1 threads: this machine's CPU is " in result.stderr
     assert "found 'zn', which is not one of the targets; did you mean 'zen'?" in run("describe", "zn").stderr
     assert not (empty_project / "work").exists()
 
@@ -205,7 +205,7 @@ def test_required_measurements_are_rejected_on_another_machine(empty_project: Pa
     plain = {name: value for name, value in json.loads(file.read_text()).items() if name != "crc"}
     plain["target_description"] = describe_cpu("x86-64-v2", 1, "Another CPU")
     file.write_text(json.dumps(plain))
-    message = "cpu Another CPU with 1 threads: this machine's processor is "
+    message = "cpu Another CPU with 1 threads: this machine's CPU is "
     result = run("evaluate", "builds/net-cpu", "--required")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith(f"anole: build net-cpu: {message}")

@@ -21,7 +21,7 @@ from anole.documents.document import with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import read_receipts, read_refined
-from anole.merge.exchange import import_records
+from anole.merge.exchange.importing import import_records
 from anole.merge.schema import FORMER_TABLES
 from anole.merge.stage import merge_builds
 from anole.project.pipeline import Pipeline

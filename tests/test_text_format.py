@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.text_format import NONE, counted, describe_kernel, duration, named_few, percent, significant
+from anole.text_format import NONE, counted, describe_kernel, duration, format_names, percent, significant
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_a_number_has_three_significant_digits(value: float | None, text: str) -
 
 
 def test_long_lists_are_shortened() -> None:
-    assert (named_few(["a", "b", "c"]), named_few(["a", "b", "c", "d", "e"])) == ("a, b, c", "a, b, c and 2 more")
+    assert (format_names(["a", "b", "c"]), format_names(["a", "b", "c", "d", "e"])) == ("a, b, c", "a, b, c and 2 more")
     assert (counted(1, "preset"), counted(1200, "pass"), percent(0.3456)) == ("1 preset", "1,200 passes", "34.6 %")
 
 

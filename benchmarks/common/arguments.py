@@ -17,7 +17,7 @@ def described(document: str | None) -> ArgumentParser:
 def parser_for_builds(
     document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
 ) -> ArgumentParser:
-    """Return a parser for a command that times builds in turns, with these defaults; options with None are left out."""
+    """Return a parser for a command that times builds; an option whose default is None is left out."""
     parser = described(document)
     parser.add_argument("builds", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns per engine")
@@ -29,7 +29,7 @@ def parser_for_builds(
 
 
 def listed(kind: Callable[[str], Any] = str) -> Callable[[str], list[Any]]:
-    """Return a parser of comma-separated lists."""
+    """Return a converter of comma-separated text to a list, as the type of an option."""
     return lambda text: [kind(word) for word in text.split(",") if word]
 
 
@@ -40,10 +40,10 @@ def chosen(names: str, allowed: Iterable[str]) -> list[str]:
         SystemExit: a name is unknown.
     """
     known = list(allowed)
-    found = [name for name in names.split(",") if name] or known
-    if unknown := sorted(set(found) - set(known)):
+    selected = [name for name in names.split(",") if name] or known
+    if unknown := sorted(set(selected) - set(known)):
         raise SystemExit(f"unknown: {', '.join(unknown)}; allowed: {', '.join(known)}")
-    return found
+    return selected
 
 
 def log_progress() -> None:

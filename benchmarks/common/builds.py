@@ -1,4 +1,4 @@
-"""Run builds on this machine, and time engines in turns, each in its own process."""
+"""Run local builds, and time their engines interleaved, each in its own process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from anole.targets import get_target
 from anole.targets.base import Device, DeviceLocation
 
 Starts = Mapping[str, Callable[[], Engine]]
-"""Functions that start each engine in its process, by the name of the engine."""
+"""A function for each engine, by name, which starts it in the calling process."""
 
 
 def rows_of_builds(
     folders: Sequence[Path], rows_of: Callable[[Path], Iterable[Mapping[str, Any]]], done: str = "timed"
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of each build; log a warning for each build that cannot run here, and skip it."""
+    """Yield the rows of each build; skip builds that cannot run on this machine, with a warning."""
     logging.basicConfig(level=logging.WARNING)
     for folder in folders:
         try:
@@ -37,7 +37,7 @@ def rows_of_builds(
 
 
 def device_of(build: Build) -> Device:
-    """Return the target of a build for local hardware."""
+    """Return the target of a build; raise a `BuildError` if it is simulated or not on this machine."""
     target = get_target(build.target_description)
     if target.place is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
@@ -49,19 +49,19 @@ def device_of(build: Build) -> Device:
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for processes that are started within the block."""
-    before = dict(os.environ)
+    saved = dict(os.environ)
     os.environ.update(variables)
     try:
         yield
     finally:
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(saved)
 
 
 def time_in_turns(
     folder: Path, device: Device, starts_in: Callable[[Path], Starts], pace: Pace
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
-    """Return the reports of the engines of a build that start, and the times of their turns.
+    """Time the engines of a build interleaved; return the start-up report and the times of each that starts.
 
     Args:
         folder: the build.
@@ -76,5 +76,5 @@ def time_in_turns(
         with environment({**device.environment(), **access.environment()}):
             engines = start_engines(starts_in(Path(scratch)), running, folder)
         with access.timing():
-            times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in engines.items()}, pace)
-    return {name: each.started for name, each in engines.items()}, times
+            times = take_turns({name: partial(engine.burst, pace.burst_s) for name, engine in engines.items()}, pace)
+    return {name: engine.started for name, engine in engines.items()}, times

@@ -12,15 +12,15 @@ HOME = Path(__file__).resolve().parents[2]
 
 
 def declare_targets(folder: Path) -> None:
-    """Write the entry points of pyproject.toml into a folder, for this process and those that it starts."""
+    """Unless Anole is installed, write its entry points into a folder, for this process and its children."""
     try:
         distribution("anole")
     except PackageNotFoundError:
         project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
-        made = folder / f"anole-{project['version']}.dist-info"
-        made.mkdir(parents=True, exist_ok=True)
-        (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: anole\nVersion: {project['version']}\n")
+        dist_info = folder / f"anole-{project['version']}.dist-info"
+        dist_info.mkdir(parents=True, exist_ok=True)
+        (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: anole\nVersion: {project['version']}\n")
         targets = "\n".join(f"{name} = {value}" for name, value in project["entry-points"]["anole.targets"].items())
-        (made / "entry_points.txt").write_text(f"[anole.targets]\n{targets}\n")
+        (dist_info / "entry_points.txt").write_text(f"[anole.targets]\n{targets}\n")
         sys.path.append(str(folder))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))

@@ -1,4 +1,4 @@
-"""Rows of results: read and written as CSV, rounded, and formatted as Markdown tables."""
+"""Functions that read, print, round and summarize rows of results, and format them as Markdown tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 
 Row = Mapping[str, str]
-"""A row of a file, by column."""
+"""The cells of a row, by column."""
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -39,7 +39,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
 
 
 def rounded(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row with its floats rounded to four digits."""
+    """Return a row with its floats formatted with four significant digits."""
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.cuda.configs --configs 100 --minutes 30 > rows.csv
     python -m benchmarks.cuda.configs --large --configs 20 > large.csv
 
-Templates take turns. Half of the configs are for a fixed layer, half for random small ones; with --large, all are for
+Templates alternate. Half of the configs are for a fixed layer, half for random small ones; with --large, all are for
 layers of known networks. A row has the outcome of a config: right, wrong, racy, invalid or failed. The counts by
 template are printed last, to standard error.
 """
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 
 _FAULTS = {
     Outcome.RACY: r"race: |come to a barrier|lanes of its warp",
-    Outcome.INVALID: r"of every array|is misaligned|leaves an array|nothing wrote",
+    Outcome.INVALID: r"of every array|is misaligned|leaves an array|is uninitialized",
 }
 """Patterns of the device's messages, by outcome."""
 
@@ -71,7 +71,7 @@ FIXED: Mapping[str, Workload] = {
     "batch_matmul": BatchMatmul(3, 32, 16, 40),
     "transposed": BatchMatmul(3, 32, 16, 40, transpose_right=True),
 }
-"""A layer of every template."""
+"""The fixed layer of each template."""
 
 LARGE: Mapping[str, Workload] = {
     "conv2d": conv2d(56, 64, 64),
@@ -97,28 +97,28 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no config after this time")
     parser.add_argument("--large", action="store_true", help="use layers of known networks instead of small ones")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    samples = draw(chosen(given.templates, FIXED), given.configs, given.seed, large=given.large)
+    args = parser.parse_args()
+    samples = draw(chosen(args.templates, FIXED), args.configs, args.seed, large=args.large)
     counts = Counter[tuple[str, Outcome]]()
-    print_rows(COLUMNS, execute(samples, time.monotonic() + 60 * given.minutes, counts))
-    kinds = dict.fromkeys(kind for kind, _ in counts)
-    rows = ([kind, *(counts[kind, outcome] for outcome in Outcome)] for kind in kinds)
+    print_rows(COLUMNS, execute(samples, time.monotonic() + 60 * args.minutes, counts))
+    templates = dict.fromkeys(template for template, _ in counts)
+    rows = ([template, *(counts[template, outcome] for outcome in Outcome)] for template in templates)
     for row in (["template", *Outcome], *rows):
         print("  ".join(f"{cell:>12}" for cell in row), file=sys.stderr)
 
 
 def execute(
-    samples: Iterator[tuple[str, Workload, Config]], until_s: float, counts: Counter[tuple[str, Outcome]]
+    samples: Iterator[tuple[str, Workload, Config]], deadline_s: float, counts: Counter[tuple[str, Outcome]]
 ) -> Iterator[dict[str, object]]:
     """Yield the row of each config, and count the outcomes."""
     with EmulatedGpu() as gpu:
-        for kind, workload, config in itertools.takewhile(lambda _: time.monotonic() < until_s, samples):
+        for template, workload, config in itertools.takewhile(lambda _: time.monotonic() < deadline_s, samples):
             began_s = time.perf_counter()
             outcome, error, detail = judge(gpu, workload, config)
             seconds, first_line = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
-            values = (kind, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, first_line)
+            values = (template, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, first_line)
             yield dict(zip(COLUMNS, values, strict=True))
-            counts[kind, outcome] += 1
+            counts[template, outcome] += 1
 
 
 def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
@@ -126,26 +126,26 @@ def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome
     try:
         error = gpu.call(candidate_error, TARGET.description, workload, config)
     except EmulationError as fault:
-        found = (outcome for outcome, words in _FAULTS.items() if re.search(words, str(fault)))
-        return next(found, Outcome.FAILED), nan, str(fault)
+        outcomes = (outcome for outcome, pattern in _FAULTS.items() if re.search(pattern, str(fault)))
+        return next(outcomes, Outcome.FAILED), nan, str(fault)
     return (Outcome.RIGHT if error < MAX_ERROR else Outcome.WRONG), error, ""
 
 
 def draw(
-    kinds: Sequence[str], configs: int, seed: int, *, large: bool = False
+    names: Sequence[str], configs: int, seed: int, *, large: bool = False
 ) -> Iterator[tuple[str, Workload, Config]]:
-    """Yield templates in turns, each with a workload and a random valid config of it."""
-    for turn, kind in itertools.product(range(configs), kinds):
-        rng = np.random.default_rng([seed, turn, *kind.encode()])
-        small = FIXED[kind] if turn % 2 == 0 else random_workload(kind, rng)
-        workload = LARGE[kind] if large else small
-        space = winograd_space(TARGET.limits, TARGET.gpu, workload) if kind == "winograd" else TARGET.space(workload)
+    """Cycle through the templates, and yield each with a workload and a random valid config of it."""
+    for number, name in itertools.product(range(configs), names):
+        rng = np.random.default_rng([seed, number, *name.encode()])
+        small = FIXED[name] if number % 2 == 0 else random_workload(name, rng)
+        workload = LARGE[name] if large else small
+        space = winograd_space(TARGET.limits, TARGET.gpu, workload) if name == "winograd" else TARGET.space(workload)
         (vector,) = space.sample(1, rng)
         config = space.config(vector)
-        yield kind, workload, {ALGORITHM: WINOGRAD, **config} if kind == "winograd" else config
+        yield name, workload, {ALGORITHM: WINOGRAD, **config} if name == "winograd" else config
 
 
-def random_workload(kind: str, rng: np.random.Generator) -> Workload:
+def random_workload(template: str, rng: np.random.Generator) -> Workload:
     """Return a small layer of a template, with odd sizes, strides, paddings and dilations."""
 
     def number(low: int, high: int) -> int:
@@ -154,21 +154,21 @@ def random_workload(kind: str, rng: np.random.Generator) -> Workload:
     def pair(low: int, high: int) -> tuple[int, int]:
         return number(low, high), number(low, high)
 
-    if kind == "gemm":
+    if template == "gemm":
         return Dense(number(32, 50), number(1, 48), number(1, 72))
-    if kind == "gemv":
+    if template == "gemv":
         return Dense(number(1, 8), number(1, 200), number(1, 72))
-    if kind in ("batch_matmul", "transposed"):
-        return BatchMatmul(number(1, 3), number(1, 40), number(1, 32), number(1, 48), kind == "transposed")
+    if template in ("batch_matmul", "transposed"):
+        return BatchMatmul(number(1, 3), number(1, 40), number(1, 32), number(1, 48), template == "transposed")
     padding = (*pair(0, 2), *pair(0, 2))
-    if kind == "winograd":
+    if template == "winograd":
         return Conv2d(number(1, 2), *pair(4, 13), number(1, 14), number(2, 24), (3, 3), padding=padding)
-    groups = {"conv2d": 1, "grouped": number(2, 3), "depthwise": number(2, 24)}[kind]
-    each = (1, 1) if kind == "depthwise" else (number(1, 12), number(1, 24))
+    groups = {"conv2d": 1, "grouped": number(2, 3), "depthwise": number(2, 24)}[template]
+    group_channels = (1, 1) if template == "depthwise" else (number(1, 12), number(1, 24))
     kernel, dilation = pair(1, 4), pair(1, 2)
-    # Without padding, the data must be as large as the dilated kernel or larger.
+    # Without padding, the data must be at least as large as the dilated kernel.
     height, width = (max((k - 1) * d + 1, size) for k, d, size in zip(kernel, dilation, pair(1, 13), strict=True))
-    channels = (groups * each[0], groups * each[1])
+    channels = (groups * group_channels[0], groups * group_channels[1])
     return Conv2d(number(1, 2), height, width, *channels, kernel, pair(1, 3), padding, dilation, groups)
 
 

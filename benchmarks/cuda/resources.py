@@ -4,7 +4,8 @@
 
 Random valid configs of every template are compiled for several architectures, as in tuning. `registers`,
 `shared_bytes` and `local_bytes` are read from the binary, each the maximum over a candidate's kernels; `occupancy`
-follows from them. The columns `model_*` are the values that the merit of a CUDA space uses, before compiling.
+follows from them. The columns `model_*` have the predicted values, from which a CUDA space computes its merit (the
+analytical score of a config).
 """
 
 from __future__ import annotations
@@ -57,54 +58,54 @@ def main() -> None:
     parser = described(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs per template and architecture")
     parser.add_argument("--architectures", type=listed(), default=ARCHITECTURES, help="comma-separated")
-    given = parser.parse_args()
-    print_rows(COLUMNS, compare_all(given.architectures, given.configs))
+    args = parser.parse_args()
+    print_rows(COLUMNS, compare_all(args.architectures, args.configs))
 
 
 def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[str, object]]:
     """Yield the rows of all templates on all architectures."""
-    for number, arch in enumerate(architectures):
+    for seed, arch in enumerate(architectures):
         target = CudaTarget(describe_cuda(arch))
-        for template in WORKLOADS:
-            for config in draw(target, template, n_configs, seed=number):
-                yield {"template": template, "arch": arch, **compare(target, template, config)}
+        for name in WORKLOADS:
+            for config in draw(target, name, n_configs, seed=seed):
+                yield {"template": name, "arch": arch, **compare(target, name, config)}
 
 
 def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
-    """Return random valid configs of a template, all with the same algorithm where there are two."""
+    """Return random valid configs of a template, with its algorithm if the layer's space has several."""
     space = target.space(WORKLOADS[template])
     if template in space.algorithms:
         space = space.restricted({ALGORITHM: [template]})
     return [space.config(vector) for vector in space.sample(n, np.random.default_rng(seed))]
 
 
-def compare(target: CudaTarget, template: str, config: Config) -> dict[str, object]:
-    """Return the row of a candidate: resources by the assembler and by the model."""
-    workload, arch = WORKLOADS[template], target.description["arch"]
-    made = target.template(workload)
-    text = source(made.schedule(define(made, workload, config), workload, config), target.description)
-    found = resources(text, arch)
+def compare(target: CudaTarget, name: str, config: Config) -> dict[str, object]:
+    """Return the row of a candidate: its resources according to the assembler and to the model."""
+    workload, arch = WORKLOADS[name], target.description["arch"]
+    template = target.template(workload)
+    text = source(template.schedule(define(template, workload, config), workload, config), target.description)
+    usage = resources(text, arch)
     space = target.space(workload)
-    kernels = kernels_of(target.gpu, template, workload, space.columns(space.vector(config)[None, :]))
+    kernels = kernels_of(target.gpu, name, workload, space.columns(space.vector(config)[None, :]))
     # The main kernel of a candidate has the most threads and the most shared memory.
-    kernel = max(kernels, key=lambda each: int(each.shared_bytes[0]))
-    threads = int(kernel.threads[0])
-    registers, shared_bytes = max(int(each.registers[0]) for each in kernels), int(kernel.shared_bytes[0])
+    main_kernel = max(kernels, key=lambda kernel: int(kernel.shared_bytes[0]))
+    threads = int(main_kernel.threads[0])
+    registers, shared_bytes = max(int(kernel.registers[0]) for kernel in kernels), int(main_kernel.shared_bytes[0])
     return {
-        **{"threads": threads, "registers": found.registers},
-        **{"shared_bytes": found.shared_bytes, "local_bytes": found.local_bytes},
-        "occupancy": f"{found.occupancy(arch, threads):.3f}",
+        **{"threads": threads, "registers": usage.registers},
+        **{"shared_bytes": usage.shared_bytes, "local_bytes": usage.local_bytes},
+        "occupancy": f"{usage.occupancy(arch, threads):.3f}",
         **{"model_registers": registers, "model_shared_bytes": shared_bytes},
-        "model_occupancy": f"{occupancy(target.gpu, kernel):.3f}",
+        "model_occupancy": f"{occupancy(target.gpu, main_kernel):.3f}",
         "config": json.dumps(config, separators=(",", ":")),
     }
 
 
-def kernels_of(gpu: Multiprocessor, template: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
-    """Return the model's description of the kernels of configs."""
-    if template == "winograd":
+def kernels_of(gpu: Multiprocessor, name: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
+    """Return the model's descriptions of the kernels that a template makes of configs."""
+    if name == "winograd":
         return winograd_kernels(gpu, workload, columns)
-    if template == "gemv":
+    if name == "gemv":
         return [gemv_kernel(gpu, workload, columns)]
     return [(conv2d_kernel if isinstance(workload, Conv2d) else product_kernel)(gpu, workload, columns)]
 

@@ -2,12 +2,11 @@
 
     python -m benchmarks.cuda.whole --target cuda --folder docs/results/data/gpu --minutes 9
 
-The folder gets ``doctor.txt`` and ``machine.json``, which describe the machine; ``launches.csv``, whether valid configs
-run; ``networks.csv``, AlexNet, VGG-16 and ResNet-18 at batch 1 vs. other engines, first with default configs, later
-tuned; ``layers.csv``, the search methods on only two layers, but with many trials: a search in batches of 64 samples
-at random until its second batch, and needs several batches to show a difference. The next call does not repeat
-completed steps or searches; it finds the networks in ``work/``. ``--self-test`` runs all steps with minimal work, as
-on an emulated GPU.
+In the folder, ``doctor.txt`` and ``machine.json`` describe the machine, and ``launches.csv`` shows whether valid
+configs run. ``networks.csv`` compares AlexNet, VGG-16 and ResNet-18 at batch 1 with other engines, first with default
+configs, then tuned. ``layers.csv`` compares search methods on two layers with many trials: a search in batches of 64 is
+random in its first batch, and differences appear only after several. The next call does not repeat completed steps or
+searches; it finds the networks in ``work/``. ``--self-test`` runs all steps with minimal work, for an emulated GPU.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ from benchmarks.search.variants import LAYERS, Place
 
 HOME = Path(__file__).resolve().parents[2]
 PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
-SAMPLED = 10_000
+N_SAMPLED = 10_000
 SHARES = {"layers": 0.35, "networks": 0.4}
-"""Shares of the given time; the rest is for the launch check, and for searches that end late."""
+"""Shares of the time limit; the rest is for the launch check, and for searches that end late."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +61,22 @@ class Plan:
     """The plan of all measurements.
 
     Attributes:
-        networks: torchvision's networks, with the size of their square images.
+        networks: names in torchvision, with the size of their square images.
         levels: total trials of a network; all networks reach a level before the next one begins.
-        rivals: other engines, by the kind of target, with `rounds` turns each.
+        baselines: other engines, by the kind of target, with `rounds` turns each.
         layers: layers on which the search methods `variants` are compared, with `trials` on each.
-        configs: the number of valid configs to launch of each layer in `launched`.
-        has_doctor: whether the machine's peak is measured.
+        n_configs: the number of random valid configs to launch for each layer in `launched`.
+        has_doctor: whether the peak speed of the machine is measured.
     """
 
     networks: Mapping[str, int]
     levels: Sequence[int]
-    rivals: Mapping[str, str]
+    baselines: Mapping[str, str]
     rounds: int
     layers: str
     variants: str
     trials: int
-    configs: int
+    n_configs: int
     launched: Sequence[str] = tuple(LAYERS)
     has_doctor: bool = True
 
@@ -85,45 +84,45 @@ class Plan:
 FULL = Plan(
     networks={"alexnet": 224, "vgg16": 224, "resnet18": 224},
     levels=(0, 64, 192, 512, 1024),
-    rivals={"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"},
+    baselines={"cuda": "torch,torch.compile,untuned", "cpu": "onnxruntime,torch,untuned"},
     rounds=20,
-    # A 3x3 convolution and a 1x1 one, neither of the slowest; two layers with many trials say more than many with few.
+    # A 3x3 and a 1x1 convolution, neither among the slowest; many trials on two layers say more than few on many.
     layers="L6,L8",
     variants=PRESETS_COMPARED,
-    # Five batches for tuners with batches of 64, so four batches follow a fit.
+    # Five batches of 64 trials; all but the first follow a fit.
     trials=320,
-    configs=24,
+    n_configs=24,
 )
 
 SELF_TEST = Plan(
     networks={"squeezenet1_1": 32},
     levels=(2,),
-    rivals={"cuda": "", "cpu": ""},
+    baselines={"cuda": "", "cpu": ""},
     rounds=2,
     layers="small",
     variants="random,anole",
     trials=20,
-    configs=2,
+    n_configs=2,
     launched=("small",),
     has_doctor=False,
 )
-"""All steps in a minute on an emulated GPU; the results are meaningless."""
+"""A plan whose steps take a minute on an emulated GPU; the results are meaningless."""
 
 
 def main() -> None:
-    """Run the benchmarks for the given number of minutes."""
+    """Run the benchmarks within about `--minutes`."""
     parser = described(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="local target")
     parser.add_argument("--folder", type=Path, required=True, help="folder for the results")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--self-test", action="store_true", help="run all steps with minimal work")
-    given = parser.parse_args()
+    args = parser.parse_args()
     log_progress()
-    folder, target, minutes = given.folder.resolve(), given.target, given.minutes
+    folder, target, minutes = args.folder.resolve(), args.target, args.minutes
     declare_targets(folder / "work")
-    if (absence := _absence(target)) is not None:
-        raise SystemExit(f"cannot measure on this machine: {absence}")
-    plan = SELF_TEST if given.self_test else FULL
+    if (reason := _unavailable_reason(target)) is not None:
+        raise SystemExit(f"cannot measure on this machine: {reason}")
+    plan = SELF_TEST if args.self_test else FULL
     (folder / "work").mkdir(parents=True, exist_ok=True)
     describe_machine(folder, plan)
     check_launches(folder, target, plan)
@@ -144,7 +143,7 @@ def check_launches(folder: Path, target: str, plan: Plan) -> None:
     """Write whether valid configs run, unless the file exists.
 
     A valid config that does not fit the device, does not build or gives wrong results reveals a missing constraint.
-    `rejected_share` is the share of the layer's space that the constraints reject, from a random sample.
+    `rejected_share` is the share of a random sample of the layer's space that the constraints reject.
     """
     if (path := folder / "launches.csv").exists():
         return
@@ -161,13 +160,13 @@ def launches(kind: str, plan: Plan) -> Iterator[tuple[object, ...]]:
     for layer in plan.launched:
         task = Place(kind).task_of(layer)
         space = get_target(task.target).space(task.workload)
-        sampled = space.vectors(space.draw(SAMPLED, np.random.default_rng(0)))
-        rejected = sum(space.rejections(sampled).values()) / SAMPLED
-        configs = [space.config(vector) for vector in space.sample(plan.configs, np.random.default_rng(1))]
+        sample = space.vectors(space.draw(N_SAMPLED, np.random.default_rng(0)))
+        rejected = sum(space.rejections(sample).values()) / N_SAMPLED
+        configs = [space.config(vector) for vector in space.sample(plan.n_configs, np.random.default_rng(1))]
         with Measurer(task, MeasureOptions(Fixed(number=1, repeats=1))) as measurer:
-            measured = list(measurer.measure(configs))
-        counts = Counter(measurement.status for measurement in measured)
-        error = next((measurement.error for measurement in measured if measurement.error), "")
+            measurements = list(measurer.measure(configs))
+        counts = Counter(measurement.status for measurement in measurements)
+        error = next((measurement.error for measurement in measurements if measurement.error), "")
         yield layer, task.label, space.size, f"{rejected:.4f}", *_shares(counts), error
         total += counts
     yield "all", "", "", "", *_shares(total), ""
@@ -179,16 +178,16 @@ def _shares(counts: Counter[Status]) -> Sequence[object]:
 
 
 def compare_searches(folder: Path, target: str, plan: Plan, minutes: float) -> None:
-    """Run the search methods on the compared layers for some minutes."""
-    where = ["--target", target, "--file", str(folder / "layers.csv"), "--minutes", f"{minutes:.2f}"]
-    compared = ["--layers", plan.layers, "--variants", plan.variants, "--trials", str(plan.trials)]
-    subprocess.run([*_benchmark("search.layers"), *where, *compared], check=True, cwd=HOME)
+    """Run the search methods on the layers of the plan within a time limit."""
+    limits = ["--target", target, "--file", str(folder / "layers.csv"), "--minutes", f"{minutes:.2f}"]
+    searches = ["--layers", plan.layers, "--variants", plan.variants, "--trials", str(plan.trials)]
+    subprocess.run([*_benchmark("search.layers"), *limits, *searches], check=True, cwd=HOME)
 
 
 def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int], ends_s: float) -> None:
     """Tune the networks to the next levels while there is time, and write comparisons with other engines.
 
-    A network that has not been tuned further is not compared again.
+    Networks are compared again only if one of them has been tuned further.
     """
     project = folder / "work/networks"
     project.mkdir(exist_ok=True)
@@ -196,9 +195,9 @@ def compare_networks(folder: Path, target: str, plan: Plan, levels: Sequence[int
     with chdir(project):
         changed = [_tune(network, level, ends_s) for level in levels for network in networks]
         builds = [network.build for network in networks if (network.build / FILE).exists()]
-    rivals = ["--rivals", plan.rivals[target], "--rounds", str(plan.rounds)]
+    options = ["--rivals", plan.baselines[target], "--rounds", str(plan.rounds)]
     if builds and (any(changed) or not (folder / "networks.csv").exists()):
-        _write(folder / "networks.csv", [*_benchmark("networks.compare"), *map(str, builds), *rivals])
+        _write(folder / "networks.csv", [*_benchmark("networks.compare"), *map(str, builds), *options])
 
 
 @dataclass(frozen=True)
@@ -218,21 +217,21 @@ class Network:
     def pipeline(self, trials: int) -> Pipeline:
         """Return a pipeline with a single build."""
         inputs = {"x": [1, 3, self.size, self.size]}
-        plain: Mapping[str, Any] = {
+        spec: Mapping[str, Any] = {
             "models": {self.name: {"source": f"torchvision:{self.name}", "inputs": inputs}},
             "targets": {self.target: {"kind": self.target}},
             "tuning": {"preset": "anole", "total_trials": trials},
             "builds": [{"model": self.name, "target": self.target}],
         }
         path = Path(f"{self.name}.yaml")
-        path.write_text(json.dumps(plain))
+        path.write_text(json.dumps(spec))
         return Pipeline.load(path)
 
 
 def _tune(network: Network, trials: int, ends_s: float) -> bool:
-    """Tune and build a network, unless it already has that many trials or the time is up; return whether it did."""
-    known = read_build(network.build).trials if (network.build / FILE).exists() else -1
-    if known >= trials or time.monotonic() > ends_s:
+    """Tune and build a network, unless it has that many trials or the time is up; return whether it was built."""
+    n_done = read_build(network.build).trials if (network.build / FILE).exists() else -1
+    if n_done >= trials or time.monotonic() > ends_s:
         return False
     logging.info("%s: %d trials", network.name, trials)
     pipeline = network.pipeline(trials)
@@ -257,8 +256,8 @@ def _write(path: Path, command: Sequence[str]) -> None:
     os.replace(path.with_suffix(".part"), path)
 
 
-def _absence(target: str) -> str | None:
-    """Return the reason why nothing can be measured on a local target, or None."""
+def _unavailable_reason(target: str) -> str | None:
+    """Return why a local target cannot be measured, or None if it can."""
     try:
         return get_target(describe_target(TargetSpec(target, target))).absence()
     except AnoleError as error:
@@ -270,10 +269,10 @@ def _gpus() -> list[str]:
     query = "--query-gpu=name,driver_version,clocks.max.sm,memory.total"
     try:
         command = ["nvidia-smi", query, "--format=csv,noheader"]
-        asked = subprocess.run(command, capture_output=True, text=True, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return asked.stdout.strip().splitlines()
+    return result.stdout.strip().splitlines()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python -m benchmarks.kernels.codegen > docs/results/data/codegen.csv
 
-The default config of each layer is compiled as Anole does here, and for other CPU models, restricted to the features of
-this one; the last row has the default config of a target for x86-64-v3. All are timed in turns of random order, one run
-per turn. A time is the mean of the fastest tenth of the undisturbed runs. `ratio` is the time relative to the first
-row, as the median, minimum and maximum over rounds. With the same instructions (`same_code`), ratios other than 1 are
-noise.
+The default config of each layer is compiled as Anole does for the local CPU, and for other CPU models, restricted to
+the local features; the last row has the default config of a target for x86-64-v3. All are timed interleaved in random
+order, one run per turn. A time is the mean of the fastest tenth of the undisturbed runs. `ratio` is the time relative
+to the first row, as the median, minimum and maximum over rounds. With the same instructions (`same_code`), ratios other
+than 1 are noise.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAYERS: tuple[Workload, ...] = (
 NAMES = ("znver4", "znver5", "rocketlake", "sapphirerapids", "x86-64-v4", "x86-64-v3")
 WIDTHS = ("-prefer-256-bit", "+prefer-256-bit")
 COLUMNS = ("layer", "threads", "compiled_for", "same_code", "us", "ratio", "ratio_low", "ratio_high", "rounds", "turns")
-ROUNDS = 5
+N_ROUNDS = 5
 
 
 def main() -> None:
@@ -52,45 +52,45 @@ def main() -> None:
     parser = described(__doc__)
     parser.add_argument("--threads", type=int, default=1, help="threads per kernel")
     parser.add_argument("--turns", type=int, default=100, help="runs of each kernel per round")
-    given = parser.parse_args()
-    target = CpuTarget(describe_cpu(threads=given.threads))
+    args = parser.parse_args()
+    target = CpuTarget(describe_cpu(threads=args.threads))
     os.environ.update(target.environment())
-    print_rows(COLUMNS, (row for workload in LAYERS for row in compare(target, workload, given.turns)))
+    print_rows(COLUMNS, (row for workload in LAYERS for row in compare(target, workload, args.turns)))
 
 
-def ways(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
-    """Yield a title, the target of the config, and TVM's settings; the first item has Anole's own settings."""
-    here, description = target.description["mcpu"], target.description
-    known = llvm_target(description)
-    own = {"kind": "llvm", "mattr": list(known.attrs.get("mattr", ())), "mcpu": here}
-    yield here, target, own
+def compilations(target: CpuTarget) -> Iterator[tuple[str, CpuTarget, dict[str, Any]]]:
+    """Yield a title, the target of the config, and TVM's settings; the first ones are Anole's settings."""
+    local, description = target.description["mcpu"], target.description
+    llvm = llvm_target(description)
+    settings = {"kind": "llvm", "mattr": list(llvm.attrs.get("mattr", ())), "mcpu": local}
+    yield local, target, settings
     for width in WIDTHS:
-        yield f"{here} {width}", target, {**own, "mattr": [*own["mattr"], width]}
+        yield f"{local} {width}", target, {**settings, "mattr": [*settings["mattr"], width]}
     features = choose_levels(description)[0].features
     for name in NAMES:
-        if name != here:
+        if name != local:
             missing = choose_levels({**description, "mcpu": name, "features": ()})[0].features - features
-            yield name, target, {"kind": "llvm", "mcpu": name, "mattr": sorted(f"-{each}" for each in missing)}
+            yield name, target, {"kind": "llvm", "mcpu": name, "mattr": sorted(f"-{flag}" for flag in missing)}
     generic = {"kind": "llvm", "mcpu": "x86-64-v4"}
-    mine, others = (set(map(str, codegen.llvm_get_cpu_features(each))) for each in (known, Target(generic)))
-    changes = sorted({*(f"+{each}" for each in mine - others), *(f"-{each}" for each in others - mine)})
-    yield f"x86-64-v4 with all flags of {here}", target, {**generic, "mattr": changes}
-    old = CpuTarget(describe_cpu(mcpu="x86-64-v3", threads=target.threads))
-    yield "x86-64-v3 and its config", old, {"kind": "llvm", "mcpu": "x86-64-v3"}
+    local_flags, flags = (set(map(str, codegen.llvm_get_cpu_features(t))) for t in (llvm, Target(generic)))
+    changes = sorted({*(f"+{flag}" for flag in local_flags - flags), *(f"-{flag}" for flag in flags - local_flags)})
+    yield f"x86-64-v4 with all flags of {local}", target, {**generic, "mattr": changes}
+    v3_target = CpuTarget(describe_cpu(mcpu="x86-64-v3", threads=target.threads))
+    yield "x86-64-v3 and its config", v3_target, {"kind": "llvm", "mcpu": "x86-64-v3"}
 
 
 def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dict[str, object]]:
     """Yield the rows of a layer."""
     with tempfile.TemporaryDirectory() as folder:
         kernels, codes, runner = {}, {}, CpuRunner(target.template(workload), workload)
-        for name, planner, settings in ways(target):
-            artifact, config = Path(folder) / f"{len(kernels)}.so", planner.default_config(workload)
-            codes[name] = compile_to(artifact, planner, workload, config, settings)
+        for name, config_target, settings in compilations(target):
+            artifact, config = Path(folder) / f"{len(kernels)}.so", config_target.default_config(workload)
+            codes[name] = compile_to(artifact, config_target, workload, config, settings)
             kernels[name] = runner.load(artifact, config)
     with caller_on_separate_core():
         for kernel in kernels.values():
             kernel(10)
-        rounds = [one_round(kernels, n_turns) for _ in range(ROUNDS)]
+        rounds = [time_round(kernels, n_turns) for _ in range(N_ROUNDS)]
     first = next(iter(kernels))
     for name in kernels:
         ratios = sorted(times_s[name] / times_s[first] for times_s in rounds)
@@ -100,18 +100,18 @@ def compare(target: CpuTarget, workload: Workload, n_turns: int) -> Iterator[dic
             "same_code": int(codes[name] == codes[first]),
             "us": f"{1e6 * statistics.median(times_s[name] for times_s in rounds):.4g}",
             **{key: f"{value:.3f}" for key, value in figures},
-            **{"rounds": ROUNDS, "turns": n_turns},
+            **{"rounds": N_ROUNDS, "turns": n_turns},
         }
 
 
-def one_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> dict[str, float]:
-    """Return the seconds per run of each kernel."""
+def time_round(kernels: Mapping[str, Callable[[int], float]], n_turns: int) -> dict[str, float]:
+    """Time kernels interleaved in random order; return the seconds per run of each."""
     names, runs = list(kernels), {name: [] for name in kernels}
     with WaitMeter() as meter:
         for _ in range(n_turns):
             for name in random.sample(names, len(names)):
                 runs[name].append(timed(partial(kernels[name], 1), 1, meter))
-    return {name: latency_s(each) for name, each in runs.items()}
+    return {name: latency_s(kernel_runs) for name, kernel_runs in runs.items()}
 
 
 def compile_to(

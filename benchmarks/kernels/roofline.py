@@ -47,7 +47,7 @@ KINDS = {
 OTHER = "other"
 """The kind of kernels without an operation count."""
 
-AREA = 700.0
+MAX_AREA = 700.0
 """Area, in square points, of the dot of a kernel that would take all of its network's time."""
 LEGEND_SHARES = (0.01, 0.1, 0.5)
 
@@ -59,26 +59,26 @@ Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
 def main() -> None:
     """Print a row for each kernel, or plot such rows."""
     parser = described(__doc__)
-    parts = parser.add_subparsers(required=True, dest="part")
-    kernels = parts.add_parser("kernels")
+    commands = parser.add_subparsers(required=True, dest="part")
+    kernels = commands.add_parser("kernels")
     kernels.add_argument("builds", nargs="+", type=Path)
     kernels.add_argument("--seconds", type=float, default=5.0, help="measuring time per build")
-    parts.add_parser("picture").add_argument("path", type=Path)
-    given = parser.parse_args()
-    if given.part == "picture":
-        draw(list(csv.DictReader(sys.stdin)), given.path)
+    commands.add_parser("picture").add_argument("path", type=Path)
+    args = parser.parse_args()
+    if args.part == "picture":
+        draw(list(csv.DictReader(sys.stdin)), args.path)
     else:
-        print_rows(COLUMNS, rows_of_builds(given.builds, partial(kernel_rows, seconds=given.seconds), "profiled"))
+        print_rows(COLUMNS, rows_of_builds(args.builds, partial(kernel_rows, seconds=args.seconds), "profiled"))
 
 
 def kernel_rows(folder: Path, seconds: float) -> Iterator[Row]:
     """Yield a row for each kernel of a build."""
     build = read_build(folder)
     command = [sys.executable, "-m", "anole", "profile", str(folder), "--json", "--seconds", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildError((done.stderr.strip().splitlines() or ["no reason was given"])[-1])
-    profile = json.loads(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BuildError((result.stderr.strip().splitlines() or ["no reason was given"])[-1])
+    profile = json.loads(result.stdout)
     tasks = {task.key: task for task in build.tasks}
     by_kernel = {kernel.name: tasks.get(kernel.task or "") for kernel in build.kernels or ()}
     common = {
@@ -104,7 +104,7 @@ def _kernel_row(row: Row, task: BuiltTask | None) -> Row:
 
 
 def kind_of(label: str, algorithm: str) -> str:
-    """Return the kind of a kernel, from the label of its task, such as ``conv2d 32->32 k3x3 s1 g32 56x56``, if any."""
+    """Return the kind of a kernel from its label, such as ``conv2d 32->32 k3x3 s1 g32 56x56``; without one, `OTHER`."""
     operator, *words = label.split() or [OTHER]
     if operator != "conv2d":
         return operator
@@ -123,16 +123,16 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    shown = [row for row in rows if row["kind"] in KINDS]
-    if not shown:
+    plotted = [row for row in rows if row["kind"] in KINDS]
+    if not plotted:
         raise SystemExit(f"{path}: no kernels to plot; kinds that are plotted: {', '.join(KINDS)}")
-    batches = sorted({int(row["batch"]) for row in shown})
+    batches = sorted({int(row["batch"]) for row in plotted})
     # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "font.size": 9}):
         figure = Figure(figsize=(1 + 4.6 * len(batches), 5.4), layout="constrained")
         (grid,) = figure.subplots(1, len(batches), sharex=True, sharey=True, squeeze=False)
         for axes, batch in zip(grid, batches, strict=True):
-            _draw_panel(axes, batch, [row for row in shown if int(row["batch"]) == batch])
+            _draw_panel(axes, batch, [row for row in plotted if int(row["batch"]) == batch])
         figure.supxlabel("floating-point operations per byte, every operand counted once", fontsize=9)
         figure.supylabel("GFLOP/s, counted as direct convolution's", fontsize=9)
         n_columns = 4 if len(batches) > 1 else 2
@@ -164,12 +164,12 @@ def _draw_panel(axes: Any, batch: int, rows: Sequence[Row]) -> None:
 
 def _dots(rows: Sequence[Row]) -> Dots:
     """Return the positions of the dots of each kind and size."""
-    found: Dots = {}
+    dots: Dots = {}
     for row in rows:
-        x, y = found.setdefault((row["kind"], dot_size(float(row["share"]))), ([], []))
+        x, y = dots.setdefault((row["kind"], dot_size(float(row["share"]))), ([], []))
         x.append(float(row["flop_per_byte"]))
         y.append(float(row["gflops"]))
-    return found
+    return dots
 
 
 def dot_size(share: float) -> float:
@@ -177,7 +177,7 @@ def dot_size(share: float) -> float:
 
     Areas are rounded to half powers of two to limit the number of sizes; all shares up to 0.1 % look the same.
     """
-    area = AREA * 2 ** (round(2 * math.log2(max(share, 1e-3))) / 2)
+    area = MAX_AREA * 2 ** (round(2 * math.log2(max(share, 1e-3))) / 2)
     return round(2 * math.sqrt(area / math.pi), 2)
 
 

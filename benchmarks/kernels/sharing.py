@@ -1,10 +1,10 @@
-"""Measure from which amount of work multithreading pays off for a layer, as CSV.
+"""Measure how much work a layer must have for multithreading to pay off, as CSV.
 
     python -m benchmarks.kernels.sharing > docs/results/data/sharing.csv
 
-For each layer, the `--configs` configs with the highest merit that use one thread are timed in turns with as many that
-split the work into one piece per thread. A row has the fastest config of each kind, by the median of its turns. `cold`
-weights come from memory, as in a large network; `warm` ones come from the caches, as in a small network.
+For each layer, `--configs` sampled configs that use one thread are timed interleaved with as many that split the work
+into one piece per thread. A row has the fastest config of each kind, by the median of its turns. `cold` weights come
+from memory, as in a large network; `warm` ones come from the caches, as in a small network.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LAYERS: tuple[Workload, ...] = (
     *(conv2d(8, 16, 16), conv2d(8, 16, 32), conv2d(8, 32, 32)),
 )
 COLUMNS = ("layer", "flop", "weights", "one_thread_us", "all_threads_us")
-N_SAMPLES, TURNS, TURN_S = 4000, 25, 2e-3
+N_SAMPLES, N_TURNS, TURN_S = 4000, 25, 2e-3
 COLD_BYTES = {"warm": 0, "cold": 48 << 20}
 
 
@@ -49,11 +49,11 @@ def main() -> None:
     n_configs = parser.parse_args().configs
     target = CpuTarget({**describe_cpu(), "exact": True})
     os.environ.update(target.environment())
-    print_rows(COLUMNS, (row for workload in LAYERS for row in rows_of(target, workload, n_configs)))
+    print_rows(COLUMNS, (row for workload in LAYERS for row in layer_rows(target, workload, n_configs)))
 
 
-def rows_of(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[dict[str, object]]:
-    """Yield the rows of a layer."""
+def layer_rows(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[dict[str, object]]:
+    """Yield a row with warm operands and, if the layer has constant weights, one with cold weights."""
     for weights in COLD_BYTES if workload.constant_weight else ("warm",):
         one_us, all_us = (f"{us:.2f}" for us in measure_layer(target, workload, COLD_BYTES[weights], n_configs))
         figures = {"one_thread_us": one_us, "all_threads_us": all_us}
@@ -61,30 +61,30 @@ def rows_of(target: CpuTarget, workload: Workload, n_configs: int) -> Iterator[d
 
 
 def measure_layer(target: CpuTarget, workload: Workload, cold_bytes: int, n_configs: int) -> Iterator[float]:
-    """Yield the microseconds of the fastest config with one piece, and with one piece for each thread."""
+    """Yield the latency in microseconds of the fastest config with one piece, and with one piece for each thread."""
     from anole.targets.cpu.device.runner import CpuRunner
 
     space, runner = space_of(target, workload), CpuRunner(target.template(workload), workload, cold_bytes)
-    sampled = [space.config(vector) for vector in space.sample(min(N_SAMPLES, len(space)), np.random.default_rng(0))]
-    sampled.sort(key=space.worth, reverse=True)
+    sample = [space.config(vector) for vector in space.sample(min(N_SAMPLES, len(space)), np.random.default_rng(0))]
+    sample.sort(key=space.merit_of, reverse=True)
     counts = (1, target.threads)
-    chosen = {count: [config for config in sampled if pieces(config) == count][:n_configs] for count in counts}
+    configs_of = {count: [config for config in sample if n_pieces(config) == count][:n_configs] for count in counts}
     with TemporaryDirectory() as folder:
         kernels = {}
-        for count, configs in chosen.items():
-            for at, config in enumerate(configs):
-                artifact = Path(folder) / f"{count}-{at}.so"
+        for count, configs in configs_of.items():
+            for number, config in enumerate(configs):
+                artifact = Path(folder) / f"{count}-{number}.so"
                 target.build(workload, config, artifact)
-                kernels[count, at] = runner.load(artifact, config)
+                kernels[count, number] = runner.load(artifact, config)
     with caller_on_separate_core():
-        number = {which: max(1, round(TURN_S / kernel(100))) for which, kernel in kernels.items()}
-        turns = [{which: kernel(number[which]) for which, kernel in kernels.items()} for _ in range(TURNS)]
+        n_runs = {key: max(1, round(TURN_S / kernel(100))) for key, kernel in kernels.items()}
+        turns = [{key: kernel(n_runs[key]) for key, kernel in kernels.items()} for _ in range(N_TURNS)]
     for count in counts:
-        yield 1e6 * min(statistics.median(turn[which] for turn in turns) for which in kernels if which[0] == count)
+        yield 1e6 * min(statistics.median(turn[key] for turn in turns) for key in kernels if key[0] == count)
 
 
 def space_of(target: CpuTarget, workload: Workload) -> Space:
-    """Return a layer's space, in which one thread may do all the work, whatever the layer's size."""
+    """Return the space of a layer for one thread, which may do all the work of a layer of any size."""
     if isinstance(workload, Dense):
         return dense_space(target.unit, 1, workload)
     if isinstance(workload, BatchMatmul):
@@ -92,7 +92,7 @@ def space_of(target: CpuTarget, workload: Workload) -> Space:
     return conv2d_space(target.unit, 1, workload)
 
 
-def pieces(config: Config) -> int:
+def n_pieces(config: Config) -> int:
     """Return the number of parallel pieces: the product of the outermost parts of all three-way splits."""
     return prod(value[0] for value in config.values() if isinstance(value, list | tuple) and len(value) == 3)
 

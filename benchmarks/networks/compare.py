@@ -1,13 +1,13 @@
-"""Compare compiled networks with other engines, each in a separate process, timed in turns, as CSV.
+"""Compare compiled networks with other engines, each in a separate process, timed interleaved, as CSV.
 
     python -m benchmarks.networks.compare builds/* > docs/results/data/networks.csv
     python -m benchmarks.networks.compare builds/* --rivals torch,torch.compile --rounds 10
 
-Rivals: ``onnxruntime``, ``openvino`` (where it is installed), ``torch`` (eager), ``torch.compile`` (max-autotune, with
-CUDA graphs on a GPU), and ``untuned``, the same network compiled with default configs. All run in float32 without TF32,
-except for integer layers in the file itself, and for ``openvino.default``, whose precision OpenVINO chooses (see the
-column ``multiplies``). All have the same inputs and threads; an engine sleeps except during its turn. Each round gives
-a ratio of medians; the speedup is the median of these ratios, and its spread their quartiles.
+Baselines: ``onnxruntime``, ``openvino`` (if installed), ``torch`` (eager), ``torch.compile`` (max-autotune, with CUDA
+graphs on a GPU), and ``untuned``, the same network compiled with default configs. Other engines run in float32 without
+TF32, except for integer layers in the file itself, and for ``openvino.default``, whose precision OpenVINO chooses (see
+the column ``multiplies``). All have the same inputs and threads; an engine sleeps except during its turn. Each round
+gives a ratio of medians. The speedup is the median of these ratios, with their quartiles.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ def main() -> None:
     """Print a row for each network and engine."""
     parser = parser_for_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
-    given = parser.parse_args()
-    rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
-    compared = partial(compare, rivals=rivals, pace=Pace(rounds=given.rounds), database=given.database)
-    print_rows(COLUMNS, rows_of_builds(given.builds, compared, "compared"))
+    args = parser.parse_args()
+    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
+    compare_build = partial(compare, baselines=baselines, pace=Pace(rounds=args.rounds), database=args.database)
+    print_rows(COLUMNS, rows_of_builds(args.builds, compare_build, "compared"))
 
 
-def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row for a build, and for each rival that starts."""
+def compare(folder: Path, baselines: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for a build, and for each baseline that starts."""
     build = read_build(folder)
     device = device_of(build)
 
     def starts(scratch: Path) -> dict[str, Any]:
-        return {name: partial(start_engine, name, folder, scratch) for name in (OWN, *rivals)}
+        return {name: partial(start_engine, name, folder, scratch) for name in (OWN, *baselines)}
 
     started, times = time_in_turns(folder, device, starts, pace)
     expected = started["torch" if "torch" in started else OWN].outputs
     for name, engine in started.items():
-        ratios = [np.median(theirs) / np.median(own) for theirs, own in zip(times[name], times[OWN], strict=True)]
+        ratios = [np.median(turn) / np.median(base) for turn, base in zip(times[name], times[OWN], strict=True)]
         yield rounded(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
@@ -74,7 +74,7 @@ def compare(folder: Path, rivals: Sequence[str], pace: Pace, database: Path) -> 
 
 
 def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
-    """Return the seconds and trials of tuning runs; empty if one is not in the database. Keys of None are ignored."""
+    """Return the seconds and trials of tuning runs, ignoring keys of None; empty if one is not in the database."""
     runs = sorted({key for key in run_keys if key is not None})
     if not runs or not database.exists():
         return {}
@@ -84,8 +84,8 @@ def effort(run_keys: Iterable[str | None], database: Path) -> dict[str, Any]:
             from trial where run_key in ({", ".join("?" * len(runs))}) group by run_key
         )"""
     with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        known, tuning_s, trials = connection.execute(query, runs).fetchone()
-    return {"tuning_s": tuning_s, "trials_measured": trials} if known == len(runs) else {}
+        n_known, tuning_s, trials = connection.execute(query, runs).fetchone()
+    return {"tuning_s": tuning_s, "trials_measured": trials} if n_known == len(runs) else {}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engine_factories import onnx_file, start_reference
 from anole.evaluate.engines import (
     Engine,
@@ -33,21 +33,21 @@ PACKAGES = {
     "torch.compile": "torch",
     "untuned": "anole",
 }
-"""The package of each rival, by the rival's name."""
+"""The package of each baseline, by the name of the baseline."""
 
 
 def version_of(engine: str) -> str:
     """Return the version of an engine's package; empty if the package is not installed."""
-    return next((found.version for found in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
+    return next((package.version for package in metadata.distributions(name=PACKAGES.get(engine, OWN))), "")
 
 
 def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = None) -> Engine:
-    """Start the compiled build itself (`OWN`), or one of its rivals on the same inputs.
+    """Start the compiled build itself (`OWN`), or a baseline on the same inputs.
 
-    Rivals share files in the folder `scratch`. ONNX Runtime and OpenVINO use the build's number of threads by default.
+    Baselines share files in the folder `scratch`. ONNX Runtime and OpenVINO default to the build's number of threads.
     """
     build = read_build(folder)
-    inputs = draw_inputs(build)
+    inputs = timing_inputs(build)
     device: Device = get_target(build.target_description)
     model = build.model_spec
     match name:
@@ -69,7 +69,7 @@ def start_engine(name: str, folder: Path, scratch: Path, threads: int | None = N
 
 
 def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Path) -> Path:
-    from anole.extract.tasks import extract_tasks
+    from anole.extract.stage import extract_tasks
 
     manifest, _ = extract_tasks(model, build.target, device)
     compile_untuned(model, manifest, "untuned", folder)
@@ -79,7 +79,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
     """Compile a network with default configs, without warning that it is not tuned."""
     from anole.compile.build import BuildSettings, compile_build
-    from anole.evaluate.winograd_error import has_large_rounding_error
+    from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 
     logging.disable(logging.WARNING)
     settings = BuildSettings(name, "random", 0, False, 0)
@@ -102,6 +102,6 @@ def openvino_engine(path: Path, inputs: list[NDArray[Any]], threads: int, precis
     def outputs(_: object) -> list[NDArray[Any]]:
         return [tensor.data.copy() for tensor in request.output_tensors]
 
-    chosen = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
-    own = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
-    return Engine("openvino", request.infer, outputs, precision=own.replace("float32", chosen))
+    hint = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string()).replace("f32", "float32")
+    file_precision = precision_of(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
+    return Engine("openvino", request.infer, outputs, precision=file_precision.replace("float32", hint))

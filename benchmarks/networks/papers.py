@@ -1,4 +1,4 @@
-"""Networks of the papers that are not in torchvision, and an exporter of the ONNX files in models.papers.yaml.
+"""The papers' networks that torchvision does not have, and an exporter of the ONNX files in models.papers.yaml.
 
 python -m benchmarks.networks.papers    # writes the missing ONNX files
 """

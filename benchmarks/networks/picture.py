@@ -22,7 +22,7 @@ MARKS = {
     "openvino.default": ("D", "#e69f00"),
     "torch.compile": ("^", "#d55e00"),
 }
-"""The plotted rivals, with the shapes and colors of their marks, from Okabe and Ito's color-blind safe palette."""
+"""The plotted baselines, with the shapes and colors of their marks, from Okabe and Ito's color-blind safe palette."""
 
 
 def main() -> None:
@@ -33,18 +33,18 @@ def main() -> None:
     draw(networks_of(csv.DictReader(sys.stdin)), path)
 
 
-def draw(found: Sequence[Network], path: Path) -> None:
+def draw(networks: Sequence[Network], path: Path) -> None:
     """Plot the networks at batch 1, the first at the top."""
-    networks = [network for network in found if network.batch == 1]
+    networks = [network for network in networks if network.batch == 1]
     # A fixed salt and no date make the output reproducible.
     with matplotlib.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(8, 1 + 0.3 * len(networks)), layout="constrained")
         axes = figure.subplots()
-        for rival, (mark, color) in MARKS.items():
-            speedups = [(network.speedup(rival), row) for row, network in enumerate(networks)]
+        for baseline, (mark, color) in MARKS.items():
+            speedups = [(network.speedup(baseline), row) for row, network in enumerate(networks)]
             points = [(speedup, row) for speedup, row in speedups if speedup is not None]
             if points:
-                axes.scatter(*zip(*points, strict=True), marker=mark, color=color, label=RIVALS[rival], zorder=2)
+                axes.scatter(*zip(*points, strict=True), marker=mark, color=color, label=RIVALS[baseline], zorder=2)
         axes.axvline(1.0, color="black", linewidth=1)
         axes.set_xlim(left=0)
         axes.set_yticks(range(len(networks)), [network.title for network in networks])

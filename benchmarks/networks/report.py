@@ -44,8 +44,8 @@ class Network:
     @property
     def title(self) -> str:
         """The network's title in a table."""
-        known = NETWORKS.get(self.name.removesuffix(f"_n{self.batch}").removesuffix("_onnx"))
-        return self.name if known is None else known + (" from ONNX" if "_onnx" in self.name else "")
+        title = NETWORKS.get(self.name.removesuffix(f"_n{self.batch}").removesuffix("_onnx"))
+        return self.name if title is None else title + (" from ONNX" if "_onnx" in self.name else "")
 
     def latency(self, engine: str) -> str:
         """Return the formatted latency of an engine; empty if it did not run."""
@@ -54,9 +54,9 @@ class Network:
         latency_ms = float(self.rows[engine]["latency_ms"])
         return f"{latency_ms:.3g} ms" if latency_ms < 100 else f"{latency_ms:.0f} ms"
 
-    def speedup(self, rival: str) -> float | None:
-        """Return the speedup over a rival; None if the rival did not run."""
-        return float(self.rows[rival]["speedup"]) if rival in self.rows else None
+    def speedup(self, baseline: str) -> float | None:
+        """Return the speedup over a baseline; None if the baseline did not run."""
+        return float(self.rows[baseline]["speedup"]) if baseline in self.rows else None
 
 
 def main() -> None:
@@ -66,48 +66,48 @@ def main() -> None:
 
 
 def networks_of(rows: Iterable[Row]) -> list[Network]:
-    """Return the networks of a CSV file, in order; each begins with the row of the compiled network."""
-    found: list[dict[str, Row]] = []
+    """Return the networks of a CSV file, in order; the row of the compiled network is the first of each network."""
+    groups: list[dict[str, Row]] = []
     for row in rows:
         if row["engine"] == OWN:
-            found.append({})
-        found[-1][row["engine"]] = row
-    return [Network(engines[OWN]["network"], int(engines[OWN]["batch"]), engines) for engines in found]
+            groups.append({})
+        groups[-1][row["engine"]] = row
+    return [Network(engines[OWN]["network"], int(engines[OWN]["batch"]), engines) for engines in groups]
 
 
 def report(networks: Sequence[Network]) -> Iterator[str]:
     """Yield the lines of the report."""
     yield from _table(networks)
     for batch in sorted({network.batch for network in networks}):
-        own = [network for network in networks if network.batch == batch]
+        of_batch = [network for network in networks if network.batch == batch]
         yield from ("", f"Batch {batch}, speedup over all networks:", "")
-        yield from _means(own)
+        yield from _means(of_batch)
 
 
 def _table(networks: Sequence[Network]) -> Iterator[str]:
-    """Yield a table row for each network, with a column for each rival that ran any."""
-    rivals = [rival for rival in RIVALS if any(rival in network.rows for network in networks)]
-    versus = [f"vs. {RIVALS[rival]}" for rival in rivals]
-    yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *versus, "relative error", "tuning", "trials")
+    """Yield a table row for each network, with a column for each baseline that ran a network."""
+    baselines = [name for name in RIVALS if any(name in network.rows for network in networks)]
+    titles = [f"vs. {RIVALS[name]}" for name in baselines]
+    yield from head("network", "batch", "Anole", RIVALS["onnxruntime"], *titles, "relative error", "tuning", "trials")
     for network in networks:
-        own = network.rows[OWN]
+        row = network.rows[OWN]
         yield line(
             *(network.title, network.batch, network.latency(OWN), network.latency("onnxruntime")),
-            *(times(network.speedup(rival)) for rival in rivals),
-            f"{float(own['relative_error']):.0e}".replace("e-0", "e-"),
-            f"{float(own['tuning_s']):.0f} s" if own["tuning_s"] else "",
-            own["trials_measured"],
+            *(times(network.speedup(name)) for name in baselines),
+            f"{float(row['relative_error']):.0e}".replace("e-0", "e-"),
+            f"{float(row['tuning_s']):.0f} s" if row["tuning_s"] else "",
+            row["trials_measured"],
         )
 
 
 def _means(networks: Sequence[Network]) -> Iterator[str]:
-    """Yield a table row for each rival, with means over the networks that it ran."""
+    """Yield a table row for each baseline, with the mean and minimum over the networks that it ran."""
     yield from head("vs.", "networks", "geometric mean", "min", "network")
-    for rival, title in RIVALS.items():
-        found = ((network.speedup(rival), network.title) for network in networks)
-        if speedups := [(speedup, network) for speedup, network in found if speedup is not None]:
-            mean, (least, worst) = geometric_mean(speedup for speedup, _ in speedups), min(speedups)
-            yield line(title, len(speedups), times(mean), times(least), worst)
+    for baseline, title in RIVALS.items():
+        pairs = ((network.speedup(baseline), network.title) for network in networks)
+        if speedups := [(speedup, network) for speedup, network in pairs if speedup is not None]:
+            mean, (minimum, network) = geometric_mean(speedup for speedup, _ in speedups), min(speedups)
+            yield line(title, len(speedups), times(mean), times(minimum), network)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Small networks of few small kernels: recurrent layers, a perceptron and LeNet.
+"""Networks with few, small kernels: recurrent layers, a perceptron and LeNet.
 
 `examples/models.small.yaml` builds them. A name such as ``lstm_32_64_both`` is a bidirectional LSTM with 32 steps and
 64 hidden units; ``two`` stands for two layers.
@@ -17,7 +17,7 @@ SIZES = ((32, 64), (64, 128), (128, 256), (100, 512))
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer of torch with as many inputs as hidden units, which returns the states after each step."""
+    """A recurrent layer of torch with as many inputs as hidden units, which returns the state after each step."""
 
     def __init__(self, kind: Callable[..., nn.Module], hidden: int, n_layers: int = 1, both: bool = False) -> None:
         super().__init__()
@@ -25,8 +25,8 @@ class Recurrent(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the states, shape (batch, steps, hidden units of all directions)."""
-        found: torch.Tensor = self.cells(x)[0]
-        return found
+        states: torch.Tensor = self.cells(x)[0]
+        return states
 
 
 def perceptron() -> nn.Module:
@@ -47,7 +47,7 @@ def lenet() -> nn.Module:
 
 def networks() -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
     """Return the factory and the input shape of each network, by name."""
-    found: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    factories: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         "perceptron": (perceptron, (1, 784)),
         "lenet": (lenet, (1, 1, 28, 28)),
     }
@@ -55,8 +55,8 @@ def networks() -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
         for steps, hidden in SIZES:
             for suffix, settings in (("", {}), ("_two", {"n_layers": 2}), ("_both", {"both": True})):
                 make = partial(Recurrent, kind, hidden, **settings)
-                found[f"{name}_{steps}_{hidden}{suffix}"] = make, (1, steps, hidden)
-    return found
+                factories[f"{name}_{steps}_{hidden}{suffix}"] = make, (1, steps, hidden)
+    return factories
 
 
 def __getattr__(name: str) -> Callable[[], nn.Module]:

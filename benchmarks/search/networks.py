@@ -21,7 +21,7 @@ import numpy as np
 
 from anole.documents.build import FILE, read_build
 from anole.documents.layout import SHARDS
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
@@ -247,5 +247,5 @@ def _start(name: str, network: str, build: Path, scratch: Path) -> Engine:
     if name in REFERENCES:
         return start_engine(name, build, scratch)
     if name in THEIRS:
-        return meta_schedule_engine(_folder(network, name), draw_inputs(read_build(build)))
+        return meta_schedule_engine(_folder(network, name), timing_inputs(read_build(build)))
     return start_engine(OWN, _build_folder(_folder(network, name)), scratch)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.shared.libraries builds/resnet18-cpu-anole builds/lstm-cpu-anole --rounds 10
 
-Run it in the folder of the builds' project. Each build is exported for all instruction set levels, with its weights in
+Run it in the project folder of the builds. Each build is exported for all instruction set levels, with its weights in
 a file. A C program measures the creation of an instance and the first run, with files in the page cache. The library,
-the build in TVM's virtual machine and ONNX Runtime are then timed in turns, in this process, at the processor's highest
-level. A speedup is the median, over the turns, of the ratio of medians; q1 and q3 are the quartiles.
+the build in TVM's virtual machine and ONNX Runtime are then timed interleaved, in one process, at the highest level of
+the CPU. Each round gives a ratio of medians; a speedup is the median of these ratios, with their quartiles.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.documents.build import read_build
-from anole.evaluate.comparison import random_samples
+from anole.evaluate.comparison import check_inputs
 from anole.evaluate.engines import Engine, build_engine, reference_engines
 from anole.evaluate.timing.turns import Pace, Times, time_interleaved
 from anole.export.stage import export_build
@@ -42,13 +42,13 @@ COLUMNS = (
     *("speedup_over_onnxruntime_q3", "build_speedup_over_onnxruntime", "rounds", "bit_equal", "library_bytes"),
     *("weights_bytes", "arena_bytes", "build_bytes"),
 )
-STARTS = 9
+N_STARTS = 9
 
 
 def main() -> None:
     """Print a row for each build."""
-    given = parser_for_builds(__doc__, rounds=30).parse_args()
-    print_rows(COLUMNS, rows_of_builds(given.builds, partial(_row, pace=Pace(rounds=given.rounds))))
+    args = parser_for_builds(__doc__, rounds=30).parse_args()
+    print_rows(COLUMNS, rows_of_builds(args.builds, partial(_row, pace=Pace(rounds=args.rounds))))
 
 
 def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
@@ -58,29 +58,29 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
         os.environ.update({**target.environment(), **access.environment()})  # type: ignore[attr-defined]
         exported = Path(scratch, "exported")
         network = export_build(folder, exported, weights_inside=False)
-        inputs = random_samples(build)[0]
+        inputs = check_inputs(build)[0]
         library_bytes = (exported / "libnetwork.so").stat().st_size
         library, level = _library_engine(exported, inputs)
         compiled = build_engine(folder, inputs, "cpu", network.threads)
         with reference_engines(build.model_spec, inputs, network.threads) as references:
-            engines = [library, compiled, *(each for each in references if each.name == "onnxruntime")]
+            engines = [library, compiled, *(engine for engine in references if engine.name == "onnxruntime")]
             equal = all(
-                found.tobytes() == expected.tobytes()
-                for found, expected in zip(library.compute(), compiled.compute(), strict=True)
+                output.tobytes() == expected.tobytes()
+                for output, expected in zip(library.compute(), compiled.compute(), strict=True)
             )
             with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in engines}, pace)
-                starts = _starts(exported)
-    rows = {f"{name}_ms": f"{1e3 * _median_s(each):.4f}" for name, each in times.items()}
+                start_times = _time_starts(exported)
+    latencies = {f"{name}_ms": f"{1e3 * _median_s(turns):.4f}" for name, turns in times.items()}
     speedups = {f"speedup_over_{name}": _speedup(times, name) for name in times if name != "library"}
     if "onnxruntime" in times:
         speedups |= {
             "speedup_over_onnxruntime_q1": _speedup(times, "onnxruntime", quantile=0.25),
             "speedup_over_onnxruntime_q3": _speedup(times, "onnxruntime", quantile=0.75),
-            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", own=compiled.name),
+            "build_speedup_over_onnxruntime": _speedup(times, "onnxruntime", name=compiled.name),
         }
     yield {
-        "network": build.model, "threads": network.threads, "level": level, **starts, **rows, **speedups,
+        "network": build.model, "threads": network.threads, "level": level, **start_times, **latencies, **speedups,
         "rounds": len(times["library"]), "bit_equal": equal, "library_bytes": library_bytes,
         "weights_bytes": len(network.weights.content), "arena_bytes": network.layout.size_bytes,
         "build_bytes": build.size_bytes,
@@ -89,42 +89,42 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
 
 def _library_engine(folder: Path, inputs: Sequence[NDArray[Any]]) -> tuple[Engine, str]:
     """Return an engine for an exported library, on aligned memory, and its instruction set level."""
-    found = importlib.util.spec_from_file_location("network", folder / "network.py")
-    assert found is not None and found.loader is not None
-    python = importlib.util.module_from_spec(found)
-    found.loader.exec_module(python)
-    network = python.Network()
-    given = [_aligned(array.shape, array.dtype) for array in inputs]
-    for own, array in zip(given, inputs, strict=True):
-        own[...] = array
-    outputs = [_aligned(shape, np.dtype(dtype)) for _, shape, dtype in python.OUTPUTS]
+    spec = importlib.util.spec_from_file_location("network", folder / "network.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    network = module.Network()
+    aligned_inputs = [_allocate_aligned(array.shape, array.dtype) for array in inputs]
+    for aligned, array in zip(aligned_inputs, inputs, strict=True):
+        aligned[...] = array
+    outputs = [_allocate_aligned(shape, np.dtype(dtype)) for _, shape, dtype in module.OUTPUTS]
     call, instance = network._library.network_run, network._instance
-    read, written = python._tensors(given), python._tensors(outputs)
-    read.owners = given  # keep the arrays alive; C has only their addresses
-    return Engine("library", lambda: call(instance, read, written), lambda _: outputs), network.level
+    input_tensors, output_tensors = module._tensors(aligned_inputs), module._tensors(outputs)
+    input_tensors.owners = aligned_inputs  # keep the arrays alive; C has only their addresses
+    return Engine("library", lambda: call(instance, input_tensors, output_tensors), lambda _: outputs), network.level
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.zeros(size + 64, np.uint8)
     begin = -memory.ctypes.data % 64
     return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
-def _starts(folder: Path) -> dict[str, str]:
-    """Run the library's example in separate processes, with and without a check of all weights."""
+def _time_starts(folder: Path) -> dict[str, str]:
+    """Run the library's example in separate processes, with and without a check of all weights; return its times."""
     text = (folder / "example.c").read_text()
     checked = text.replace("settings.weights =", "settings.check_weights = 1;\n  settings.weights =")
-    taken_ms = {}
+    medians_ms = {}
     for name, source in {"plain": text, "checked": checked}.items():
         (folder / f"{name}.c").write_text(source)
-        made = [f"{name}.c", "-o", name, "libnetwork.a", "-lm", "-lpthread"]
-        subprocess.run([find_compiler(), "-O2", *made], cwd=folder, check=True)
+        files = [f"{name}.c", "-o", name, "libnetwork.a", "-lm", "-lpthread"]
+        subprocess.run([find_compiler(), "-O2", *files], cwd=folder, check=True)
         command = [str(folder / name), str(folder / "network.weights")]
-        said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(STARTS)]
-        found_ms = [tuple(map(float, re.findall(r"([\d.]+) ms", each))) for each in said]
-        taken_ms[name] = [f"{statistics.median(column):.3f}" for column in zip(*found_ms, strict=True)]
-    (create_ms, first_run_ms, *_), (checked_ms, *_) = taken_ms["plain"], taken_ms["checked"]
+        texts = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(N_STARTS)]
+        times_ms = [tuple(map(float, re.findall(r"([\d.]+) ms", text))) for text in texts]
+        medians_ms[name] = [f"{statistics.median(column):.3f}" for column in zip(*times_ms, strict=True)]
+    (create_ms, first_run_ms, *_), (checked_ms, *_) = medians_ms["plain"], medians_ms["checked"]
     return {"create_ms": create_ms, "create_checked_ms": checked_ms, "first_run_ms": first_run_ms}
 
 
@@ -132,8 +132,8 @@ def _median_s(turns: Sequence[Times]) -> float:
     return float(np.median(np.concatenate(turns)))
 
 
-def _speedup(times: Mapping[str, Sequence[Times]], other: str, quantile: float = 0.5, own: str = "library") -> str:
-    ratios = [np.median(theirs) / np.median(ours) for ours, theirs in zip(times[own], times[other], strict=True)]
+def _speedup(times: Mapping[str, Sequence[Times]], baseline: str, quantile: float = 0.5, name: str = "library") -> str:
+    ratios = [np.median(slow) / np.median(fast) for fast, slow in zip(times[name], times[baseline], strict=True)]
     return f"{np.quantile(ratios, quantile):.3f}"
 
 

@@ -1,11 +1,11 @@
-"""Time compiled networks and other engines in turns under background load, as on a shared machine, as CSV.
+"""Compare compiled networks with other engines under background load, as on a shared machine, as CSV.
 
     python -m benchmarks.shared.neighbours builds/* > docs/results/data/load_latency.csv
     python -m benchmarks.shared.neighbours builds/* --neighbours 0,2 --rivals onnxruntime
 
-networks/compare.py defines the rivals. A build runs through its own ``load.py``, every engine in its own process,
-which sleeps except during its turns; nothing is pinned to a core. Percentiles are over all single runs. A speedup is a
-rival's percentile over the build's.
+networks/compare.py lists the baselines. Engines are timed interleaved, each in its own process, which sleeps except
+during its turns; a build runs through its own ``load.py``. Nothing is pinned to a core. Percentiles are over all single
+runs. A speedup is the percentile of an engine over the percentile of the build.
 """
 
 from __future__ import annotations
@@ -37,35 +37,33 @@ def main() -> None:
     """Print a row for each network, number of busy processes, and engine."""
     parser = parser_for_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
     parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
-    given = parser.parse_args()
-    pace = replace(LOAD_PACE, rounds=given.rounds, burst_s=given.turn)
-    rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
+    args = parser.parse_args()
+    pace = replace(LOAD_PACE, rounds=args.rounds, burst_s=args.turn)
+    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
     print_rows(
-        COLUMNS, rows_of_builds(given.builds, partial(compare, rivals=rivals, counts=given.neighbours, pace=pace))
+        COLUMNS, rows_of_builds(args.builds, partial(compare, baselines=baselines, counts=args.neighbours, pace=pace))
     )
 
 
-def compare(folder: Path, rivals: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
+def compare(folder: Path, baselines: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of busy processes, and engine."""
     build = read_build(folder)
     device = device_of(build)
     with TemporaryDirectory() as scratch, device_access(device) as access:
-        theirs = {name: partial(start_engine, name, folder, Path(scratch)) for name in rivals}
+        others = {name: partial(start_engine, name, folder, Path(scratch)) for name in baselines}
         with environment({**device.environment(), **access.environment()}):
-            latencies = time_under_load({OWN: partial(start_deployed, folder), **theirs}, counts, access, folder, pace)
-    own = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
-    for each in latencies:
-        baseline = own[each.neighbours]
-        percentiles = {
-            name: (getattr(each, f"{name}_s"), getattr(baseline, f"{name}_s")) for name in ("p50", "p95", "p99")
-        }
+            latencies = time_under_load({OWN: partial(start_deployed, folder), **others}, counts, access, folder, pace)
+    of_build = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
+    for row in latencies:
+        base = of_build[row.neighbours]
+        percentiles = {name: (getattr(row, f"{name}_s"), getattr(base, f"{name}_s")) for name in ("p50", "p95", "p99")}
         yield rounded(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
-                **{"threads": device.threads, "neighbours": each.neighbours, "runs": each.runs, "rounds": each.rounds},
-                **{"engine": each.engine, "version": version_of(each.engine)},
-                **{f"{name}_ms": 1e3 * found_s for name, (found_s, _) in percentiles.items()},
-                **{f"{name}_speedup": found_s / own_s for name, (found_s, own_s) in percentiles.items()},
+                **{"threads": device.threads, "neighbours": row.neighbours, "runs": row.runs, "rounds": row.rounds},
+                **{"engine": row.engine, "version": version_of(row.engine)},
+                **{f"{name}_ms": 1e3 * engine_s for name, (engine_s, _) in percentiles.items()},
+                **{f"{name}_speedup": engine_s / build_s for name, (engine_s, build_s) in percentiles.items()},
             }
         )
 

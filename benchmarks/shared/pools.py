@@ -3,9 +3,9 @@
     python -m benchmarks.shared.pools builds/* > docs/results/data/pools.csv
 
 Each network is compiled again with its build's configs, but with parallel loops run by TVM's pool. Two processes of the
-same build may differ by 5 % because of memory placement. Therefore, there are several of both kinds, which take turns;
-in each round, the n-th of one kind is compared with the n-th of the other. A speedup is the median of the ratios of
-medians.
+same build may differ by 5 % because of memory placement. Therefore, several processes of each kind are timed
+interleaved; in each round, the n-th of one kind is compared with the n-th of the other. A speedup is the median of
+these ratios of medians.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from unittest import mock
 import numpy as np
 
 from anole.compile.build import BuildSettings, compile_build
-from anole.compile.recorded import recorded_manifest, recorded_receipts
+from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build, read_build
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine, build_engine
 from anole.evaluate.timing.turns import Pace
 from anole.targets.base import Device
@@ -38,26 +38,26 @@ def main() -> None:
     """Print a row for each network."""
     parser = parser_for_builds(__doc__, rounds=10)
     parser.add_argument("--processes", type=int, default=3, help="processes per kind")
-    given = parser.parse_args()
-    compared = partial(compare, n_processes=given.processes, pace=Pace(rounds=given.rounds))
-    print_rows(COLUMNS, rows_of_builds(given.builds, compared))
+    args = parser.parse_args()
+    compare_build = partial(compare, n_processes=args.processes, pace=Pace(rounds=args.rounds))
+    print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
 
 
 def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, Any]]:
     """Yield the row of a network."""
     build = read_build(folder)
     device, numbers = device_of(build), range(n_processes)
-    with TemporaryDirectory() as other:
-        made = {"own": folder, "tvm": Path(other, "tvm")}
-        compile_for_tvm_pool(build, device, made["tvm"])
-        starts = {(kind, n): partial(start, path, build, device) for n in numbers for kind, path in made.items()}
-        named = {f"{kind} {number}": each for (kind, number), each in starts.items()}
-        _, times = time_in_turns(folder, device, lambda _: named, pace)
-    medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in made}
+    with TemporaryDirectory() as scratch:
+        builds = {"own": folder, "tvm": Path(scratch, "tvm")}
+        compile_for_tvm_pool(build, device, builds["tvm"])
+        pairs = {(kind, n): partial(start, path, build, device) for n in numbers for kind, path in builds.items()}
+        starts = {f"{kind} {number}": start_one for (kind, number), start_one in pairs.items()}
+        _, times = time_in_turns(folder, device, lambda _: starts, pace)
+    medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in builds}
     yield rounded(
         {
             **{"network": build.model, "threads": device.threads, "processes": n_processes},
-            **{f"{kind}_ms": 1e3 * np.median(each) for kind, each in medians.items()},
+            **{f"{kind}_ms": 1e3 * np.median(times_s) for kind, times_s in medians.items()},
             **quartiles("speedup", medians["tvm"] / medians["own"]),
             "rounds": len(times["own 0"]),
         }
@@ -66,15 +66,15 @@ def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, An
 
 def start(folder: Path, build: Build, device: Device) -> Engine:
     """Return an engine for a compiled network, on the inputs of its build."""
-    return build_engine(folder, draw_inputs(build), device.runs_on, device.threads)
+    return build_engine(folder, timing_inputs(build), device.runs_on, device.threads)
 
 
 def compile_for_tvm_pool(build: Build, device: Device, folder: Path) -> None:
-    """Compile a build's network with its own configs, and leave its parallel loops to TVM's thread pool."""
+    """Compile the network of a build with the same configs, but with TVM's thread pool for parallel loops."""
     settings = BuildSettings("tvm_pool", build.preset, build.trials, build.shared, build.seed)
     logging.disable(logging.WARNING)
     with mock.patch.object(type(device), "runtime_objects", lambda *_: ()):
-        compile_build(build.model_spec, recorded_manifest(build), settings, recorded_receipts(build), folder)
+        compile_build(build.model_spec, manifest_of_build(build), settings, recorded_receipts(build), folder)
     logging.disable(logging.NOTSET)
 
 

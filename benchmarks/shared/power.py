@@ -3,8 +3,8 @@
     python -m benchmarks.shared.power builds/BUILD --trials 100 > docs/results/data/compare_power.csv
 
 A build is compared with a copy of itself, and with a copy that takes a few percent longer: after each run, it is busy
-for that share of the time of an undisturbed run. Both kinds take turns. Each trial makes a new copy, and uses the
-limits and threshold of `anole compare`.
+for this share of the time of an undisturbed run. Trials of both kinds alternate. Each trial makes a new copy, and has
+the limits and threshold of `anole compare`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = (
     *("build", "threads", "neighbours", "planted_percent", "trial", "verdict", "change_percent", "low_percent"),
     *("high_percent", "rounds", "seconds", "undisturbed", "load"),
 )
-_CALIBRATED_S, _MIN_RUNS, _MAX_RUNS = 0.1, 30, 300
+_CALIBRATION_S, _MIN_RUNS, _MAX_RUNS = 0.1, 30, 300
 
 
 def main() -> None:
@@ -51,16 +51,16 @@ def main() -> None:
     print_rows(COLUMNS, trials(parser.parse_args()))
 
 
-def trials(given: Any) -> Iterator[dict[str, Any]]:
+def trials(args: Any) -> Iterator[dict[str, Any]]:
     """Yield the row of each trial."""
-    build = read_build(given.build)
-    common = {"build": given.build.name, "threads": build.threads, "neighbours": given.neighbours}
-    for trial in range(given.first, given.first + given.trials):
-        for planted in given.planted:
-            with TemporaryDirectory() as scratch, busy_processes(given.neighbours):
-                copy = shutil.copytree(given.build, Path(scratch, "copy"))
-                folders = given.build.resolve(), copy
-                row = measure(build, folders, planted / 100, given.threshold / 100, given.seconds, trial)
+    build = read_build(args.build)
+    common = {"build": args.build.name, "threads": build.threads, "neighbours": args.neighbours}
+    for trial in range(args.first, args.first + args.trials):
+        for planted in args.planted:
+            with TemporaryDirectory() as scratch, busy_processes(args.neighbours):
+                copy = shutil.copytree(args.build, Path(scratch, "copy"))
+                folders = args.build.resolve(), copy
+                row = measure(build, folders, planted / 100, args.threshold / 100, args.seconds, trial)
             yield {**common, "planted_percent": f"{planted:g}", "trial": trial, **row}
 
 
@@ -76,26 +76,26 @@ def measure(
             began_s = time.monotonic()
             ratio = compare_rounds(timer.take, threshold, max_s, 1000)
             seconds = time.monotonic() - began_s
-    undisturbed = mean(each.undisturbed for each in timer.rounds)
-    ends = {"change": ratio.value, "low": ratio.low, "high": ratio.high}
+    undisturbed = mean(round_.undisturbed for round_ in timer.rounds)
+    ratios = {"change": ratio.value, "low": ratio.low, "high": ratio.high}
     return {
         "verdict": ratio.verdict.value,
-        **{f"{name}_percent": f"{100 * end - 100:.3f}" for name, end in ends.items()},
+        **{f"{name}_percent": f"{100 * value - 100:.3f}" for name, value in ratios.items()},
         **{"rounds": ratio.rounds, "seconds": f"{seconds:.1f}"},
         **{"undisturbed": f"{undisturbed:.2f}", "load": f"{os.getloadavg()[0]:.1f}"},
     }
 
 
 def start_longer(folder: Path, share: float) -> Engine:
-    """Return an engine for a build that is busy after each run for a share of the time of a run."""
+    """Return an engine for a build that is busy for a share of the latency after each run."""
     engine = start_deployed(folder)
     extra_s = share * _fastest_s(engine.run)
 
     def run() -> Any:
-        found = engine.run()
+        result = engine.run()
         # Also with a share of 0, so both engines have the overhead of the call.
         _work(extra_s)
-        return found
+        return result
 
     return replace(engine, run=run)
 
@@ -107,14 +107,14 @@ def _work(seconds: float) -> None:
 
 
 def _fastest_s(run: Callable[[], object]) -> float:
-    """Return the mean seconds of the fastest tenth of some hundred runs."""
-    taken: list[float] = []
+    """Return the mean seconds of the fastest tenth of `_MIN_RUNS` to `_MAX_RUNS` runs."""
+    times_s: list[float] = []
     began_s = time.perf_counter()
-    while len(taken) < _MIN_RUNS or (len(taken) < _MAX_RUNS and time.perf_counter() < began_s + _CALIBRATED_S):
+    while len(times_s) < _MIN_RUNS or (len(times_s) < _MAX_RUNS and time.perf_counter() < began_s + _CALIBRATION_S):
         before_s = time.perf_counter()
         run()
-        taken.append(time.perf_counter() - before_s)
-    return mean(sorted(taken)[: max(3, len(taken) // 10)])
+        times_s.append(time.perf_counter() - before_s)
+    return mean(sorted(times_s)[: max(3, len(times_s) // 10)])
 
 
 if __name__ == "__main__":

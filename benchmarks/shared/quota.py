@@ -4,9 +4,9 @@
     python -m benchmarks.shared.quota builds/* --processors 1.5 --rivals onnxruntime
 
 Needs permission to create control groups. An engine with ``own`` threads chooses their number itself, as in a
-container. A build runs through its own ``load.py``. Every engine has its own process and control group; engines take
-turns. Rates are runs per second over entire turns, because a limited process is suspended for a part of each 100 ms. A
-speedup is the rate of the build with its own choice of threads over an engine's, as the median over rounds.
+container. A build runs through its own ``load.py``. Every engine has its own process and control group; engines are
+timed interleaved. Rates are runs per second over entire turns, because a limited process is suspended for a part of
+each 100 ms. A speedup is the median over rounds of the rate of the build with ``own`` threads over an engine's rate.
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ COLUMNS = (
 )
 GROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
-THREADS = "ANOLE_NUM_THREADS"
+THREADS_VARIABLE = "ANOLE_NUM_THREADS"
 
 
 def main() -> None:
     """Print a row for each network, engine and number of threads."""
     parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
     parser.add_argument("--processors", type=float, default=1.0, help="limit in CPU seconds per second")
-    given = parser.parse_args()
-    rivals = chosen(given.rivals, PACKAGES) if given.rivals else []
-    pace = Pace(rounds=given.rounds, burst_s=given.turn, limit_s=600.0)
-    compared = partial(compare, processors=given.processors, rivals=rivals, pace=pace)
-    print_rows(COLUMNS, rows_of_builds(given.builds, compared))
+    args = parser.parse_args()
+    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
+    pace = Pace(rounds=args.rounds, burst_s=args.turn, limit_s=600.0)
+    compare_build = partial(compare, n_cpus=args.processors, baselines=baselines, pace=pace)
+    print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
 
 
-def compare(folder: Path, processors: float, rivals: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
+def compare(folder: Path, n_cpus: float, baselines: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
     """Yield a row for each engine and number of threads; the first is the build with its own choice of threads."""
     build = read_build(folder)
     device = device_of(build)
-    engines = [(OWN, None), *((name, n) for name in (OWN, *rivals) for n in sorted({1, device.threads}))]
+    engines = [(OWN, None), *((name, n) for name in (OWN, *baselines) for n in sorted({1, device.threads}))]
     with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
         starts = {}
         for name, threads in engines:
-            group = running.enter_context(limited_group(processors))
+            group = running.enter_context(limited_group(n_cpus))
             starts[f"{name} {threads}"] = partial(start_within, group, name, threads, folder, Path(scratch))
         started = start_engines(starts, running, folder, pinned=False)
         with access.timing():
-            times = take_turns({name: partial(each.burst, pace.burst_s) for name, each in started.items()}, pace)
+            times = take_turns({name: partial(engine.burst, pace.burst_s) for name, engine in started.items()}, pace)
     rates = {name: [len(turn) / turn.sum() for turn in turns] for name, turns in times.items()}
     for name, threads in engines:
-        if (found := rates.get(f"{name} {threads}")) is not None:
+        if (runs_per_s := rates.get(f"{name} {threads}")) is not None:
             yield {
-                **{"network": build.model, "processors": processors, "engine": name, "threads": threads or "own"},
-                **{"version": version_of(name), "rounds": len(found)},
-                **rounded({"runs_per_s": float(np.median(found))}),
-                **rounded(quartiles("speedup", np.divide(rates[f"{OWN} None"], found))),
+                **{"network": build.model, "processors": n_cpus, "engine": name, "threads": threads or "own"},
+                **{"version": version_of(name), "rounds": len(runs_per_s)},
+                **rounded({"runs_per_s": float(np.median(runs_per_s))}),
+                **rounded(quartiles("speedup", np.divide(rates[f"{OWN} None"], runs_per_s))),
             }
 
 
 def start_within(group: Path, name: str, threads: int | None, folder: Path, scratch: Path) -> Engine:
-    """Move the calling process to a control group, and return an engine, which the group limits."""
+    """Move the calling process to a control group, and start an engine in it."""
     (group / "cgroup.procs").write_text(str(os.getpid()))
-    os.environ.pop(THREADS, None)
+    os.environ.pop(THREADS_VARIABLE, None)
     if threads is not None:
-        os.environ[THREADS] = str(threads)
+        os.environ[THREADS_VARIABLE] = str(threads)
     if name == OWN:
         return start_deployed(folder)
     return start_engine(name, folder, scratch, threads)
@@ -93,17 +93,17 @@ def limited_group(processors: float) -> Iterator[Path]:
     """Create a control group with a limit in CPU seconds per second, and yield its folder.
 
     Raises:
-        AnoleError: control groups cannot be created here.
+        AnoleError: control groups cannot be created on this machine.
     """
-    first_version = (GROUPS / "cpu").is_dir()
+    is_cgroup_v1 = (GROUPS / "cpu").is_dir()
     quota_us = round(processors * PERIOD_US)
     limits: dict[str, object] = {"cpu.cfs_period_us": PERIOD_US, "cpu.cfs_quota_us": quota_us}
-    if not first_version:
+    if not is_cgroup_v1:
         limits = {"cpu.max": f"{quota_us} {PERIOD_US}"}
-    with ExitStack() as made:
+    with ExitStack() as cleanup:
         try:
-            group = Path(mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if first_version else GROUPS))
-            made.callback(group.rmdir)
+            group = Path(mkdtemp(prefix="anole-quota-", dir=GROUPS / "cpu" if is_cgroup_v1 else GROUPS))
+            cleanup.callback(group.rmdir)
             for name, limit in limits.items():
                 (group / name).write_text(str(limit))
         except OSError as error:

@@ -1,9 +1,9 @@
-"""Report the results on shared machines as Markdown: background load, several networks at once, quotas.
+"""Report the results on shared machines as Markdown: background load, thread pools, several networks at once, quotas.
 
     python -m benchmarks.shared.report docs/results/data
 
-The files come from the other benchmarks in this package (`TABLES`); libraries.py runs on the small networks in
-models.small.yaml.
+The files come from the other benchmarks in this package (`TABLES`). The results in small.csv come from libraries.py for
+the networks in models.small.yaml.
 """
 
 from __future__ import annotations
@@ -33,49 +33,49 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence on the speedups of Anole's threads over TVM's pool: mean, minimum and maximum."""
     ordered = sorted(rows, key=lambda row: float(row["speedup"]))
     mean = geometric_mean(float(row["speedup"]) for row in rows)
-    ends = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
-    yield f"Speedup of own threads: {mean:.3f}x in the geometric mean, from {' to '.join(ends)}."
+    bounds = [f"{float(row['speedup']):.3f}x ({_title(row['network'])})" for row in (ordered[0], ordered[-1])]
+    yield f"Speedup of own threads: {mean:.3f}x in the geometric mean, from {' to '.join(bounds)}."
 
 
 def under_load(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each engine and number of busy processes: the geometric mean and the minimum of the speedups."""
     yield from head("vs.", "busy processes", "p50, mean", "p95, mean", "p50, min", "p95, min")
-    for name in _rivals(rows):
+    for name in _baselines(rows):
         for count in dict.fromkeys(row["neighbours"] for row in rows):
-            found = [row for row in rows if (row["engine"], row["neighbours"]) == (name, count)]
-            speedups = [[float(row[f"p{p}_speedup"]) for row in found] for p in (50, 95)]
-            least = [min(found, key=lambda row, p=p: float(row[f"p{p}_speedup"])) for p in (50, 95)]
+            cases = [row for row in rows if (row["engine"], row["neighbours"]) == (name, count)]
+            speedups = [[float(row[f"p{p}_speedup"]) for row in cases] for p in (50, 95)]
+            slowest = [min(cases, key=lambda row, p=p: float(row[f"p{p}_speedup"])) for p in (50, 95)]
             yield line(
-                *(TITLES[name], count, *(times(geometric_mean(each)) for each in speedups)),
-                *(f"{_speedup(row, p)} {_title(row['network'])}" for row, p in zip(least, (50, 95), strict=True)),
+                *(TITLES[name], count, *(times(geometric_mean(values)) for values in speedups)),
+                *(f"{_speedup(row, p)} {_title(row['network'])}" for row, p in zip(slowest, (50, 95), strict=True)),
             )
 
 
 def at_once(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each case and engine: the throughput of Anole over the engine's, mean and minimum."""
+    """Yield a row for each case and engine: the mean and minimum speedup of Anole's throughput."""
     yield from head("case", "vs.", "cases", "speedup, mean", "min", "of")
-    words = {"processes": "two networks in two processes", "instances": "four instances in one process"}
-    for case, word in words.items():
-        for name in _rivals(rows):
-            found = [row for row in rows if (row["case"], row["engine"]) == (case, name)]
-            least = min(found, key=lambda row: float(row["speedup"]))
-            mean = geometric_mean(float(row["speedup"]) for row in found)
-            which = " and ".join(_title(network) for network in least["networks"].split("+"))
-            yield line(word, TITLES[name], len(found), times(mean), times(float(least["speedup"])), which)
+    descriptions = {"processes": "two networks in two processes", "instances": "four instances in one process"}
+    for case, description in descriptions.items():
+        for name in _baselines(rows):
+            cases = [row for row in rows if (row["case"], row["engine"]) == (case, name)]
+            slowest = min(cases, key=lambda row: float(row["speedup"]))
+            mean = geometric_mean(float(row["speedup"]) for row in cases)
+            networks = " and ".join(_title(network) for network in slowest["networks"].split("+"))
+            yield line(description, TITLES[name], len(cases), times(mean), times(float(slowest["speedup"])), networks)
 
 
 def within_quota(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each engine and number of threads: the build's throughput over the engine's, mean and range."""
+    """Yield a row for each engine and number of threads: the mean, min and max speedup of the build's throughput."""
     yield from head("vs.", "threads", "networks", "speedup, mean", "min", "max")
     for name, threads in dict.fromkeys((row["engine"], row["threads"]) for row in rows):
-        found = [float(row["speedup"]) for row in rows if (row["engine"], row["threads"]) == (name, threads)]
+        speedups = [float(row["speedup"]) for row in rows if (row["engine"], row["threads"]) == (name, threads)]
         if threads != "own":
-            figures = (geometric_mean(found), min(found), max(found))
-            yield line(TITLES[name], threads, len(found), *map(times, figures))
+            figures = (geometric_mean(speedups), min(speedups), max(speedups))
+            yield line(TITLES[name], threads, len(speedups), *map(times, figures))
 
 
 def small(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each small network: its exported library and its build vs. ONNX Runtime."""
+    """Yield a row for each small network: its exported library and its build compared with ONNX Runtime."""
     yield from head("network", "library", "ONNX Runtime", "speedup of the library", "of the build")
     for row in rows:
         latencies = (f"{1e3 * float(row[name]):.0f} µs" for name in ("library_ms", "onnxruntime_ms"))
@@ -84,20 +84,20 @@ def small(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def found(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a row for each build and planted slowdown: the verdicts of `anole compare`, and the time that they took."""
+    """Yield a row for each build and planted slowdown: the verdicts of `anole compare`, and its median time."""
     yield from head("build", "planted", "comparisons", "slower", "no difference", "open", "faster", "median time")
     for build, planted in dict.fromkeys((row["build"], row["planted_percent"]) for row in rows):
-        own = [row for row in rows if (row["build"], row["planted_percent"]) == (build, planted)]
-        counts = [sum(row["verdict"] == verdict for row in own) for verdict in ("slower", "equal", "open", "faster")]
-        seconds = median(float(row["seconds"]) for row in own)
-        yield line(build, f"{planted} %", len(own), *counts, f"{seconds:.0f} s")
+        cases = [row for row in rows if (row["build"], row["planted_percent"]) == (build, planted)]
+        counts = [sum(row["verdict"] == verdict for row in cases) for verdict in ("slower", "equal", "open", "faster")]
+        seconds = median(float(row["seconds"]) for row in cases)
+        yield line(build, f"{planted} %", len(cases), *counts, f"{seconds:.0f} s")
 
 
 def _title(network: str) -> str:
     return NETWORKS.get(network, network)
 
 
-def _rivals(rows: Sequence[Row]) -> list[str]:
+def _baselines(rows: Sequence[Row]) -> list[str]:
     return [name for name in dict.fromkeys(row["engine"] for row in rows) if name != OWN]
 
 

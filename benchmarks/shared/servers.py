@@ -1,11 +1,11 @@
-"""Measure the trials per second of one tuning run on one local server and on two, in turns, as CSV.
+"""Measure the trials per second of one tuning run on one local server and on two, in alternation, as CSV.
 
     python -m benchmarks.shared.servers > docs/results/data/servers.csv
 
-Each server is bound to its own core and runs kernels on one thread. A tracker lends them by one key; a turn on one
-server has the limit `servers: 1`. Every turn tunes one layer from scratch, with the same random candidates, built by as
-many processes as there are cores. Two kinds of devices are measured:
-- `computes`: the kernel runs for at least `--seconds` per candidate. Servers and builders share the cores.
+Each server is bound to its own core and runs kernels on one thread. A tracker lends both servers under one key; a turn
+on one server has the limit `servers: 1`. Every turn tunes one layer from scratch, with the same random candidates,
+built by as many processes as there are cores. Two kinds of devices are measured:
+- `computes`: the kernel runs for up to `--seconds` per candidate. Servers and builders share the cores.
 - `waits`: a pause before each repeat, as for a device that cools down, takes `--seconds` per candidate and no core, as
   if the devices were remote.
 """
@@ -45,7 +45,7 @@ from benchmarks.common.rows import print_rows
 from benchmarks.search.variants import LAYERS
 
 HOST, KEY = "127.0.0.1", "local"
-REPEATS = 10
+N_REPEATS = 10
 COLUMNS = ("device", "pair", "servers", "trials", "failed", "seconds", "trials_per_s", "median_run_s", "median_build_s")
 
 
@@ -58,18 +58,18 @@ class Pausing(Fixed):
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
         """Time one kernel."""
 
-        def pausing(number: int) -> float:
+        def pause_and_time(number: int) -> float:
             time.sleep(self.pause_s)
             return timer(number)
 
-        return super().evaluate(pausing, best_s)
+        return super().evaluate(pause_and_time, best_s)
 
 
 DEVICES: dict[str, Callable[[float], Fixed]] = {
-    "computes": lambda seconds: Fixed(number=10_000, repeats=REPEATS, max_s=seconds),
-    "waits": lambda seconds: Pausing(number=1, repeats=REPEATS, pause_s=seconds / (REPEATS + 1)),
+    "computes": lambda seconds: Fixed(number=10_000, repeats=N_REPEATS, max_s=seconds),
+    "waits": lambda seconds: Pausing(number=1, repeats=N_REPEATS, pause_s=seconds / (N_REPEATS + 1)),
 }
-"""The evaluator of each kind of device, given the seconds per candidate."""
+"""For each kind of device, a function that returns its evaluator, given the seconds per candidate."""
 
 
 def main() -> None:
@@ -84,26 +84,26 @@ def main() -> None:
     print_rows(COLUMNS, turns(parser.parse_args()))
 
 
-def turns(given: Any) -> Iterator[dict[str, object]]:
+def turns(args: Any) -> Iterator[dict[str, object]]:
     """Yield the row of each turn; after each device, print the medians to standard error."""
     description = {**describe_cpu(threads=1), "model": "a server of this machine"}
-    layer = LAYERS[given.layer]
+    layer = LAYERS[args.layer]
     task = Task(layer, description, get_target(description).template_version(layer))
-    with serving(given.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
-        for device in chosen(given.devices, DEVICES):
-            evaluator = DEVICES[device](given.seconds)
+    with serving(args.port, sorted(os.sched_getaffinity(0))[:2]) as remote:
+        for device in chosen(args.devices, DEVICES):
+            evaluator = DEVICES[device](args.seconds)
             settings = replace(read_tuner({"preset": "random", "n_confirm": 1}), evaluator=evaluator)
             turn(task, settings, remote, 2)
             ratios = []
-            for pair in range(given.pairs):
+            for pair in range(args.pairs):
                 rates = {}
                 for servers in (1, 2) if pair % 2 == 0 else (2, 1):
-                    trials = turn(task, settings, replace(remote, servers=servers), given.trials)
+                    trials = turn(task, settings, replace(remote, servers=servers), args.trials)
                     rates[servers] = len(trials) / trials[-1].elapsed_s
-                    yield {"device": device, "pair": pair, "servers": servers, **facts(trials)}
+                    yield {"device": device, "pair": pair, "servers": servers, **statistics_of(trials)}
                 ratios.append(rates[2] / rates[1])
-            ratio = f"{statistics.median(ratios):.2f} times ({min(ratios):.2f} to {max(ratios):.2f})"
-            print(f"{device}: two servers make {ratio} as many trials a second as one", file=sys.stderr)
+            ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}x to {max(ratios):.2f}x)"
+            print(f"{device}: two servers measure {ratio} as many trials per second as one", file=sys.stderr)
 
 
 def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> list[Trial]:
@@ -118,14 +118,14 @@ def turn(task: Task, settings: TunerSettings, remote: Remote, n_trials: int) -> 
         return list(read_shard(shard).trials)
 
 
-def facts(trials: list[Trial]) -> dict[str, object]:
-    """Return the columns computed from a turn's trials; its seconds end when the last trial was stored."""
-    measured, seconds = [trial.measurement for trial in trials], trials[-1].elapsed_s
+def statistics_of(trials: list[Trial]) -> dict[str, object]:
+    """Return the columns computed from the trials of a turn, which ends when the last trial is stored."""
+    measurements, seconds = [trial.measurement for trial in trials], trials[-1].elapsed_s
     return {
-        **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},
+        **{"trials": len(trials), "failed": sum(m.status is not Status.OK for m in measurements)},
         **{"seconds": f"{seconds:.2f}", "trials_per_s": f"{len(trials) / seconds:.3f}"},
-        "median_run_s": f"{statistics.median(each.run_s for each in measured):.3f}",
-        "median_build_s": f"{statistics.median(each.build_s for each in measured):.3f}",
+        "median_run_s": f"{statistics.median(m.run_s for m in measurements):.3f}",
+        "median_build_s": f"{statistics.median(m.build_s for m in measurements):.3f}",
     }
 
 
@@ -135,8 +135,10 @@ def serving(port: int, cores: list[int]) -> Iterator[Remote]:
     remote = Remote(HOST, port, KEY)
     commands = [["-m", "tvm.exec.rpc_tracker", "--host", HOST, "--port", f"{port}", "--port-end", f"{port + 1}"]]
     for number in range(len(cores)):
-        own = f"{port + 10 * (number + 1)}"
-        commands.append(["-m", "anole", "serve", "--port", own, "--threads", "1", "--tracker", f"{HOST}:{port}"])
+        server_port = f"{port + 10 * (number + 1)}"
+        commands.append(
+            ["-m", "anole", "serve", "--port", server_port, "--threads", "1", "--tracker", f"{HOST}:{port}"]
+        )
         commands[-1] += ["--key", KEY]
     masks = [set(os.sched_getaffinity(0)), *({core} for core in cores)]
     processes = [
@@ -150,11 +152,11 @@ def serving(port: int, cores: list[int]) -> Iterator[Remote]:
         for command, mask in zip(commands, masks, strict=True)
     ]
     try:
-        known = 0
-        while known < len(cores):
+        n_servers = 0
+        while n_servers < len(cores):
             time.sleep(0.5)
             with suppress(DeviceLostError):
-                known, _ = count_servers(remote)
+                n_servers, _ = count_servers(remote)
         yield remote
     finally:
         for process in processes:

@@ -1,12 +1,12 @@
-"""Compare the throughput of several networks at once with other engines, as CSV.
+"""Compare the throughput of builds with other engines when several networks run at once, as CSV.
 
     python -m benchmarks.shared.throughput builds/* > docs/results/data/throughput.csv
     python -m benchmarks.shared.throughput builds/* --instances 4 --rivals onnxruntime
 
-Two cases. ``processes``: each build and the next one run at the same time, each in its own process; a rate is the
-geometric mean of both. ``instances``: one process has several instances of a network, each called by its own thread; a
-rate is their sum. A build runs through its own ``load.py``. Engines take turns, each round gives a ratio of rates, and
-the speedup is the median of these ratios. Nothing is pinned to a core.
+There are two cases. ``processes``: each build and the next one run at the same time, each in its own process; a rate is
+the geometric mean of both. ``instances``: one process runs several instances of a network, in as many threads; a rate
+is the sum over the instances. A build runs through its own ``load.py``. Engines are timed interleaved, each round gives
+a ratio of rates, and the speedup is the median of these ratios. Nothing is pinned to a core.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS = (
     *("case", "networks", "instances", "threads", "engine", "version", "runs_per_s", "speedup", "speedup_q1"),
     *("speedup_q3", "rounds"),
 )
-RUNS = 8
+N_RUNS = 8
 """Runs of each instance before all instances wait for one another."""
 
 
@@ -44,17 +44,17 @@ def main() -> None:
     """Print a row for each case, network or pair of networks, and engine."""
     parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
     parser.add_argument("--instances", type=int, default=4)
-    given = parser.parse_args()
-    names = [OWN, *(chosen(given.rivals, PACKAGES) if given.rivals else ())]
-    pace = Pace(rounds=given.rounds, burst_s=given.turn, limit_s=600.0)
-    pairs = dict(zip(given.builds, given.builds[1:] + given.builds[:1], strict=True))
+    args = parser.parse_args()
+    names = [OWN, *(chosen(args.rivals, PACKAGES) if args.rivals else ())]
+    pace = Pace(rounds=args.rounds, burst_s=args.turn, limit_s=600.0)
+    pairs = dict(zip(args.builds, args.builds[1:] + args.builds[:1], strict=True))
 
     def rows_of(case: str, folder: Path) -> Iterator[dict[str, Any]]:
         if case == "instances":
-            return compare(case, [folder], given.instances, names, pace)
+            return compare(case, [folder], args.instances, names, pace)
         return compare(case, [folder, pairs[folder]], 1, names, pace)
 
-    cases = (rows_of_builds(given.builds, partial(rows_of, case)) for case in ("instances", "processes"))
+    cases = (rows_of_builds(args.builds, partial(rows_of, case)) for case in ("instances", "processes"))
     print_rows(COLUMNS, (row for rows in cases for row in rows))
 
 
@@ -70,13 +70,13 @@ def compare(
                 start_engines(_starts(folder, Path(scratch), instances, names), running, folder, pinned=False)
                 for folder in folders
             ]
-        started = [name for name in names if all(name in each for each in engines)]
-        with access.timing(), ThreadPoolExecutor(len(folders)) as at_once:
-            by_name = {name: [each[name] for each in engines] for name in started}
-            turns = {name: partial(_turn, each, instances * RUNS, at_once, pace) for name, each in by_name.items()}
+        started = [name for name in names if all(name in by_name for by_name in engines)]
+        with access.timing(), ThreadPoolExecutor(len(folders)) as executor:
+            groups = {name: [by_name[name] for by_name in engines] for name in started}
+            turns = {name: partial(_turn, group, instances * N_RUNS, executor, pace) for name, group in groups.items()}
             rates = take_turns(turns, pace)
     for name in started:
-        ratios = [own[0] / theirs[0] for own, theirs in zip(rates[OWN], rates[name], strict=True)]
+        ratios = [build[0] / engine[0] for build, engine in zip(rates[OWN], rates[name], strict=True)]
         yield rounded(
             {
                 **{"case": case, "networks": "+".join(build.model for build in builds), "instances": instances},
@@ -87,9 +87,9 @@ def compare(
 
 
 def _starts(folder: Path, scratch: Path, instances: int, names: Sequence[str]) -> Starts:
-    own = scratch / folder.name
-    own.mkdir(exist_ok=True)
-    starts = {name: partial(start_engine, name, folder, own) for name in names if name != OWN}
+    files = scratch / folder.name
+    files.mkdir(exist_ok=True)
+    starts = {name: partial(start_engine, name, folder, files) for name in names if name != OWN}
     return {
         name: partial(start_instances, start, instances)
         for name, start in {OWN: partial(start_deployed, folder), **starts}.items()
@@ -97,20 +97,20 @@ def _starts(folder: Path, scratch: Path, instances: int, names: Sequence[str]) -
 
 
 def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
-    """Return an engine that runs several instances of a network at once, `RUNS` times each, each in its own thread."""
+    """Return an engine whose run is `N_RUNS` runs of each of several instances, in a pool of as many threads."""
     engines = [start() for _ in range(instances)]
-    threads = ThreadPoolExecutor(instances)
+    executor = ThreadPoolExecutor(instances)
 
     def call(engine: Engine) -> None:
-        for _ in range(RUNS):
+        for _ in range(N_RUNS):
             engine.run()
 
-    return Engine(engines[0].name, lambda: list(threads.map(call, engines)), lambda _: engines[0].compute())
+    return Engine(engines[0].name, lambda: list(executor.map(call, engines)), lambda _: engines[0].compute())
 
 
-def _turn(engines: Sequence[EngineProcess], runs: int, at_once: ThreadPoolExecutor, pace: Pace) -> Times:
-    """Let engines take a turn at the same time; return the geometric mean of their runs per second, shape (1,)."""
-    turns = list(at_once.map(lambda engine: engine.burst(pace.burst_s, pace.min_runs), engines))
+def _turn(engines: Sequence[EngineProcess], runs: int, executor: ThreadPoolExecutor, pace: Pace) -> Times:
+    """Run engines concurrently for one turn; return the geometric mean of their runs per second, shape (1,)."""
+    turns = list(executor.map(lambda engine: engine.burst(pace.burst_s, pace.min_runs), engines))
     return np.array([np.exp(np.mean([np.log(runs * len(times) / times.sum()) for times in turns]))])
 
 

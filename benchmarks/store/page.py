@@ -1,11 +1,11 @@
-"""Measure the time to make and to open the report, by the number of trials in the database, as CSV.
+"""Measure the time to write and to open the report, by the number of trials in the database, as CSV.
 
     python -m benchmarks.store.page > docs/results/data/report_scale.csv
 
-The database is synthetic: four presets with five seeds on tasks with 200 trials each, a tenth of them failed, and
-builds with kernels and references. Making is measured in wall clock time and CPU time. Opening is the wall clock
-time of a headless Chromium that renders the entire page, less the time for an empty page: the fastest of several runs,
-each in a new process with a new profile.
+The database is synthetic: four presets with five seeds, about 200 trials per run, a tenth of them failed, and builds
+with kernels and references. Writing is measured in wall clock time and CPU time. Opening is the wall clock time of a
+headless Chromium that renders the entire page, less the time for an empty page: each is the fastest of several runs, in
+new processes with new profiles.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from anole.report.pages.report import write_report
 from benchmarks.common.arguments import described, listed
 from benchmarks.common.rows import print_rows
 
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+N_TRIALS = (1_000, 10_000, 100_000, 1_000_000)
 COLUMNS = ("trials", "runs", "builds", "make_s", "make_cpu_s", "page_bytes", "open_s", "empty_s", "charts")
 _PRESETS = ("anole", "autotvm", "chameleon", "release")
 _SEEDS = range(5)
-_TRIALS = 200
+_N_TRIALS_PER_RUN = 200
 Row = Mapping[str, Any]
 
 _EMPTY = '<!doctype html><html lang="en"><title>empty</title><p>empty</p></html>'
@@ -41,11 +41,11 @@ _NOW = "2026-11-24T10:00:00.000Z"
 def main() -> None:
     """Print a row for each size."""
     parser = described(__doc__)
-    parser.add_argument("--trials", type=listed(int), default=SIZES, help="sizes of the database, comma-separated")
+    parser.add_argument("--trials", type=listed(int), default=N_TRIALS, help="sizes of the database, comma-separated")
     parser.add_argument("--builds", type=int, default=20, help="number of builds")
     parser.add_argument("--opens", type=int, default=7, help="number of openings per page")
-    given = parser.parse_args()
-    print_rows(COLUMNS, (measure(trials, given.builds, given.opens) for trials in given.trials))
+    args = parser.parse_args()
+    print_rows(COLUMNS, (measure(trials, args.builds, args.opens) for trials in args.trials))
 
 
 def measure(trials: int, builds: int, opens: int) -> Row:
@@ -72,7 +72,7 @@ def fill(path: Path, trials: int, builds: int) -> int:
     """Write a database with a number of trials, and return the number of runs."""
     db, rng = sqlite3.connect(path), random.Random(0)
     create_tables(db)
-    tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _TRIALS)))]
+    tasks = [f"{number:064x}" for number in range(max(1, trials // (len(_PRESETS) * len(_SEEDS) * _N_TRIALS_PER_RUN)))]
     runs = [(task, preset, seed) for task in tasks for preset in _PRESETS for seed in _SEEDS]
     with db:
         _insert(db, "task", map(_task, tasks))
@@ -88,14 +88,14 @@ def fill(path: Path, trials: int, builds: int) -> int:
 
 def _task(key: str) -> Row:
     label = f"conv2d {int(key, 16)}"
-    made = {"key": key, "operator": "conv2d", "label": label, "workload": "{}", "target": "{}", "flop": 10**9}
-    return {**made, "template_version": 1}
+    row = {"key": key, "operator": "conv2d", "label": label, "workload": "{}", "target": "{}", "flop": 10**9}
+    return {**row, "template_version": 1}
 
 
 def _run(number: int, task: str, preset: str, seed: int) -> Row:
-    made = {"key": f"{number:064x}", "task_key": task, "preset": preset, "seed": seed, "tuner_version": 4, "threads": 2}
-    plain = {"settings": "{}", "host": "{}", "versions": "{}", "shard_sha256": ""}
-    return {**made, **plain, "started_at": _NOW, "shard_bytes": 0}
+    row = {"key": f"{number:064x}", "task_key": task, "preset": preset, "seed": seed, "tuner_version": 4, "threads": 2}
+    empty = {"settings": "{}", "host": "{}", "versions": "{}", "shard_sha256": ""}
+    return {**row, **empty, "started_at": _NOW, "shard_bytes": 0}
 
 
 def _trials(run: int, task: str, preset: str, seed: int, count: int, rng: random.Random) -> Iterator[Row]:
@@ -122,16 +122,16 @@ def _trials(run: int, task: str, preset: str, seed: int, count: int, rng: random
 def _fill_build(db: sqlite3.Connection, model: str, rng: random.Random) -> None:
     """Write a build with two references and forty kernels."""
     build, share = {"build": f"{model}-cpu"}, {"coverage_flop_share": 0.9}
-    made = {"name": build["build"], "model": model, "target": "cpu", "preset": "anole", "trials": 64, "seed": 0}
+    row = {"name": build["build"], "model": model, "target": "cpu", "preset": "anole", "trials": 64, "seed": 0}
     flop = {"tuned_flop": 9, "total_flop": 10, **share, "size_bytes": 10**7}
     _insert(db, "model", [{"name": model, "source": "torch:x:y", "inputs": "{}"}])
-    _insert(db, "build", [{**made, **flop, "manifest": "{}", "created_at": _NOW}])
-    where = {"rounds": 30, "threads": 2, "host": "{}", "versions": "{}", "created_at": _NOW}
+    _insert(db, "build", [{**row, **flop, "manifest": "{}", "created_at": _NOW}])
+    common = {"rounds": 30, "threads": 2, "host": "{}", "versions": "{}", "created_at": _NOW}
     for reference in ("onnxruntime", "torch"):
         ratio = 1 + rng.random()
         speedup = {"speedup": ratio, "speedup_low": 0.95 * ratio, "speedup_high": 1.05 * ratio, "relative_error": 1e-6}
         latency = {"latency_s": 0.01, "latency_std_s": 1e-4, "reference_latency_s": 0.01 * ratio}
-        _insert(db, "evaluation", [{**build, "reference": reference, **latency, **speedup, **share, **where}])
+        _insert(db, "evaluation", [{**build, "reference": reference, **latency, **speedup, **share, **common}])
     peaks = {"whole_s": 0.01, "peak_flop_per_s": 5e11, "peak_bytes_per_s": 1e11}
     _insert(db, "kernel_profile", [{**build, **peaks, "created_at": _NOW}])
     for number in range(40):
@@ -143,8 +143,8 @@ def _fill_build(db: sqlite3.Connection, model: str, rng: random.Random) -> None:
 def _insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
     for first in (rows := iter(rows)):
         columns = ", ".join(first)
-        places = ", ".join(f":{name}" for name in first)
-        db.executemany(f"insert into {table} ({columns}) values ({places})", chain([first], rows))
+        placeholders = ", ".join(f":{name}" for name in first)
+        db.executemany(f"insert into {table} ({columns}) values ({placeholders})", chain([first], rows))
 
 
 def open_page(page: Path) -> float:
@@ -156,9 +156,9 @@ def open_page(page: Path) -> float:
             *("--window-size=1400,2000", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()),
         ]
         begin_s = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
         elapsed_s = time.perf_counter() - begin_s
-    if 'class="chart"' in done.stdout and 'data-done="true"' not in done.stdout:
+    if 'class="chart"' in result.stdout and 'data-done="true"' not in result.stdout:
         raise SystemExit(f"{page}: was not rendered")
     return elapsed_s
 

@@ -1,10 +1,10 @@
-"""Time planning: `snakemake -n` and `anole plan` in projects with many extracted models, as CSV.
+"""Time the planning by `snakemake -n` and `anole plan` in projects with many extracted models, as CSV.
 
     python -m benchmarks.store.planning > docs/results/data/planning.csv
 
 All models come from one module, and each has its own convolutions. Their manifests and tasks are written as by
-extraction, so the plan is to tune, compile and evaluate everything. Times are CPU times: user and system, of all
-processes.
+`anole extract`; all tuning, compiling and evaluating remains to be planned. Times are CPU times: user and system, of
+all processes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from benchmarks.common.rows import print_rows
 
 HOME = Path(__file__).resolve().parents[2]
 N_MODELS = (50, 100, 200)
-TASKS_OF_MODEL = 15
-ROUNDS = 5
+N_TASKS_PER_MODEL = 15
+N_ROUNDS = 5
 COLUMNS = ("command", "models", "tasks", "processor_s", "least_s", "most_s", "n")
 COMMANDS = {
     "snakemake -n": ("-m", "snakemake", "-n", "--quiet", "--cores", "all", "--snakefile", str(HOME / "Snakefile")),
@@ -57,19 +57,19 @@ def make_project(folder: Path, n_models: int) -> None:
         tasks = list(_tasks_of(number, target))
         for task in tasks:
             write_task(folder / layout.task_path(task.key), task)
-        listed = tuple(ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)) for task in tasks)
-        flop, origin = sum(task.flop for task in listed), pipeline.origin(build.model, build.target)
-        manifest = Manifest(build.model, build.target, f"torch:nets:{build.model}", inputs, origin, listed, flop)
+        entries = tuple(ListedTask(task.key, task.label, task.workload.flop, 1, ("layer",)) for task in tasks)
+        flop, origin = sum(entry.flop for entry in entries), pipeline.origin(build.model, build.target)
+        manifest = Manifest(build.model, build.target, f"torch:nets:{build.model}", inputs, origin, entries, flop)
         write_manifest(folder / pipeline.manifest(build), manifest)
 
 
 def _tasks_of(number: int, target: object) -> Iterator[Task]:
-    for position in range(TASKS_OF_MODEL):
+    for position in range(N_TASKS_PER_MODEL):
         workload = Conv2d(1, 16, 16, 8 + 8 * number, 8 + 8 * position, (3, 3), padding=(1, 1, 1, 1))
         yield Task(workload, target.description, target.template_version(workload))
 
 
-def processor_s(arguments: Sequence[str], folder: Path) -> float:
+def cpu_s(arguments: Sequence[str], folder: Path) -> float:
     """Return the CPU time of a command."""
     command = subprocess.Popen(
         [sys.executable, *arguments],
@@ -87,14 +87,14 @@ def processor_s(arguments: Sequence[str], folder: Path) -> float:
 
 
 def measure() -> Iterator[dict[str, object]]:
-    """Yield a row for each command and size; commands take turns."""
+    """Yield a row for each command and size; commands alternate."""
     for n_models in N_MODELS:
         with tempfile.TemporaryDirectory() as folder:
             make_project(Path(folder), n_models)
-            rounds = [{name: processor_s(each, Path(folder)) for name, each in COMMANDS.items()} for _ in range(ROUNDS)]
+            rounds = [{name: cpu_s(args, Path(folder)) for name, args in COMMANDS.items()} for _ in range(N_ROUNDS)]
             n_tasks = sum(1 for _ in Path(folder, layout.TASKS).iterdir())
         for name in COMMANDS:
-            seconds = [each[name] for each in rounds]
+            seconds = [times_s[name] for times_s in rounds]
             figures = (f"{value:.2f}" for value in (median(seconds), min(seconds), max(seconds)))
             yield dict(zip(COLUMNS, (name, n_models, n_tasks, *figures, len(seconds)), strict=True))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import Row, head, line, read_rows
 
-_ONE, _LABEL, _ALL = "one task by key", "one task by label", "all"
+_BY_KEY, _BY_LABEL, _ALL = "one task by key", "one task by label", "all"
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def merges(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of merges: seconds and memory."""
     yield from head("", "processor", "wall clock", "memory")
     titles = {"start": "start, with nothing to merge", "first merge": "first merge", "merge again": "merge again"}
-    for what, title in titles.items():
-        row = next(row for row in rows if row["what"] == what)
+    for name, title in titles.items():
+        row = next(row for row in rows if row["what"] == name)
         yield line(
             title, *(f"{float(row[f'{clock}_s']):.1f} s" for clock in ("processor", "wall")), f"{row['mib']} MiB"
         )
@@ -43,16 +43,16 @@ def views(rows: Sequence[Row]) -> Iterator[str]:
         row["what"] for row in rows if row["of"] == _ALL and row["rows"] and "merge" not in row["what"]
     )
     for view in views:
-        own = {row["of"]: row for row in rows if row["what"] == view}
-        seconds = (_seconds(own[of]) if of in own else "" for of in (_ONE, _LABEL, _ALL))
-        yield line(f"`{view}`", *seconds, f"{int(own[_ALL]['rows']):,}")
+        by_subset = {row["of"]: row for row in rows if row["what"] == view}
+        seconds = (_seconds(by_subset[name]) if name in by_subset else "" for name in (_BY_KEY, _BY_LABEL, _ALL))
+        yield line(f"`{view}`", *seconds, f"{int(by_subset[_ALL]['rows']):,}")
 
 
 def pages(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of the slowest pages, by wall clock time."""
     yield from head("page", "seconds")
-    found = [row for row in rows if row["what"].startswith("page of ")]
-    for row in sorted(found, key=lambda row: -float(row["wall_s"]))[:6]:
+    page_rows = [row for row in rows if row["what"].startswith("page of ")]
+    for row in sorted(page_rows, key=lambda row: -float(row["wall_s"]))[:6]:
         yield line(f"`{row['what'].removeprefix('page of ')}`", f"{float(row['wall_s']):.1f}")
 
 

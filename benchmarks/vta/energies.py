@@ -1,4 +1,4 @@
-"""Compute the energies and areas of an accelerator's parts with CACTI and the Aladdin models, as CSV.
+"""Compute the energies and areas of the parts of accelerators with CACTI and the Aladdin models, as CSV.
 
     python benchmarks/vta/energies.py > lib/anole_vta/accelerator/energies.csv
 
@@ -29,24 +29,24 @@ def main() -> None:
     writer.writerow(COLUMNS)
     for technology_nm in TECHNOLOGIES_NM:
         for row in rows(technology_nm):
-            writer.writerow([technology_nm, *(f"{each:.4g}" if isinstance(each, float) else each for each in row)])
+            writer.writerow([technology_nm, *(f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row)])
 
 
 def rows(technology_nm: int) -> Iterator[tuple[object, ...]]:
-    """Yield the parts of a process technology: operations only have a read energy, and off-chip memory has no area."""
+    """Yield a row for each part in a process technology; operations only have a read energy, and DRAM has no area."""
     node = technology_nm * 1e-9
     multiplier, adder, dram = AladdinMultiplier(node, width=8), AladdinAdder(node, width=32), LPDDR4(width=64)
     for name, part, cost in (("multiplier", multiplier, multiplier.read()), ("adder", adder, adder.read())):
-        yield name, 8 if name == "multiplier" else 32, 1, 1e12 * cost.energy, 0.0, *_standing(part)
+        yield name, 8 if name == "multiplier" else 32, 1, 1e12 * cost.energy, 0.0, *_leakage_and_area(part)
     yield "dram", 64, 1, 1e12 * dram.read().energy, 1e12 * dram.write().energy, 0.0, 0.0
     for width_bits in WIDTHS_BITS:
         for depth in DEPTHS:
             sram = SRAM(node, width=width_bits, depth=depth, size=width_bits * depth)
             energies_pj = (1e12 * sram.read().energy, 1e12 * sram.write().energy)
-            yield "sram", width_bits, depth, *energies_pj, *_standing(sram)
+            yield "sram", width_bits, depth, *energies_pj, *_leakage_and_area(sram)
 
 
-def _standing(part: AladdinAdder | AladdinMultiplier | SRAM) -> tuple[float, float]:
+def _leakage_and_area(part: AladdinAdder | AladdinMultiplier | SRAM) -> tuple[float, float]:
     """Return the leakage of a part in microwatts, and its area in square micrometers."""
     return 1e6 * part.leak_power, 1e12 * part.area
 

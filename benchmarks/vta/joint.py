@@ -1,11 +1,11 @@
-"""Compare search methods for an accelerator's Pareto front with the exact one, by simulated programs, as CSV.
+"""Compare searches for the Pareto front of an accelerator by their hypervolume after numbers of simulations, as CSV.
 
     python -m benchmarks.vta.joint PROJECT ACCELERATOR NETWORK > docs/results/data/accelerator_search.csv
 
-The space is the product of the accelerator and the schedules of all layers of a network. In PROJECT, all programs of
-the layers have been simulated (an entry of ``accelerators``, one target), so searches only look cycles up. The score of
-a search depends on its simulated programs: on each accelerator, each layer gets the fastest of them that fits, and the
-score is the hypervolume of the resulting front relative to the exact one, for every method. The objectives are time,
+The space is the product of the accelerators and the schedules of all layers of a network. All programs of the layers
+must have been simulated in PROJECT (an entry of ``accelerators`` with one target); a search looks their cycles up. The
+score depends only on the programs that a search has simulated: on each accelerator, each layer gets the fastest of them
+that fits. The score is the hypervolume of the resulting front relative to the exact front. The objectives are time,
 area and energy.
 """
 
@@ -36,7 +36,7 @@ from anole.store.shard import read_shard
 from anole.task import Task
 from anole_vta.accelerator.accesses import COUNTED, accesses_of
 from anole_vta.accelerator.energy import unit_energies
-from anole_vta.accelerator.pareto import Points, knee, on_front
+from anole_vta.accelerator.pareto import Points, front_mask, knee
 from anole_vta.area import relative_area
 from anole_vta.geometry import Geometry
 from anole_vta.target import VtaTarget, as_conv2d
@@ -55,32 +55,33 @@ from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from kit.hypervolume import hypervolume
 
-SEEDS = 10
+N_SEEDS = 10
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
 """The shares of all programs after which a search is scored."""
 
 COLUMNS = ("network", "method", "seed", "programs", "share", "hypervolume", "search_s")
 _POPULATION = 32
 _WORST = 100.0
-"""The logarithm of all objectives of designs that cannot run."""
+"""The logarithm of each objective of a design that cannot run."""
 
 _SCALE_STEP, _MIN_SCALE = 0.9, 0.2
 
-Simulated = tuple[int, int]
-"""The index of a layer, and of one of its programs."""
+ProgramIndex = tuple[int, int]
+"""The number of a layer, and the number of one of its programs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """All configs of a layer, one for each pair of a program and an accelerator.
+    """All n configs of a layer, one for each pair of a program and an accelerator.
 
     Attributes:
         weight: the number of runs in the network.
-        accelerators, programs: the indices of each config's accelerator and program, shape (n,).
+        indices: the indices of the configs in the space, shape (n,).
+        accelerators, programs: the numbers of each config's accelerator and program, shape (n,).
         joules: the energy of each config's accesses, which breaks ties, shape (n,).
-        estimated: the cycles of each config by a roofline, shape (n,).
-        cycles: of each program, shape (n_programs,); infinity if it cannot be lowered.
-        accesses: of each program, shape (n_programs, n_counted).
+        estimated: the cycles of each config by a roofline model, shape (n,).
+        cycles: the cycles of each program, shape (n_programs,); infinity if it cannot be lowered.
+        accesses: the counts of `COUNTED` for each program, shape (n_programs, n_counted).
     """
 
     task: Task
@@ -114,19 +115,19 @@ class Layer:
         """Return the indices of all configs on an accelerator."""
         return self._rows[accelerator] if accelerator < len(self._rows) else np.empty(0, np.int64)
 
-    def repaired(self, values: Sequence[int], accelerator: int) -> int:
+    def nearest_program(self, values: Sequence[int], accelerator: int) -> int:
         """Return the program on an accelerator whose schedule differs from `values` in the fewest knobs."""
         rows = self.rows_of(accelerator)
         return int(self.programs[rows[np.argmin((self._columns[rows] != values).sum(axis=1))]])
 
-    def best(self, costs: NDArray[np.float64], n_accelerators: int) -> NDArray[np.int64]:
+    def cheapest(self, costs: NDArray[np.float64], n_accelerators: int) -> NDArray[np.int64]:
         """Return the index of the cheapest config on each accelerator, shape (n_accelerators,); -1 for none."""
-        found = np.full(n_accelerators, -1)
+        best = np.full(n_accelerators, -1)
         rows = np.flatnonzero(np.isfinite(costs))
         order = rows[np.lexsort((self.joules[rows], costs[rows], self.accelerators[rows]))]
         first = np.append(True, np.diff(self.accelerators[order]) != 0) if len(order) else np.empty(0, bool)
-        found[self.accelerators[order[first]]] = order[first]
-        return found
+        best[self.accelerators[order[first]]] = order[first]
+        return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,34 +141,31 @@ class Problem:
     @cached_property
     def common(self) -> Sequence[int]:
         """The indices of the accelerators that run all layers."""
-        return [at for at in range(len(self.accelerators)) if all(len(layer.rows_of(at)) for layer in self.layers)]
+        return [i for i in range(len(self.accelerators)) if all(len(layer.rows_of(i)) for layer in self.layers)]
 
     @cached_property
     def areas(self) -> NDArray[np.float64]:
         """The area of each accelerator relative to VTA, shape (n_accelerators,)."""
-        return np.array([relative_area(each) for each in self.accelerators])
+        return np.array([relative_area(geometry) for geometry in self.accelerators])
 
     @cached_property
     def energies(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Joules per access, shape (n_accelerators, n_counted), and leakage in watts, shape (n_accelerators,)."""
-        each = [unit_energies(accelerator) for accelerator in self.accelerators]
-        return np.array([energies.each_j for energies in each]), np.array([energies.standing_w for energies in each])
+        units = [unit_energies(geometry) for geometry in self.accelerators]
+        return np.array([energies.each_j for energies in units]), np.array([energies.standing_w for energies in units])
 
     @property
     def n_programs(self) -> int:
-        """The number of all programs of all layers."""
+        """The number of programs, summed over the layers."""
         return sum(len(layer.cycles) for layer in self.layers)
 
     def points(self, costs: Sequence[NDArray[np.float64]]) -> tuple[Points, list[NDArray[np.int64]]]:
-        """Return seconds, area and joules on each accelerator if configs take these cycles, and each layer's config.
-
-        Configs with infinite cycles are excluded.
-        """
+        """Return seconds, area and joules on each accelerator, and each layer's config; exclude infinite cycles."""
         n = len(self.accelerators)
         total, accesses, rows = np.zeros(n), np.zeros((n, len(COUNTED))), []
-        for layer, own in zip(self.layers, costs, strict=True):
-            best = layer.best(own, n)
-            total += layer.weight * np.where(best < 0, np.inf, own[best])
+        for layer, cycles in zip(self.layers, costs, strict=True):
+            best = layer.cheapest(cycles, n)
+            total += layer.weight * np.where(best < 0, np.inf, cycles[best])
             accesses += layer.weight * layer.accesses[layer.programs[best]]
             rows.append(best)
         latencies_s = total / self.frequency_hz
@@ -175,23 +173,23 @@ class Problem:
         joules = np.where(np.isfinite(total), (accesses * each_j).sum(axis=1) + standing_w * latencies_s, np.inf)
         return np.stack([latencies_s, self.areas, joules], axis=1), rows
 
-    def known(self, simulated: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
-        """Return the cycles of the configs with simulated programs; infinity for others."""
+    def known_cycles(self, simulated: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:
+        """Return the cycles of the configs with simulated programs, and infinity for others, for each layer."""
         return [
-            np.where(known[layer.programs], layer.cycles[layer.programs], np.inf)
-            for layer, known in zip(self.layers, simulated, strict=True)
+            np.where(mask[layer.programs], layer.cycles[layer.programs], np.inf)
+            for layer, mask in zip(self.layers, simulated, strict=True)
         ]
 
     @cached_property
     def front(self) -> Points:
         """The exact Pareto front."""
         points, _ = self.points([layer.cycles[layer.programs] for layer in self.layers])
-        return points[on_front(points)]
+        return points[front_mask(points)]
 
     def score(self, simulated: Sequence[NDArray[np.bool_]]) -> float:
         """Return the hypervolume that simulated programs reach, relative to the exact front."""
-        points, _ = self.points(self.known(simulated))
-        return hypervolume(points[on_front(points)], self.front)
+        points, _ = self.points(self.known_cycles(simulated))
+        return hypervolume(points[front_mask(points)], self.front)
 
 
 def main() -> None:
@@ -200,17 +198,17 @@ def main() -> None:
     parser.add_argument("project", type=Path)
     parser.add_argument("accelerator")
     parser.add_argument("network")
-    given = parser.parse_args()
-    os.chdir(given.project)
-    print_rows(COLUMNS, measure(load(given.accelerator, given.network), given.network))
+    args = parser.parse_args()
+    os.chdir(args.project)
+    print_rows(COLUMNS, measure(load(args.accelerator, args.network), args.network))
 
 
-def measure(problem: Problem, network: str, seeds: int = SEEDS) -> Iterator[Mapping[str, object]]:
+def measure(problem: Problem, network: str, seeds: int = N_SEEDS) -> Iterator[Mapping[str, object]]:
     """Yield the score of each method after each share of all programs."""
     for method, search in METHODS.items():
         for seed in range(1 if method in DETERMINISTIC else seeds):
             simulated = [np.zeros(len(layer.cycles), dtype=bool) for layer in problem.layers]
-            n_done, wanted, began_s = (
+            n_done, milestones, began_s = (
                 0,
                 [math.ceil(share * problem.n_programs) for share in SHARES],
                 time.process_time(),
@@ -218,17 +216,17 @@ def measure(problem: Problem, network: str, seeds: int = SEEDS) -> Iterator[Mapp
             for layer, program in search(problem, np.random.default_rng(seed), simulated):
                 n_done += not simulated[layer][program]
                 simulated[layer][program] = True
-                if n_done < wanted[0]:
+                if n_done < milestones[0]:
                     continue
-                taken_s = time.process_time() - began_s
+                search_s = time.process_time() - began_s
                 score = problem.score(simulated)
                 yield {
                     **{"network": network, "method": method, "seed": seed, "programs": n_done},
                     **{"share": f"{n_done / problem.n_programs:.5f}", "hypervolume": f"{score:.5f}"},
-                    "search_s": f"{taken_s:.1f}",
+                    "search_s": f"{search_s:.1f}",
                 }
-                began_s += time.process_time() - began_s - taken_s
-                if not (wanted := wanted[1:]):
+                began_s += time.process_time() - began_s - search_s
+                if not (milestones := milestones[1:]):
                     break
 
 
@@ -237,27 +235,27 @@ def load(accelerator: str, network: str) -> Problem:
     order, paths = find_accelerator(Path("models.yaml"), accelerator)
     (target,) = order.targets
     receipts, path = read_receipts(paths), layout.manifest_path(network, target)
-    found = []
+    records = []
     for key, weight in read_manifest(path).weights.items():
         shard = read_shard(layout.SHARDS / key / f"{receipts[key].run_key}.jsonl")
-        found.append((read_listed_task(path, key), float(weight), shard.trials))
-    plain = sorted({accelerator for task, _, _ in found for accelerator in hardware_of(task)})
-    numbers = {hardware: number for number, hardware in enumerate(plain)}
+        records.append((read_listed_task(path, key), float(weight), shard.trials))
+    hardware = sorted({values for task, _, _ in records for values in hardware_of(task)})
+    numbers = {values: number for number, values in enumerate(hardware)}
     base = VtaTarget(order.targets[target])
-    geometries = [geometry_of(base.geometry, dict(zip(HARDWARE, each, strict=True))) for each in plain]
-    layers = [layer_of(task, weight, trials, numbers) for task, weight, trials in found]
+    geometries = [geometry_of(base.geometry, dict(zip(HARDWARE, values, strict=True))) for values in hardware]
+    layers = [layer_of(task, weight, trials, numbers) for task, weight, trials in records]
     return Problem(layers, geometries, base.frequency_hz)
 
 
 def hardware_of(task: Task) -> set[tuple[int, ...]]:
-    """Return the values of `HARDWARE` of every accelerator that runs a layer."""
+    """Return the values of the knobs `HARDWARE` of every accelerator that runs a layer."""
     space = VtaTarget(task.target).space(task.workload)
     columns = space.columns(space.vectors(space.all_valid_indices))
     return set(map(tuple, np.unique(np.stack([columns[name] for name in HARDWARE], axis=1), axis=0).tolist()))
 
 
 def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mapping[tuple[int, ...], int]) -> Layer:
-    """Return a layer with all its programs, from a trial of each; `numbers` are indices of accelerators."""
+    """Return a layer with all its programs, from a trial of each; `numbers` has the accelerator by its `HARDWARE`."""
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
     indices, (identities, programs) = space.all_valid_indices, np.unique(space.all_identities, return_inverse=True)
@@ -269,35 +267,35 @@ def layer_of(task: Task, weight: float, trials: Sequence[Trial], numbers: Mappin
     estimated = min_cycles(workload, columns, tiles_of(workload, base, columns)[1], base.bus_bytes)
     cycles = np.full(len(identities), np.inf)
     accesses = np.zeros((len(identities), len(COUNTED)))
-    tried = np.searchsorted(identities, space.identities(space.vectors_of([trial.config for trial in trials])))
-    for trial, program in zip(trials, tried.tolist(), strict=True):
+    numbers_of_trials = np.searchsorted(identities, space.identities(space.vectors_of([t.config for t in trials])))
+    for trial, program in zip(trials, numbers_of_trials.tolist(), strict=True):
         if trial.measurement.latency_s is not None:
             cycles[program] = trial.measurement.latency_s * target.frequency_hz
             design = design_of(workload, target.geometry, trial.config)
             padded = padded_to_blocks(workload, design.geometry)
             accesses[program] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
-    geometries = [geometry_of(base, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
+    geometries = [geometry_of(base, dict(zip(HARDWARE, values, strict=True))) for values in numbers]
     each_j = np.array([unit_energies(geometry).each_j for geometry in geometries])
     joules = np.einsum("ij,ij->i", accesses[programs], each_j[accelerators])
     return Layer(task, space, weight, indices, accelerators, programs, joules, estimated, cycles, accesses)
 
 
-Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], Iterator[Simulated]]
-"""A search that yields the programs to simulate next, given a mask of the simulated programs of each layer."""
+Search = Callable[[Problem, np.random.Generator, Sequence[NDArray[np.bool_]]], Iterator[ProgramIndex]]
+"""A search that yields the programs to simulate next, given the mask of simulated programs of each layer."""
 
 
-def at_random(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
+def random_search(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[ProgramIndex]:
     """Sample an accelerator that runs all layers, and for each layer a program that fits it."""
     while True:
-        at = problem.common[rng.integers(len(problem.common))]
+        accelerator = problem.common[rng.integers(len(problem.common))]
         for number, layer in enumerate(problem.layers):
-            yield number, int(layer.programs[rng.choice(layer.rows_of(at))])
+            yield number, int(layer.programs[rng.choice(layer.rows_of(accelerator))])
 
 
-def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
-    """NSGA-II (Deb et al., 2002) by Optuna: a genome has the accelerator and every layer's schedule.
+def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[ProgramIndex]:
+    """Search with Optuna's NSGA-II (Deb et al., 2002): a genome has the accelerator and every layer's schedule.
 
-    A schedule that does not fit the accelerator is replaced by the one that does and differs in the fewest knobs.
+    A schedule that does not fit the accelerator is replaced by the fitting schedule that differs in the fewest knobs.
     """
     import optuna
 
@@ -305,70 +303,70 @@ def nsga2(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.boo
     sampler = optuna.samplers.NSGAIISampler(population_size=_POPULATION, seed=int(rng.integers(2**31)))
     study = optuna.create_study(directions=["minimize"] * 3, sampler=sampler)
     each_j, standing_w = problem.energies
-    numbers = {tuple(hardware_config(problem.accelerators[at]).values()): at for at in problem.common}
+    numbers = {tuple(hardware_config(problem.accelerators[i]).values()): i for i in problem.common}
     values = [sorted(set(column)) for column in zip(*numbers, strict=True)]
     while True:
         trial = study.ask()
-        hardware = [trial.suggest_categorical(name, own) for name, own in zip(HARDWARE, values, strict=True)]
-        at = numbers.get(tuple(hardware), -1)
+        hardware = [trial.suggest_categorical(name, choices) for name, choices in zip(HARDWARE, values, strict=True)]
+        accelerator = numbers.get(tuple(hardware), -1)
         genomes = [
             [trial.suggest_categorical(f"{number}.{knob.name}", knob.values) for knob in layer.schedule]
             for number, layer in enumerate(problem.layers)
         ]
         latency_s, accesses = math.inf, np.zeros(len(COUNTED))
-        if at >= 0:
-            chosen = [layer.repaired(genome, at) for layer, genome in zip(problem.layers, genomes, strict=True)]
-            yield from enumerate(chosen)
-            both = list(zip(problem.layers, chosen, strict=True))
-            latency_s = sum(layer.weight * layer.cycles[program] for layer, program in both) / problem.frequency_hz
-            accesses = sum((layer.weight * layer.accesses[program] for layer, program in both), accesses)
+        if accelerator >= 0:
+            programs = [layer.nearest_program(g, accelerator) for layer, g in zip(problem.layers, genomes, strict=True)]
+            yield from enumerate(programs)
+            pairs = list(zip(problem.layers, programs, strict=True))
+            latency_s = sum(layer.weight * layer.cycles[program] for layer, program in pairs) / problem.frequency_hz
+            accesses = sum((layer.weight * layer.accesses[program] for layer, program in pairs), accesses)
         if math.isfinite(latency_s):
-            joules = float(each_j[at] @ accesses + standing_w[at] * latency_s)
-            study.tell(trial, np.log([latency_s, problem.areas[at], joules]).tolist())
+            joules = float(each_j[accelerator] @ accesses + standing_w[accelerator] * latency_s)
+            study.tell(trial, np.log([latency_s, problem.areas[accelerator], joules]).tolist())
         else:
             study.tell(trial, [_WORST] * 3)
 
 
-def by_layer(preset: str, trials: int = 256) -> Search:
-    """Return a search that tunes each layer separately with a preset, all layers in turns."""
+def layerwise_search(preset: str, trials: int = 256) -> Search:
+    """Return a search that tunes each layer separately with a preset, trial by trial for all layers."""
 
-    def search(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[Simulated]:
+    def search(problem: Problem, rng: np.random.Generator, _: Sequence[NDArray[np.bool_]]) -> Iterator[ProgramIndex]:
         settings, sequences = PRESETS[preset], []
         for layer in problem.layers:
             latencies_s = layer.cycles[layer.programs] / problem.frequency_hz
             known_s = np.where(np.isfinite(latencies_s), latencies_s, np.nan)
             table = bench.Problem("", layer.space, known_s, layer.task.workload)
-            found = replay(table, settings, trials, int(rng.integers(2**31)))
-            sequences.append(layer.programs[table.rows([trial.config for trial in found.trials])].tolist())
-        for at in range(trials):
+            run = replay(table, settings, trials, int(rng.integers(2**31)))
+            sequences.append(layer.programs[table.rows([trial.config for trial in run.trials])].tolist())
+        for trial_number in range(trials):
             for number, programs in enumerate(sequences):
-                if at < len(programs):
-                    yield number, programs[at]
+                if trial_number < len(programs):
+                    yield number, programs[trial_number]
 
     return search
 
 
-def by_estimate(
+def estimated_front_search(
     problem: Problem, _: np.random.Generator, simulated: Sequence[NDArray[np.bool_]]
-) -> Iterator[Simulated]:
-    """Simulate the front estimated by a roofline, corrected by simulated programs of the same layer and block.
+) -> Iterator[ProgramIndex]:
+    """Simulate the front that a roofline model estimates, corrected by simulated programs (`_corrections`).
 
-    Points are taken from the knee on, each the farthest from the previous ones; then the front is estimated again. When
-    all of its programs are simulated, the estimates of the others are lowered step by step.
+    After a few points, in the order of `_spread`, the front is estimated again. When all programs on it are simulated,
+    the estimates of the other programs are lowered step by step.
     """
     scale = 1.0
     while scale > _MIN_SCALE:
         costs = []
-        for layer, known in zip(problem.layers, simulated, strict=True):
-            is_known, own = known[layer.programs], layer.cycles[layer.programs]
-            expected = layer.estimated * np.maximum(1.0, scale * _corrections(problem, layer, known))
-            costs.append(np.where(is_known, own, expected))
+        for layer, mask in zip(problem.layers, simulated, strict=True):
+            is_known, cycles = mask[layer.programs], layer.cycles[layer.programs]
+            expected = layer.estimated * np.maximum(1.0, scale * _corrections(problem, layer, mask))
+            costs.append(np.where(is_known, cycles, expected))
         points, rows = problem.points(costs)
-        candidates = np.flatnonzero(on_front(points))
+        candidates = np.flatnonzero(front_mask(points))
         n_new = 0
-        for at in candidates[_spread(points[candidates])].tolist():
+        for accelerator in candidates[_spread(points[candidates])].tolist():
             for number, layer in enumerate(problem.layers):
-                program = int(layer.programs[rows[number][at]])
+                program = int(layer.programs[rows[number][accelerator]])
                 if not simulated[number][program]:
                     n_new += 1
                     yield number, program
@@ -378,24 +376,24 @@ def by_estimate(
             scale *= _SCALE_STEP
 
 
-def _corrections(problem: Problem, layer: Layer, known: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the expected ratio of configs' cycles to their roofline, shape (n,).
+def _corrections(problem: Problem, layer: Layer, simulated: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the expected ratio of each config's cycles to its estimate, shape (n,).
 
-    It is the median over the layer's simulated programs with the same block, else over all of them, else 1.
+    It is the median over the simulated programs with the same GEMM block (batch x in x out), else over all, else 1.
     """
-    blocks = np.array([hash(each.block) for each in problem.accelerators])[layer.accelerators]
-    rows = np.flatnonzero(known[layer.programs] & np.isfinite(layer.cycles[layer.programs]))
+    blocks = np.array([hash(geometry.block) for geometry in problem.accelerators])[layer.accelerators]
+    rows = np.flatnonzero(simulated[layer.programs] & np.isfinite(layer.cycles[layer.programs]))
     if not len(rows):
         return np.ones(len(blocks))
     ratios = layer.cycles[layer.programs[rows]] / layer.estimated[rows]
-    found = np.full(len(blocks), np.median(ratios))
+    corrections = np.full(len(blocks), np.median(ratios))
     for block in np.unique(blocks[rows]):
-        found[blocks == block] = np.median(ratios[blocks[rows] == block])
-    return found
+        corrections[blocks == block] = np.median(ratios[blocks[rows] == block])
+    return corrections
 
 
 def _spread(points: Points) -> list[int]:
-    """Order points: the knee, then always the point farthest from the previous ones, on logarithmic axes."""
+    """Order points: first the lowest product of objectives, then always the point farthest from the previous ones."""
     logs = np.log(points)
     logs /= np.maximum(np.ptp(logs, axis=0), 1e-12)
     order = [knee(points)]
@@ -408,11 +406,11 @@ def _spread(points: Points) -> list[int]:
 
 
 METHODS: dict[str, Search] = {
-    "random": at_random,
+    "random": random_search,
     "NSGA-II": nsga2,
-    "dcoc, layer by layer": by_layer("dcoc"),
-    "anole, layer by layer": by_layer("anole"),
-    "estimated front": by_estimate,
+    "dcoc, layer by layer": layerwise_search("dcoc"),
+    "anole, layer by layer": layerwise_search("anole"),
+    "estimated front": estimated_front_search,
 }
 DETERMINISTIC = ("estimated front",)
 

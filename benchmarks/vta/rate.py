@@ -1,9 +1,9 @@
-"""Measure the speed of lowering and simulating VTA programs, by program size, as CSV.
+"""Measure the time to lower and simulate VTA programs, by program size, as CSV.
 
     python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
-Every row is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's geometry or with
-searched hardware. Seconds are on one core.
+Every row is one program: a random config of one of ResNet-18's ten convolutions, either on VTA's geometry or on random
+hardware. Seconds are on one core.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def measure(n_configs: int) -> Iterator[dict[str, object]]:
                 simulated_s = time.perf_counter()
                 assert target.cycles(layer, config) == cycles
                 counted_s = time.perf_counter()
-                taken_s = (lowered_s - began_s, simulated_s - lowered_s, counted_s - simulated_s)
-                seconds.append(taken_s[-1])
-                values = (layer.label, hardware, len(program.instructions), cycles, *(f"{s:.6f}" for s in taken_s))
+                times_s = (lowered_s - began_s, simulated_s - lowered_s, counted_s - simulated_s)
+                seconds.append(times_s[-1])
+                values = (layer.label, hardware, len(program.instructions), cycles, *(f"{s:.6f}" for s in times_s))
                 yield dict(zip(COLUMNS, values, strict=True))
         median_ms = 1e3 * statistics.median(seconds)
         print(f"{hardware}: {len(seconds)} programs, {median_ms:.1f} ms each in the median", file=sys.stderr)

@@ -1,12 +1,12 @@
-"""Run the backend suite of the ``onnx`` package against Anole on this machine's processor; a CSV summary by operator.
+"""Run the backend test suite of the ``onnx`` package against Anole on the local CPU; print a CSV summary by operator.
 
     python -m benchmarks.zoo.conformance > docs/results/data/conformance.csv
     python -m benchmarks.zoo.conformance --cases 'test_resize_*'
 
-Each node case is a network of one operator (or of an operator's definition) with inputs and expected outputs, which are
-compared with the suite's tolerances; `kit.cases` lists the outcomes. ``outside`` are cases other than inference
-operators on floats, integers and booleans with known shapes. Inputs that determine a shape (`SHAPES`) are constants,
-as in typical files.
+Each node case is a network with one operator, or with its expanded definition, and has inputs and expected outputs.
+Outputs are compared with the suite's tolerances; `kit.cases` lists the outcomes. Cases are ``outside`` unless they are
+inference on floats, integers or booleans with known shapes. Inputs that determine a shape (`SHAPES`) are constants, as
+in typical files.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def main() -> None:
     """Print the summary."""
     parser = described(__doc__)
     parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of names, comma-separated")
-    given = parser.parse_args()
-    names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in given.cases)]
+    args = parser.parse_args()
+    names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in args.cases)]
     print_rows(COLUMNS, summarized(run_all(names)))
 
 
@@ -79,7 +79,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
 
 
 def outside_why(case: Any) -> str | None:
-    """Return why a case is out of scope for Anole, or None."""
+    """Return why a case is out of scope for Anole, or None if it is in scope."""
     graph = case.model.graph
     for value in (*graph.input, *graph.output):
         kind = value.type.WhichOneof("value")
@@ -91,30 +91,30 @@ def outside_why(case: Any) -> str | None:
     node = base.model.graph.node[0]
     if node.domain not in ("", "ai.onnx"):
         return f"domain {node.domain}"
-    operators = {each.op_type for each in (*base.model.graph.node, *graph.node)}
-    for found in operators.intersection(_DATA_DEPENDENT):
-        return f"the shape of {found}'s output depends on data"
-    for found in operators.intersection(_RANDOM):
-        return f"{found} is random"
+    operators = {node.op_type for node in (*base.model.graph.node, *graph.node)}
+    for operator in operators.intersection(_DATA_DEPENDENT):
+        return f"the shape of {operator}'s output depends on data"
+    for operator in operators.intersection(_RANDOM):
+        return f"{operator} is random"
     if node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute):
         return "training"
     if node.op_type == "Dropout" and len(node.input) > 2:
-        named = dict(zip([value.name for value in graph.input], case.data_sets[0][0], strict=True))
-        if named.get(node.input[2], False):
+        values = dict(zip([value.name for value in graph.input], case.data_sets[0][0], strict=True))
+        if values.get(node.input[2], False):
             return "training"
     return None
 
 
 def constant_inputs(case: Any) -> list[str]:
-    """Return the inputs that determine a shape, in the order of the graph."""
+    """Return the names of the inputs that determine a shape, in the order of the graph."""
     base = _base(case)
-    found = {
+    names = {
         node.input[index]
         for node in base.model.graph.node
         for index in _shape_inputs(node)
         if index < len(node.input) and node.input[index]
     }
-    return [value.name for value in case.model.graph.input if value.name in found]
+    return [value.name for value in case.model.graph.input if value.name in names]
 
 
 def _shape_inputs(node: Any) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def _shape_inputs(node: Any) -> tuple[int, ...]:
 
 
 def _base(case: Any) -> Any:
-    """Return the operator's case if a case is an expanded definition, otherwise the case itself."""
+    """Return the case of the operator if a case is an expanded definition, else the case itself."""
     return suite().get(re.sub(r"_expanded.*", "", case.name), case)
 
 
@@ -145,10 +145,10 @@ def run_case(name: str, folder: Path) -> Outcome:
 
 
 def _rounding(expected: Iterable[Any]) -> float:
-    """Return a bound on rounding errors for the outputs; some expected zeros are such errors."""
+    """Return a bound on the rounding errors of the outputs, since some suites expect a rounding error instead of 0."""
     floats = [array for array in expected if array.dtype in (np.float16, np.float32)]
-    sizes = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
-    return 4 * float(max(sizes, default=0))
+    errors = [np.finfo(array.dtype).eps * np.abs(array[np.isfinite(array)]).max(initial=0) for array in floats]
+    return 4 * float(max(errors, default=0))
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:
@@ -157,7 +157,7 @@ def _arrays(values: Iterable[Any]) -> list[Any]:
 
 
 def _outputs(case: Any, inputs: Sequence[Any], path: Path) -> list[Any]:
-    """Return the outputs of a case, after turning inputs that determine a shape into constants of the file."""
+    """Run a case whose inputs that determine a shape are made constants of the file; return its outputs."""
     arrays = {value.name: array for value, array in zip(case.model.graph.input, inputs, strict=True)}
     proto = onnx.ModelProto()
     proto.CopyFrom(case.model)

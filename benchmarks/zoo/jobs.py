@@ -1,6 +1,6 @@
-"""Run a command with limits on time and memory, and read its latest report when it ends.
+"""Run a command as a job with limits on time and memory, and read its latest report when it ends.
 
-A command is a job. It runs in its own folder, and writes the columns known so far to `report.json`.
+A job runs in its own folder, and writes the columns known so far to `report.json`.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ def run_job(command: Sequence[str], limits: Limits) -> Row:
     with TemporaryDirectory(prefix="zoo-") as name:
         folder = Path(name)
         paths = [str(_HOME), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        own = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths)), "ANOLE_MODEL_LIMIT_S": str(limits.seconds)}
+        added = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths)), "ANOLE_MODEL_LIMIT_S": str(limits.seconds)}
         with (folder / _ERRORS).open("wb") as errors:
             process = subprocess.Popen(
-                command, cwd=folder, env={**os.environ, **own}, stdout=errors, stderr=errors, start_new_session=True
+                command, cwd=folder, env={**os.environ, **added}, stdout=errors, stderr=errors, start_new_session=True
             )
         try:
             reason = _wait(process, limits)
         finally:
             _kill(process.pid)
             process.wait()
-        return _reported(folder, reason)
+        return _read_report(folder, reason)
 
 
 def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
@@ -101,7 +101,7 @@ def _wait(process: subprocess.Popen[bytes], limits: Limits) -> str | None:
     return f"it was ended by {signal.Signals(-process.returncode).name}" if process.returncode < 0 else None
 
 
-def _reported(folder: Path, reason: str | None) -> Row:
+def _read_report(folder: Path, reason: str | None) -> Row:
     try:
         row: Row = json.loads((folder / REPORT).read_text())
     except FileNotFoundError:
@@ -139,13 +139,13 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 def _kill(pid: int) -> None:
     """Kill a process, its process group, and its descendants, which may be in other groups."""
-    kills: list[tuple[Callable[[int, int], None], int]] = [(os.kill, each.pid) for each in descendants(pid)]
-    for kill, whom in (*kills, (os.killpg, pid)):
+    kills: list[tuple[Callable[[int, int], None], int]] = [(os.kill, process.pid) for process in descendants(pid)]
+    for kill, number in (*kills, (os.killpg, pid)):
         with suppress(ProcessLookupError):
-            kill(whom, signal.SIGKILL)
+            kill(number, signal.SIGKILL)
 
 
 def shown(reason: str) -> str:
-    """Return a reason as one line of limited length."""
+    """Return a reason as one line of at most `_MAX_CHARACTERS` characters."""
     line = " ".join(reason.split())
     return line if len(line) <= _MAX_CHARACTERS else line[: _MAX_CHARACTERS - 3] + "..."

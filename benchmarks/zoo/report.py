@@ -17,7 +17,7 @@ from benchmarks.zoo.jobs import DONE
 GROUPS = {"timm_": "timm", "torchvision_": "torchvision", "transformers_": "transformers"}
 """The packages of networks, by prefix of their names."""
 OWN, FILES = "written for the zoo", "ONNX files of packages"
-_SLOWEST = 5
+_N_SLOWEST = 5
 
 
 def main() -> None:
@@ -35,32 +35,32 @@ def group(row: Row) -> str:
 
 
 def by_group(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the stages that the networks of each group completed; means are geometric."""
+    """Yield a table of the stages that networks completed, and their speedups with geometric means, by group."""
     columns = ("extracted", "compiled", "right")
     yield from head("networks", "tried", *columns, "speedup, mean", "range", "below 1x", "noise missed")
     groups = {name: [row for row in rows if group(row) == name] for name in dict.fromkeys(map(group, rows))}
-    for name, own in {**groups, "all": list(rows)}.items():
-        counts = [sum(row[column] == "1" for row in own) for column in columns]
-        found = speedups(own)
-        ends = (
-            (times(statistics.geometric_mean(found)), f"{times(min(found))} to {times(max(found))}")
-            if found
+    for name, members in {**groups, "all": list(rows)}.items():
+        counts = [sum(row[column] == "1" for row in members) for column in columns]
+        values = speedups(members)
+        figures = (
+            (times(statistics.geometric_mean(values)), f"{times(min(values))} to {times(max(values))}")
+            if values
             else ("", "")
         )
-        below = f"{sum(each < 1 for each in found)} of {len(found)}"
-        yield line(name, len(own), *counts, *ends, below, sum(bool(row["uncaught"]) for row in own))
+        below = f"{sum(value < 1 for value in values)} of {len(values)}"
+        yield line(name, len(members), *counts, *figures, below, sum(bool(row["uncaught"]) for row in members))
 
 
 def speedups(rows: Iterable[Row]) -> list[float]:
-    """Return the speedups over ONNX Runtime, of the networks that it can run."""
+    """Return the speedups over ONNX Runtime of the networks that ONNX Runtime can run."""
     return [float(row["speedup"]) for row in rows if row["speedup"]]
 
 
 def slowest(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the networks with the lowest speedups, and the kernels that take most of their time."""
+    """Yield a table of the networks with the lowest speedups, each with the kernel that takes the most time."""
     yield from head("slowest", "speedup", "quartiles", "ms", "kernel that takes the most time")
     compared = sorted((row for row in rows if row["speedup"]), key=lambda row: float(row["speedup"]))
-    for row in compared[:_SLOWEST]:
+    for row in compared[:_N_SLOWEST]:
         speedup, low, high = (float(row[column]) for column in ("speedup", "speedup_q1", "speedup_q3"))
         kernel = row["slowest"].partition(";")[0].partition(" (")[0]
         yield line(row["network"], times(speedup), f"{low:.2f} to {high:.2f}", row["latency_ms"], kernel)
@@ -76,11 +76,11 @@ def seconds(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a table of the time of each stage."""
     yield from head("seconds", "mean", "median", "max")
     for column in ("extract_s", "compile_s"):
-        found = [(float(row[column]), row["network"]) for row in rows if row[column]]
-        if found:
-            taken, (longest, network) = [each for each, _ in found], max(found)
-            average, middle = statistics.mean(taken), statistics.median(taken)
-            yield line(column.removesuffix("_s"), f"{average:.1f}", f"{middle:.1f}", f"{longest:.0f} ({network})")
+        pairs = [(float(row[column]), row["network"]) for row in rows if row[column]]
+        if pairs:
+            times_s, (max_s, network) = [time_s for time_s, _ in pairs], max(pairs)
+            mean_s, median_s = statistics.mean(times_s), statistics.median(times_s)
+            yield line(column.removesuffix("_s"), f"{mean_s:.1f}", f"{median_s:.1f}", f"{max_s:.0f} ({network})")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from benchmarks.zoo.jobs import DONE, Row, shown, write_report
 
 _FOLDER = Path("build")
 _ROUNDS = "3"
-"""The turns in the evaluation, which is not used for timing."""
+"""The rounds of the evaluation, whose latencies are not used."""
 _EVALUATION = Path("evaluation.json")
 _N_SLOWEST = 3
 _MIN_TIME_SHARE, _MAX_ROOF_SHARE = 0.03, 0.3
@@ -38,22 +38,22 @@ def main() -> None:
     parser.add_argument("network", help="name in the zoo")
     parser.add_argument("--rounds", type=int, default=15, help="turns per engine; 0 to skip timing")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
-    given = parser.parse_args()
+    args = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    work_on(given.network, given.rounds, given.mutate)
+    run_stages(args.network, args.rounds, args.mutate)
 
 
-def work_on(name: str, rounds: int, mutate: bool) -> None:
+def run_stages(name: str, rounds: int, mutate: bool) -> None:
     """Extract, compile, evaluate and time a network in the working directory."""
     row: Row = {}
 
     @contextmanager
-    def stage(named: str) -> Iterator[None]:
-        row["stage"] = named
+    def stage(title: str) -> Iterator[None]:
+        row["stage"] = title
         write_report(row)
         began_s, began_cpu_s = time.monotonic(), time.process_time()
         yield
-        row[f"{named}_s"], row[f"{named}_cpu_s"] = time.monotonic() - began_s, time.process_time() - began_cpu_s
+        row[f"{title}_s"], row[f"{title}_cpu_s"] = time.monotonic() - began_s, time.process_time() - began_cpu_s
 
     try:
         with stage("extract"):
@@ -70,7 +70,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
             with stage("compare"):
                 _compare(row, rounds)
             with stage("profile"):
-                row["slowest"], row["far"] = _slowest()
+                row["slowest"], row["far"] = _profile()
         if mutate and model.scheme != "onnx":
             with stage("mutate"):
                 row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
@@ -83,7 +83,7 @@ def work_on(name: str, rounds: int, mutate: bool) -> None:
 
 def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
     """Return a network's entry, the local CPU target, and the manifest."""
-    from anole.extract.tasks import extract_tasks
+    from anole.extract.stage import extract_tasks
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu
     from benchmarks.zoo.networks import zoo
@@ -97,72 +97,71 @@ def _extract(name: str) -> tuple[ModelSpec, Any, Any]:
 def _evaluate(row: Row) -> str | None:
     """Evaluate the build as a user would; return the reason if it is refused."""
     command = [sys.executable, "-m", "anole", "evaluate", str(_FOLDER), "--output", str(_EVALUATION)]
-    done = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
-    lines = done.stderr.strip().splitlines()
+    result = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
+    lines = result.stderr.strip().splitlines()
     if not _EVALUATION.exists():
-        return shown(lines[-1] if lines else f"anole evaluate ended with {done.returncode}")
+        return shown(lines[-1] if lines else f"anole evaluate ended with {result.returncode}")
     evaluation = read_evaluation(_EVALUATION)
     for name in ("relative_error", "variation_error"):
         row[name] = max((getattr(latency, name) or 0.0 for latency in evaluation.latencies), default=None)
     row["output_variation"] = min((latency.output_variation or 0.0 for latency in evaluation.latencies), default=None)
     row["redrawn_error"], row["exact_error"] = evaluation.redrawn_error, evaluation.exact_error
-    row["right"] = int(done.returncode == 0)
-    return shown(lines[-1]) if done.returncode else None
+    row["right"] = int(result.returncode == 0)
+    return shown(lines[-1]) if result.returncode else None
 
 
 def _compare(row: Row, rounds: int) -> None:
-    """Time the build vs. ONNX Runtime, which may not support the network."""
+    """Compare the latency of the build with ONNX Runtime, which may not support the network."""
     from benchmarks.networks.compare import compare
 
-    own, *others = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
-    row["latency_ms"], row["rounds"] = float(own["latency_ms"]), own["rounds"]
-    for rival in others:
-        row["onnxruntime_ms"] = float(rival["latency_ms"])
-        row |= {name: float(rival[name]) for name in ("speedup", "speedup_q1", "speedup_q3")}
+    build_row, *other_rows = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
+    row["latency_ms"], row["rounds"] = float(build_row["latency_ms"]), build_row["rounds"]
+    for baseline_row in other_rows:
+        row["onnxruntime_ms"] = float(baseline_row["latency_ms"])
+        row |= {name: float(baseline_row[name]) for name in ("speedup", "speedup_q1", "speedup_q3")}
 
 
-def _slowest() -> tuple[str, str]:
-    """Return the kernels that take the most time, and the significant ones far from the roof."""
+def _profile() -> tuple[str, str]:
+    """Return the kernels that take the most time, and the kernels below `_MAX_ROOF_SHARE` of the roof, as text."""
     command = [sys.executable, "-m", "anole", "profile", str(_FOLDER), "--json", "--seconds", "1"]
     profile = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    rows = sorted(profile["rows"], key=lambda each: -each["share"])
-    far = [each for each in rows if each["share"] > _MIN_TIME_SHARE and each["roofline"] < _MAX_ROOF_SHARE]
-    return _described(rows[:_N_SLOWEST]), _described(far)
+    rows = sorted(profile["rows"], key=lambda row: -row["share"])
+    far = [row for row in rows if row["share"] > _MIN_TIME_SHARE and row["roofline"] < _MAX_ROOF_SHARE]
+    return _describe(rows[:_N_SLOWEST]), _describe(far)
 
 
-def _described(rows: Iterable[Mapping[str, Any]]) -> str:
+def _describe(rows: Iterable[Mapping[str, Any]]) -> str:
     """Format kernels with their share of the time, their share of the roof, and their layers."""
     return "; ".join(
-        f"{each['kernel']} {each['share']:.0%} of the time, {each['roofline']:.0%} of the roof"
-        f" ({' '.join(each['layers'])})"
-        for each in rows
+        f"{row['kernel']} {row['share']:.0%} of the time, {row['roofline']:.0%} of the roof ({' '.join(row['layers'])})"
+        for row in rows
     )
 
 
 def uncaught(build: Build, threads: int) -> list[str]:
-    """Return which of the first, middle and last layer can have 1 % of noise without failing the evaluation.
+    """Return the layers, among the first, middle and last, with 1 % of noise that the evaluation does not detect.
 
     The noise is added to the reference's weights instead of the build's, to avoid compiling again.
     """
     import torch
 
-    from anole.evaluate.comparison import compare_outputs, random_samples
-    from anole.evaluate.correctness import MAX_RELATIVE_ERROR
+    from anole.evaluate.comparison import check_inputs, compare_outputs
+    from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
     from anole.evaluate.engines import build_engine, torch_engine
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)
-    samples = random_samples(build)
+    samples = check_inputs(build)
     network = make_network(build.model_spec)
     reference = torch_engine(network, tuple(map(torch.from_numpy, samples[0])))
-    found = build_engine(_FOLDER, samples[0], "cpu", threads).compute_each(samples)
+    outputs = build_engine(_FOLDER, samples[0], "cpu", threads).compute_each(samples)
     layers, missed = layers_of(network, reference.run), []
     for layer in dict.fromkeys((layers[0], layers[len(layers) // 2], layers[-1])) if layers else ():
         weight = network.get_submodule(layer).weight.data
-        kept = weight.clone()
+        original = weight.clone()
         weight *= 1 + _NOISE * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
-        comparison = compare_outputs(found, reference.compute_each(samples))
-        weight.copy_(kept)
+        comparison = compare_outputs(outputs, reference.compute_each(samples))
+        weight.copy_(original)
         if comparison.error <= MAX_RELATIVE_ERROR:
             missed.append(f"{layer}:{comparison.variation_error:.1e}")
     return missed

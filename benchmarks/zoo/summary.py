@@ -13,10 +13,10 @@ COLUMNS = ("operator", "outcome", "reason", "count", "cases")
 
 def summarized(results: Iterable[tuple[str, str, Outcome]]) -> Iterator[dict[str, object]]:
     """Yield a row for each operator, outcome and reason, from tuples of operator, case name and outcome."""
-    for operator, found in groupby(results, key=itemgetter(0)):
+    for operator, group in groupby(results, key=itemgetter(0)):
         cases: dict[Outcome, list[str]] = {}
-        for _, case, outcome in found:
+        for _, case, outcome in group:
             cases.setdefault(outcome, []).append(case)
         for outcome, names in cases.items():
-            named = "" if outcome.outcome == "right" else " ".join(names)
-            yield {"operator": operator, **outcome._asdict(), "count": len(names), "cases": named}
+            shown_names = "" if outcome.outcome == "right" else " ".join(names)
+            yield {"operator": operator, **outcome._asdict(), "count": len(names), "cases": shown_names}

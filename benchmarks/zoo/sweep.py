@@ -5,10 +5,10 @@
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # repeat refused networks
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --codes 1a2b3c     # repeat networks of other code
 
-Each network has its own process with limits on time and memory, and a row in the file with the last stage it reached.
-The latency is compared with ONNX Runtime in turns, each engine in its own process (networks/compare.py). With
-`--mutate`, 1 % of noise is added to the weights of the first, middle and last layer of the reference, one at a time,
-and the evaluation must refuse the build each time.
+Each network has its own process with limits on time and memory, and a row in the file with the last stage that it
+reached. The latency is compared with ONNX Runtime by networks/compare.py. With `--mutate`, 1 % of noise is added to the
+weights of the first, middle or last layer of the reference. In each of these cases, the evaluation must refuse the
+build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.zoo.networks import Network, zoo
 
 
 def main() -> None:
-    """Append a row to a file for each network that is not in it."""
+    """Append a row to a file for each network that is not in it, and replace the rows to repeat."""
     parser = described(__doc__)
     parser.add_argument("file", type=Path, help="file of the results, which is continued")
     parser.add_argument("--networks", default="", help="comma-separated names, or prefixes of names")
@@ -41,20 +41,20 @@ def main() -> None:
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
     parser.add_argument("--again", action="store_true", help="repeat the networks that did not complete all stages")
     parser.add_argument("--codes", default="", help="comma-separated; repeat networks whose code is none of these")
-    given = parser.parse_args()
+    args = parser.parse_args()
     # A signal must also end the running job.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    networks, codes = zoo(), given.codes.split(",") if given.codes else None
-    rows = {row["network"]: row for row in read(given.file)}
-    kept = {name for name, row in rows.items() if not ((given.again and row["stage"] != DONE) or is_other(row, codes))}
-    limits = Limits(given.seconds, given.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
-    options = ["--rounds", str(given.rounds), *(["--mutate"] if given.mutate else [])]
+    networks, codes = zoo(), args.codes.split(",") if args.codes else None
+    rows = {row["network"]: row for row in read(args.file)}
+    kept = {name for name, row in rows.items() if not ((args.again and row["stage"] != DONE) or is_stale(row, codes))}
+    limits = Limits(args.seconds, args.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
+    options = ["--rounds", str(args.rounds), *(["--mutate"] if args.mutate else [])]
     # Networks that were never tried are first.
-    for name in sorted(chosen(networks, given.networks), key=rows.__contains__):
+    for name in sorted(chosen(networks, args.networks), key=rows.__contains__):
         if name not in kept:
-            found = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
-            row = rows[name] = rounded({**_described(name, networks[name]), "code": _code(), **found})
-            write(given.file, list(rows.values()))
+            report = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
+            row = rows[name] = rounded({**_description(name, networks[name]), "code": _code_hash(), **report})
+            write(args.file, list(rows.values()))
             speedup = row.get("speedup")
             outcome = row.get("reason") or (
                 f"{float(speedup):.2f}x as fast as ONNX Runtime" if speedup else "not compared"
@@ -62,33 +62,33 @@ def main() -> None:
             print(f"{name}: {row['stage']}: {outcome}", flush=True)
 
 
-def is_other(row: Row, codes: Sequence[str] | None) -> bool:
-    """Whether a row has another code than these; False without codes."""
+def is_stale(row: Row, codes: Sequence[str] | None) -> bool:
+    """Whether the code of a row is none of the given ones; False without given codes."""
     return codes is not None and row.get("code") not in codes
 
 
-def _code() -> str:
+def _code_hash() -> str:
     """Return the abbreviated git tree hash of the library's folder, which identifies the state of its code."""
     command = ["git", "rev-parse", "--short=8", "HEAD:lib"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
 
 
-def _described(name: str, network: Network) -> Row:
-    inputs = " ".join(f"{each}={'x'.join(map(str, shape))}" for each, shape in network.inputs.items())
+def _description(name: str, network: Network) -> Row:
+    inputs = " ".join(f"{key}={'x'.join(map(str, shape))}" for key, shape in network.inputs.items())
     return {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
 
 
-def chosen(names: Iterable[str], wanted: str) -> list[str]:
+def chosen(names: Iterable[str], text: str) -> list[str]:
     """Return the names that begin with one of the comma-separated prefixes; without prefixes, all.
 
     Raises:
         SystemExit: no name begins with one of the prefixes.
     """
-    known, words = list(names), tuple(word for word in wanted.split(",") if word)
-    if unknown := [word for word in words if not any(name.startswith(word) for name in known)]:
+    names, prefixes = list(names), tuple(prefix for prefix in text.split(",") if prefix)
+    if unknown := [prefix for prefix in prefixes if not any(name.startswith(prefix) for name in names)]:
         raise SystemExit(f"no network begins with {', '.join(unknown)}; see benchmarks/zoo/networks.py")
-    return [name for name in known if not words or name.startswith(words)]
+    return [name for name in names if not prefixes or name.startswith(prefixes)]
 
 
 def read(path: Path) -> list[Row]:

@@ -10,7 +10,7 @@ from kit.emulated_gpu.machine import environment
 
 
 def main() -> None:
-    """Run the command of the arguments and exit with its status, or with 127 if the program does not exist."""
+    """Run the command in the arguments and exit with its status, or with 127 if it cannot be started."""
     command = sys.argv[1:]
     if not command:
         sys.exit("usage: python -m kit.emulated_gpu COMMAND [ARGUMENTS]")

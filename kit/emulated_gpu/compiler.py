@@ -1,8 +1,8 @@
-"""The compiler of the emulated GPU: from CUDA C++ by TVM to a shared library of checked kernels.
+"""The compiler of the emulated GPU: from TVM's CUDA C++ to a shared library of kernels with checked accesses.
 
     python kit/emulated_gpu/compiler.py kernels.cu kernels.so /usr/local/cuda/include
 
-It is a separate program, because `anole_cuda.device.builder` starts it in place of NVRTC, from any folder.
+It is a separate program, because `anole_cuda.device.builder` runs it instead of NVRTC, from any folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KERNEL = re.compile(r'^extern "C" __global__ .*?(\w+)\((?:[^()]|\([^()]*\))*\) 
 _ACCESS_CHECKS = ("-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0")
 
 
-def translated(source: str) -> str:
+def translate(source: str) -> str:
     """Translate CUDA C++ to C++ for `device/kernel.h`: register shared arrays, and add an entry point per kernel."""
     code = _SHARED.sub(r'\1 static \2 \3[\4]; emulated_shared("\3", \3, sizeof \3);', source)
     code = _DYNAMIC.sub(r"\1* \2 = static_cast<\1*>(emulated_dynamic_shared());", code)
@@ -39,7 +39,7 @@ def translated(source: str) -> str:
 
 
 def compile_kernels(source: str, library: Path, include: Path) -> None:
-    """Compile CUDA C++.
+    """Compile CUDA C++ to a shared library.
 
     Raises:
         TargetError: a kernel has too much shared memory, or does not compile.
@@ -48,7 +48,7 @@ def compile_kernels(source: str, library: Path, include: Path) -> None:
         if (shared_bytes := _shared_bytes(kernel)) > SHARED_BYTES:
             raise TargetError(f"a kernel has {shared_bytes} bytes of shared memory; at most {SHARED_BYTES}")
     with TemporaryDirectory(prefix="anole-") as folder:
-        (Path(folder) / "kernels.cpp").write_text(translated(source), encoding="utf-8")
+        (Path(folder) / "kernels.cpp").write_text(translate(source), encoding="utf-8")
         flags = ("-std=c++17", "-O1", "-fPIC", "-w", f"-I{DEVICE}", f"-I{include}", *_ACCESS_CHECKS)
         _run(["g++", *flags, "-c", "kernels.cpp", "-o", "kernels.o"], folder)
         _run(["g++", "-shared", "kernels.o", "-o", str(library.absolute())], folder)
@@ -64,9 +64,9 @@ def _shared_bytes(kernel: str) -> int:
 
 
 def _run(command: list[str], folder: str) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        raise TargetError(done.stderr.strip()[-4000:])
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if result.returncode:
+        raise TargetError(result.stderr.strip()[-4000:])
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def launch(
     """Compile CUDA C++, launch one kernel, whose parameters are pointers, and return its arguments after the run.
 
     Raises:
-        TargetError: the device finds a fault, which the message names.
+        TargetError: the source does not compile, or the device finds a fault, which the message describes.
     """
     driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
     binary = bytes(compiled(source))

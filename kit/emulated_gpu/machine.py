@@ -1,4 +1,4 @@
-"""The environment variables of processes with an emulated GPU, and its build."""
+"""The build of the emulated GPU, and the environment variables of processes that use it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CUDA, _RUNTIME = "libcuda.so.1", "libcudart.so.13"
 
 
 def absence() -> str | None:
-    """Return why no GPU can be emulated here, or None if one can."""
+    """Return why no GPU can be emulated on this machine, or None if one can."""
     for tool in ("g++", "nm"):
         if shutil.which(tool) is None:
             return f"found no {tool}, which builds the emulated GPU"
@@ -34,13 +34,13 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
     """Build the emulated GPU if necessary, and return the environment variables of programs that use it.
 
     Raises:
-        MachineError: no GPU can be emulated here.
+        MachineError: no GPU can be emulated on this machine.
     """
     if (reason := absence()) is not None:
         raise MachineError(reason)
     folder = _ensure_built()
-    # Preloaded libraries replace others with the same names, whatever their paths. They are given without a path,
-    # because LD_PRELOAD splits paths at spaces.
+    # A preloaded library replaces libraries with the same name and any path. LD_PRELOAD has only the names, since it
+    # is split at spaces.
     preloaded = f"{_CUDA}:{_RUNTIME}"
     added = {"PATH": str(folder / "bin"), "LD_PRELOAD": preloaded, "LD_LIBRARY_PATH": str(folder)}
     joined = {name: ":".join(filter(None, (value, os.environ.get(name)))) for name, value in added.items()}
@@ -53,7 +53,7 @@ def environment(arch: str = "sm_90") -> dict[str, str]:
 
 
 def _ensure_built() -> Path:
-    """Return the folder of the emulated GPU, which is built once and cached."""
+    """Return the folder of the emulated GPU, after building it unless it is cached."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = caches / "anole" / f"emulated-gpu-{_key()}"
     if folder.exists():
@@ -96,18 +96,18 @@ def _build(folder: Path) -> None:
 
 
 def _other_functions(toolkit: Path) -> str:
-    """Return C code for runtime functions that TVM does not call, but that other libraries, such as torch's, import.
+    """Return C code for the runtime functions that other libraries, such as torch's, import, but TVM does not call.
 
     They report that there is no device.
     """
     runtime = next((path for name in ("lib", "lib64") if (path := toolkit / name / _RUNTIME).exists()), None)
     if runtime is None:
         return ""
-    defined_here = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
-    listed = _run(["nm", "-D", "--defined-only", str(runtime)]).split()
-    names = sorted({name.partition("@")[0] for name in listed if name.startswith(("cuda", "__cuda"))})
+    runtime_source = (DEVICE / "runtime.cpp").read_text(encoding="utf-8")
+    symbols = _run(["nm", "-D", "--defined-only", str(runtime)]).split()
+    names = sorted({name.partition("@")[0] for name in symbols if name.startswith(("cuda", "__cuda"))})
     no_device = "{ return 100; }"
-    return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in defined_here)
+    return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in runtime_source)
 
 
 def _script(path: Path, line: str) -> None:
@@ -116,7 +116,7 @@ def _script(path: Path, line: str) -> None:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise MachineError(f"cannot build the emulated GPU: {done.stderr.strip()[-2000:]}")
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise MachineError(f"cannot build the emulated GPU: {result.stderr.strip()[-2000:]}")
+    return result.stdout

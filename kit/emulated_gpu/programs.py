@@ -26,22 +26,22 @@ from kit.emulated_gpu.compiler import compile_kernels
 Arrays = Sequence[NDArray[Any]]
 
 
-def replaced(what: str, by: str, which: int, source: str) -> str:
-    """Replace one occurrence of a string in a source, counted from 0.
+def replaced(old: str, new: str, index: int, source: str) -> str:
+    """Replace one occurrence of a string in a source; the index counts from 0.
 
     Raises:
         ValueError: the string has fewer occurrences.
     """
-    parts = source.split(what)
-    if len(parts) <= which + 1:
-        raise ValueError(f"{what!r} occurs only {len(parts) - 1} times")
-    return by.join([what.join(parts[: which + 1]), what.join(parts[which + 1 :])])
+    parts = source.split(old)
+    if len(parts) <= index + 1:
+        raise ValueError(f"{old!r} occurs only {len(parts) - 1} times")
+    return new.join([old.join(parts[: index + 1]), old.join(parts[index + 1 :])])
 
 
 def candidate_error(
     description: Mapping[str, Any], workload: Workload, config: Config, edit: Callable[[str], str] = str
 ) -> float:
-    """Return the relative error of a candidate vs. the reference, optionally after editing its source."""
+    """Return the relative error of a candidate against the reference, optionally after an edit of its source."""
     template = CudaTarget(description).template(workload)
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
@@ -53,7 +53,7 @@ def candidate_error(
 
 
 def function_results(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
-    """Run a scheduled function, given as TVM's JSON, and return all its arguments."""
+    """Run a scheduled function, given as TVM's JSON, and return its arguments after the run."""
     with compiling():
         return run(compile_kernel(tvm.ir.load_json(func), description)["main"], arguments)
 
@@ -72,7 +72,7 @@ def network_results(module: str, description: Mapping[str, Any], inputs: Arrays)
 
 
 def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
-    """Run a kernel and return all its arguments."""
+    """Run a kernel and return its arguments after the run."""
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]
     kernel(*tensors)
     return [tensor.numpy() for tensor in tensors]
@@ -80,15 +80,15 @@ def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
 
 @contextmanager
 def compiling(edit: Callable[[str], str] = str) -> Iterator[None]:
-    """Let TVM compile CUDA C++ for the emulated GPU in this process, after an edit."""
+    """Make TVM compile CUDA C++ for the emulated GPU within the block, after an edit of the source."""
     prepare_to_compile()
     name = "tvm_callback_cuda_compile"
-    before = tvm_ffi.get_global_func(name)
+    original = tvm_ffi.get_global_func(name)
     tvm_ffi.register_global_func(name, lambda code: compiled(edit(code)), override=True)
     try:
         yield
     finally:
-        tvm_ffi.register_global_func(name, before, override=True)
+        tvm_ffi.register_global_func(name, original, override=True)
 
 
 def compiled(source: str) -> bytearray:

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class EmulationError(AnoleError):
-    """A failure of a called function, with the message of its exception, such as a race that the device found."""
+    """An error in a called function, with the message of its exception, such as a race that the device found."""
 
 
 class EmulatedGpu:
@@ -44,14 +44,14 @@ class EmulatedGpu:
         Raises:
             EmulationError: the function failed, ended the process or exceeded the limit.
         """
-        into, out = self._process.stdin, self._process.stdout
-        assert into is not None and out is not None
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
         limit = Timer(self.limit_s, os.killpg, (self._process.pid, signal.SIGKILL))
         limit.start()
         try:
-            pickle.dump((function, arguments), into)
-            into.flush()
-            is_good, answer = pickle.load(out)
+            pickle.dump((function, arguments), stdin)
+            stdin.flush()
+            is_ok, answer = pickle.load(stdout)
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             reason = f"exceeded {self.limit_s:g} s" if limit.finished.is_set() else "ended"
             status = self._process.wait()
@@ -60,7 +60,7 @@ class EmulatedGpu:
             raise EmulationError(f"the process of the emulated GPU {reason} (status {status})") from error
         finally:
             limit.cancel()
-        if not is_good:
+        if not is_ok:
             raise EmulationError(answer)
         return answer  # type: ignore[no-any-return]
 
@@ -85,7 +85,7 @@ class EmulatedGpu:
 def serve() -> None:
     """Answer calls from standard input until it ends."""
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Redirect the output of functions, to separate it from answers.
+    # Functions print to standard error, because standard output is for answers.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(EOFError):
         while True:

@@ -24,7 +24,7 @@ from anole.commands.stages import (
     tune_together,
 )
 from anole.documents.log import LogFormatter
-from anole.host.tempdirs import own_temporaries
+from anole.host.tempdirs import private_temp_folder
 
 
 @click.group(
@@ -40,7 +40,7 @@ def main(context: click.Context) -> None:
     The file models.yaml lists networks, targets and builds. snakemake runs the jobs that remain; `anole plan` lists
     them.
     """
-    context.with_resource(own_temporaries())
+    context.with_resource(private_temp_folder())
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

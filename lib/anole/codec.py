@@ -21,10 +21,10 @@ from anole.strict_json import LARGEST
 T = TypeVar("T")
 
 FLAT = "flat"
-"""Marks a nested dataclass that is stored flat: its fields are stored among the outer dataclass's fields."""
+"""The annotation of a nested dataclass whose fields are stored among the outer dataclass's fields."""
 
 LATER = "later"
-"""Marks a field that is missing from files of older versions; it gets its default when such a file is read."""
+"""The annotation of a field that files of older versions do not have; reading such a file sets its default."""
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
@@ -44,8 +44,8 @@ class DecodeError(ValueError):
     """A plain value that does not fit the dataclass.
 
     Attributes:
-        place: its path, such as ``tasks[3].flop``; empty for the entire value.
-        problem: what was found and what is allowed, such as "is 'x', not an integer".
+        place: the path of the value, such as ``tasks[3].flop``; empty for the entire value.
+        problem: the value found and the allowed values, such as "is 'x', not an integer".
     """
 
     def __init__(self, place: str, problem: str) -> None:
@@ -162,7 +162,7 @@ class _Reader:
 
     def read(self, value: object) -> Any:
         """Return the decoded value; raise DecodeError if it is not allowed."""
-        check = self.checks.get(type(value), _unchanged if type(value) in self.types else _reject)
+        check = self.checks.get(type(value), _identity if type(value) in self.types else _reject)
         try:
             return check(value)
         except _NotAllowed:
@@ -187,24 +187,24 @@ def _reader(hint: Any, strict: bool = False) -> _Reader:
     """Return the reader of a type hint."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _bounded(_reader(arguments[0], strict), arguments[1])
+        return _bounded_reader(_reader(arguments[0], strict), arguments[1])
     if origin in (typing.Union, types.UnionType):
-        inner = _reader(next(each for each in arguments if each is not NoneType), strict)
+        inner = _reader(next(argument for argument in arguments if argument is not NoneType), strict)
         return _Reader(inner.types | {NoneType}, f"{inner.allowed} or null", inner.checks)
     if origin is Literal:
-        return _choice({each: each for each in arguments})
+        return _choice_reader({value: value for value in arguments})
     if origin is not None and issubclass(origin, Mapping):
-        return _mapping(arguments[0], arguments[1], strict)
+        return _mapping_reader(arguments[0], arguments[1], strict)
     if origin is not None and issubclass(origin, Sequence):
-        return _list(arguments, strict)
+        return _list_reader(arguments, strict)
     if dataclasses.is_dataclass(hint):
-        return _Reader(frozenset({dict}), "an object", {dict: _maker(cast(type, hint), strict)})
+        return _Reader(frozenset({dict}), "an object", {dict: _object_decoder(cast(type, hint), strict)})
     if issubclass(hint, StrEnum):
-        return _choice({each.value: each for each in hint})
-    return _Reader(frozenset({int, float}), "a number", _REAL) if hint is float and strict else _SCALARS[hint]
+        return _choice_reader({member.value: member for member in hint})
+    return _Reader(frozenset({int, float}), "a number", _FLOAT_CHECKS) if hint is float and strict else _SCALARS[hint]
 
 
-def _maker(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
+def _object_decoder(cls: type, strict: bool) -> Callable[[dict[str, Any]], Any]:
     """Return the function that decodes a JSON object into a dataclass."""
     names = [column.name for column in _columns(cls)]
     steps = []
@@ -247,35 +247,35 @@ def _read_at(place: str, reader: _Reader, value: object) -> Any:
         raise error.within(place) from None
 
 
-def _mapping(key: Any, value: Any, strict: bool) -> _Reader:
+def _mapping_reader(key_hint: Any, value_hint: Any, strict: bool) -> _Reader:
     """Return the reader of an object with arbitrary keys; dataclass values are decoded."""
-    if not dataclasses.is_dataclass(value):
+    if not dataclasses.is_dataclass(value_hint):
         return _Reader(frozenset({dict}), "an object")
-    names, values = _reader(key, strict), _reader(cast(Any, value), strict)
+    names, values = _reader(key_hint, strict), _reader(cast(Any, value_hint), strict)
 
-    def read(found: dict[str, Any]) -> dict[str, Any]:
-        return {_read_at(name, names, name): _read_at(name, values, each) for name, each in found.items()}
+    def read(plain: dict[str, Any]) -> dict[str, Any]:
+        return {_read_at(name, names, name): _read_at(name, values, value) for name, value in plain.items()}
 
     return _Reader(frozenset({dict}), "an object", {dict: read})
 
 
-def _list(items: tuple[Any, ...], strict: bool) -> _Reader:
-    """Return the reader of a list, whose length is free for ``tuple[X, ...]`` and otherwise fixed by the type hint."""
-    if items[-1] is Ellipsis or len(items) == 1:
-        item = _reader(items[0], strict)
-        return _Reader(frozenset({list}), "a list", {list: lambda found: _items(found, [item] * len(found))})
-    readers = [_reader(each, strict) for each in items]
-    return _Reader(frozenset({list}), f"a list of {len(items)} items", {list: lambda found: _items(found, readers)})
+def _list_reader(hints: tuple[Any, ...], strict: bool) -> _Reader:
+    """Return the reader of a list: of any length for ``tuple[X, ...]``, otherwise of the length of the type hint."""
+    if hints[-1] is Ellipsis or len(hints) == 1:
+        item = _reader(hints[0], strict)
+        return _Reader(frozenset({list}), "a list", {list: lambda items: _read_all(items, [item] * len(items))})
+    readers = [_reader(hint, strict) for hint in hints]
+    return _Reader(frozenset({list}), f"a list of {len(hints)} items", {list: lambda items: _read_all(items, readers)})
 
 
-def _items(found: list[Any], readers: list[_Reader]) -> tuple[Any, ...]:
-    if len(found) != len(readers):
+def _read_all(items: list[Any], readers: list[_Reader]) -> tuple[Any, ...]:
+    if len(items) != len(readers):
         raise _NotAllowed
-    return tuple(_read_at(f"[{n}]", reader, each) for n, (reader, each) in enumerate(zip(readers, found, strict=True)))
+    return tuple(_read_at(f"[{n}]", reader, item) for n, (reader, item) in enumerate(zip(readers, items, strict=True)))
 
 
-def _choice(choices: Mapping[Any, Any]) -> _Reader:
-    """Return the reader of an enumeration: a mapping from each allowed value to its decoded form."""
+def _choice_reader(choices: Mapping[Any, Any]) -> _Reader:
+    """Return the reader of an enumeration; `choices` maps each allowed value to its decoded form."""
     kinds = frozenset(map(type, choices))
     allowed = f"{'one of ' if len(choices) > 1 else ''}{', '.join(map(str, choices))}"
     return _Reader(
@@ -283,20 +283,20 @@ def _choice(choices: Mapping[Any, Any]) -> _Reader:
     )
 
 
-def _bounded(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
+def _bounded_reader(reader: _Reader, bound: re.Pattern[str] | Range) -> _Reader:
     """Return a reader that also checks a text against a pattern, or a number against a range."""
 
     def fits(value: Any) -> bool:
         return bool(bound.fullmatch(value) if isinstance(bound, re.Pattern) else bound.low <= value <= bound.high)
 
     def check(value: Any) -> Any:
-        return reader.checks.get(type(value), _unchanged)(value) if fits(value) else _reject(value)
+        return reader.checks.get(type(value), _identity)(value) if fits(value) else _reject(value)
 
     allowed = f"of the form {bound.pattern}" if isinstance(bound, re.Pattern) else f"{reader.allowed} {bound}"
     return _Reader(reader.types, allowed, dict.fromkeys(reader.types, check))
 
 
-def _unchanged(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -304,21 +304,21 @@ def _reject(value: object) -> NoReturn:
     raise _NotAllowed
 
 
-def _within_64_bits(value: int) -> int:
+def _check_64_bits(value: int) -> int:
     if not -LARGEST <= value < LARGEST:
         raise DecodeError("", f"is {shown(value)}, which does not fit into 64 bits")
     return value
 
 
-def _finite(value: float) -> float:
+def _check_finite(value: float) -> float:
     return value if math.isfinite(value) else _reject(value)
 
 
 _SCALARS = {
     str: _Reader(frozenset({str}), "text"),
     bool: _Reader(frozenset({bool}), "true or false"),
-    int: _Reader(frozenset({int}), "an integer", {int: _within_64_bits}),
-    float: _Reader(frozenset({int, float}), "a number", {int: _within_64_bits}),
+    int: _Reader(frozenset({int}), "an integer", {int: _check_64_bits}),
+    float: _Reader(frozenset({int, float}), "a number", {int: _check_64_bits}),
 }
-_REAL = {int: lambda value: float(_within_64_bits(value)), float: _finite}
+_FLOAT_CHECKS = {int: lambda value: float(_check_64_bits(value)), float: _check_finite}
 """The checks of floats in users' files: integers are converted to float."""

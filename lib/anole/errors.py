@@ -1,4 +1,4 @@
-"""The exceptions that end a command; their messages say where, what was found and what is allowed."""
+"""Exceptions that end a command; their messages name the location, the value found and the allowed values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StoreError(AnoleError):
 
 
 class ShardInUseError(StoreError):
-    """Another process has the shard open; retry when that process has ended."""
+    """Another process has the shard open; retry after that process has ended."""
 
 
 class BuildError(AnoleError):
@@ -80,9 +80,9 @@ class ExportError(AnoleError):
 def suggestion(found: str, allowed: Collection[str]) -> str:
     """Return a hint for an unknown name: close matches and the allowed names."""
     close = difflib.get_close_matches(found, allowed, n=1 if len(allowed) <= _MAX_LISTED else 5)
-    guess = f"did you mean {' or '.join(repr(name) for name in close)}?" if close else ""
-    listed = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _MAX_LISTED else ""
-    return " ".join(filter(None, (guess, listed))) or f"none of the {len(allowed)} allowed names is similar"
+    hint = f"did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+    names = f"allowed: {', '.join(allowed) or 'nothing'}" if len(allowed) <= _MAX_LISTED else ""
+    return " ".join(filter(None, (hint, names))) or f"none of the {len(allowed)} allowed names is similar"
 
 
 def shown(value: object) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 from anole.errors import StoreError
 
 MAX_BYTES = 1 << 30
-"""The maximum size of a file that is read; the largest shards and documents have a few megabytes."""
+"""The maximum size of a file that is read; the largest shards and documents take a few megabytes."""
 
-_UNFINISHED = ".new"
+_UNFINISHED_SUFFIX = ".new"
 """The suffix of a file that is being written."""
 
 _MAX_WRITE_S = 24 * 3600.0
@@ -87,8 +87,8 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
     After a power loss the destination holds either all of the old content or all of the new content.
     """
-    for inner in temporary.rglob("*") if temporary.is_dir() else ():
-        sync(inner)
+    for child in temporary.rglob("*") if temporary.is_dir() else ():
+        sync(child)
     sync(temporary)
     os.replace(temporary, path)
     sync(path.parent)
@@ -106,7 +106,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
             return False
     make_folder(path.parent)
     _remove_unfinished(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED, dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_UNFINISHED_SUFFIX, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -123,6 +123,6 @@ def _remove_unfinished(path: Path) -> None:
     """Remove unfinished files that killed processes left next to a file."""
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED):
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(_UNFINISHED_SUFFIX):
                 if time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_WRITE_S:
                     os.unlink(entry)

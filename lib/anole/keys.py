@@ -36,5 +36,5 @@ def is_key(text: str) -> bool:
 
 
 def derive_seed(*parts: str | int) -> int:
-    """Return a 63-bit seed that depends only on the parts, so not on the order in which tasks run."""
+    """Return a 63-bit seed that depends only on the parts, not on the order in which tasks run."""
     return int(content_key(list(parts))[:16], 16) >> 1

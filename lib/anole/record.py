@@ -20,7 +20,7 @@ Config = Mapping[str, Any]
 
 
 class Status(StrEnum):
-    """The outcome of measuring a candidate. All values except `OK` are failures; these are recorded, too."""
+    """The outcome of measuring a candidate. All values except `OK` are failures, which are also recorded."""
 
     OK = "ok"
     REJECTED = "rejected"
@@ -45,7 +45,7 @@ class Measurement:
         cv: coefficient of variation of the repeats (standard deviation over mean).
         repeats: number of timings that were averaged.
         build_s: wall-clock time of building the candidate.
-        run_s: wall-clock time of loading, checking and timing it.
+        run_s: wall-clock time of loading, checking and timing the candidate.
         relative_error: relative L2 distance from a float64 reference; None if there was no result or it contained NaN.
     """
 
@@ -65,7 +65,7 @@ class Trial:
     """One measured config, as stored; a run's trials are numbered from 0.
 
     Attributes:
-        iteration: the iteration of the tuner's loop that chose it.
+        iteration: the iteration of the tuner's loop that chose the config.
         elapsed_s: tuning seconds since the run began, excluding interruptions.
         gflops: billions of floating-point operations per second; None for a failure.
     """
@@ -91,10 +91,10 @@ class Remeasurement:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A top config measured again, interleaved with its rivals and with more repeats.
+    """A top config measured again, interleaved with the other top configs and with more repeats.
 
     Attributes:
-        after_trials: number of the run's trials at that time.
+        after_trials: number of trials that the run had at that time.
         rank: rank within this round of confirmations: 0 for the chosen config, which is the fastest or tied with the
             fastest; the others are ordered by latency.
     """

@@ -1,4 +1,4 @@
-"""Strict JSON parsing: reject texts that other programs would reject or read differently."""
+"""A strict JSON parser, which rejects texts that other programs would reject or read differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from anole.errors import shown
 
 LARGEST = 1 << 63
-"""Integers of records and documents are below this magnitude: the database stores 64 bits."""
+"""The magnitude that integers of records and documents stay below: the database stores 64 bits."""
 
 _MAX_DEPTH = 64
 """The maximum nesting of lists and objects in a JSON text."""
@@ -22,7 +22,7 @@ def parse_json(text: bytes) -> Any:
         ValueError: the text is not JSON in UTF-8, is nested too deeply, or holds NaN, an infinity, a number that is out
             of range or half of a surrogate pair.
     """
-    return _parsed(text, _STRICT)
+    return _parse(text, _STRICT_DECODER)
 
 
 def parse_record(text: bytes) -> Any:
@@ -30,10 +30,10 @@ def parse_record(text: bytes) -> Any:
 
     The fields of a record are checked afterwards, see `decode`.
     """
-    return _parsed(text, _QUICK)
+    return _parse(text, _RECORD_DECODER)
 
 
-def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
+def _parse(text: bytes, decoder: json.JSONDecoder) -> Any:
     try:
         value = decoder.decode(text.decode())
     except RecursionError:
@@ -45,14 +45,14 @@ def _parsed(text: bytes, decoder: json.JSONDecoder) -> Any:
     return value
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     value = int(digits)
     if not -LARGEST <= value < LARGEST:
         raise ValueError(f"{shown(digits)} does not fit into 64 bits")
     return value
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
         raise ValueError(f"{shown(digits)} is out of range")
@@ -63,8 +63,8 @@ def _check_depth(value: Any) -> None:
     """Raise ValueError for a value with more than `_MAX_DEPTH` levels of lists and objects."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
-        level = [each for values in inner for each in values]
+        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, (dict, list)))
+        level = [item for items in inner for item in items]
         if not level:
             return
     raise ValueError(f"it has more than {_MAX_DEPTH} levels of lists and objects")
@@ -74,5 +74,5 @@ def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-_QUICK = json.JSONDecoder(parse_constant=_reject_constant)
-_STRICT = json.JSONDecoder(parse_constant=_reject_constant, parse_int=_integer, parse_float=_finite)
+_RECORD_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
+_STRICT_DECODER = json.JSONDecoder(parse_constant=_reject_constant, parse_int=_parse_integer, parse_float=_parse_float)

@@ -24,12 +24,12 @@ _WEIGHT_DTYPES, _ACCUMULATOR_DTYPES = {"uint8": "int8"}, {"bfloat16": "float32",
 
 
 def weight_dtype(dtype: str) -> str:
-    """Return the type of the weights that go with data of a type."""
+    """Return the dtype of the weights for data of a dtype."""
     return _WEIGHT_DTYPES.get(dtype, dtype)
 
 
 def accumulator_dtype(dtype: str) -> str:
-    """Return the accumulator type for data of a type."""
+    """Return the accumulator dtype for data of a dtype."""
     return _ACCUMULATOR_DTYPES.get(dtype, dtype)
 
 
@@ -63,23 +63,23 @@ class Conv2d:
     @property
     def out_height(self) -> int:
         """Rows of the output."""
-        reach = (self.kernel[0] - 1) * self.dilation[0] + 1
-        return (self.padded_height - reach) // self.strides[0] + 1
+        window = (self.kernel[0] - 1) * self.dilation[0] + 1
+        return (self.padded_height - window) // self.strides[0] + 1
 
     @property
     def out_width(self) -> int:
         """Columns of the output."""
-        reach = (self.kernel[1] - 1) * self.dilation[1] + 1
-        return (self.padded_width - reach) // self.strides[1] + 1
+        window = (self.kernel[1] - 1) * self.dilation[1] + 1
+        return (self.padded_width - window) // self.strides[1] + 1
 
     @property
     def padded_height(self) -> int:
-        """Rows of the data with its padding."""
+        """Rows of the padded data."""
         return self.height + self.padding[0] + self.padding[2]
 
     @property
     def padded_width(self) -> int:
-        """Columns of the data with its padding."""
+        """Columns of the padded data."""
         return self.width + self.padding[1] + self.padding[3]
 
     @property
@@ -107,7 +107,7 @@ class Conv2d:
 
 @dataclass(frozen=True)
 class WeightScheme:
-    """The storage of float32 weights as unsigned integers: (integer - zero point) * scale.
+    """Storage of float32 weights as unsigned integers; a weight is (integer - zero point) * scale.
 
     Attributes:
         bits: bits per integer.
@@ -134,7 +134,7 @@ class Dense:
     """A matrix product of (batch, in_features) data with constant (in_features, out_features) weights.
 
     Attributes:
-        weights: how the weights are stored; None if they are stored in the type that is multiplied.
+        weights: the storage of quantized weights; None if the weights are stored in the dtype that is multiplied.
     """
 
     operator: ClassVar[str] = "dense"
@@ -160,9 +160,9 @@ class Dense:
             parts.append(self.dtype)
         if self.exact:
             parts.append("exact")
-        if (stored := self.weights) is not None:
-            block = f"x{stored.block}" if stored.block != self.in_features else ""
-            parts.append(f"weights {'u' * stored.zeros}int{stored.bits}{block}")
+        if (scheme := self.weights) is not None:
+            block = f"x{scheme.block}" if scheme.block != self.in_features else ""
+            parts.append(f"weights {'u' * scheme.zeros}int{scheme.bits}{block}")
         return " ".join(parts) + (f" n{self.batch}" if self.batch != 1 else "")
 
 
@@ -205,17 +205,17 @@ WORKLOADS: dict[str, type[Workload]] = {cls.operator: cls for cls in (Conv2d, De
 
 
 def weight_scheme(workload: Workload) -> WeightScheme | None:
-    """Return the storage scheme of a workload's weights; None if they are stored as multiplied."""
+    """Return the storage scheme of a workload's quantized weights; None for other weights."""
     return workload.weights if isinstance(workload, Dense) else None
 
 
-def with_plain_weights(workload: Workload) -> Workload:
-    """Return a workload with its weights stored as multiplied."""
+def without_weight_scheme(workload: Workload) -> Workload:
+    """Return a workload without the storage scheme of its weights."""
     return replace(workload, weights=None) if isinstance(workload, Dense) else workload
 
 
 def workload_to_json(workload: Workload) -> dict[str, Any]:
-    """Return the plain form of a workload, its operator first."""
+    """Return the JSON form of a workload, its operator first."""
     plain = dict(sorted(encode(workload).items()))
     # These fields were added later; omitting their defaults preserves the keys of older tasks.
     fields = {name: value for name, value in plain.items() if value or name not in ("exact", "weights")}
@@ -223,7 +223,7 @@ def workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def workload_from_json(plain: object) -> Workload:
-    """Return the workload of a plain form; raise ValueError that names the offending field."""
+    """Decode a workload from its JSON form; raise ValueError that names the offending field."""
     if not isinstance(plain, Mapping):
         raise ValueError(f"the workload is {shown(plain)}, not an object")
     operator = plain.get("operator")
@@ -259,12 +259,12 @@ class Task:
         return self.workload.label
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form, as stored in ``tasks/<key>.json``."""
+        """Return the JSON form, as stored in ``tasks/<key>.json``."""
         return {"key": self.key, "label": self.label, "flop": self.workload.flop, **self._identity()}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the task of a plain form; raise ValueError that names the offending field."""
+        """Decode a task from its JSON form; raise ValueError that names the offending field."""
         workload, target, version = (plain.get(name) for name in ("workload", "target", "template_version"))
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")

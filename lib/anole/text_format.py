@@ -9,7 +9,7 @@ from math import isfinite
 NONE = "-"
 """The text of a missing value."""
 
-_NUMBER = re.compile(r"\d+(?=_|$)")
+_NUMBER_SUFFIX = re.compile(r"\d+(?=_|$)")
 """The suffix that the compiler adds to make a kernel's name unique: `add1`, `conv2d17`; not the `2d` in `conv2d`."""
 
 
@@ -57,12 +57,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def named_few(names: Sequence[str], most: int = 3) -> str:
+def format_names(names: Sequence[str], most: int = 3) -> str:
     """Format the first few names and the number of remaining ones."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    n_more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def describe_kernel(kernel: str, layers: Sequence[str]) -> str:
     """Format the names of a kernel's layers, or of its operators if it has no layers."""
-    return named_few(layers) if layers else _NUMBER.sub("", kernel.removeprefix("fused_"))
+    return format_names(layers) if layers else _NUMBER_SUFFIX.sub("", kernel.removeprefix("fused_"))

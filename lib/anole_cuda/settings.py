@@ -52,8 +52,8 @@ def describe_cuda(arch: object = None, model: object = None, space: str = CONSTR
     if arch is None:
         gpu = next((gpu for gpu in present_gpus() if model in (None, gpu.name)), None)
         if gpu is None:
-            wanted = "GPU" if model is None else repr(model)
-            raise TargetError(f"found no {wanted} on this machine (by nvidia-smi); give an `arch`, such as sm_90")
+            required = "GPU" if model is None else repr(model)
+            raise TargetError(f"found no {required} on this machine (by nvidia-smi); set `arch`, such as sm_90")
         arch, model = gpu.architecture, gpu.name
     if arch not in ARCHITECTURES:
         raise TargetError(f"arch: unknown value {arch!r}; use one of {', '.join(ARCHITECTURES)}")

@@ -11,7 +11,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, DeviceLocation, LocalDevice, version_of
 from anole.targets.kind import is_open
-from anole.task import Workload, with_plain_weights
+from anole.task import Workload, without_weight_scheme
 from anole_cuda.device.architecture import BlockLimits
 from anole_cuda.device.machine import Gpu, check_architecture, compiler_environment, present_gpus
 from anole_cuda.device.multiprocessor import Multiprocessor
@@ -54,21 +54,21 @@ class CudaTarget:
 
     def absence(self) -> str | None:
         """Return why candidates cannot run here: there is no GPU, or none with this architecture and model."""
-        found = self._matching_gpus()
-        return found if isinstance(found, str) else None
+        gpus = self._matching_gpus()
+        return gpus if isinstance(gpus, str) else None
 
     def _matching_gpus(self) -> list[Gpu] | str:
         """Return the GPUs of this machine that match the description, or why there are none."""
-        present, wanted, model = present_gpus(), self.description["arch"], self.description.get("model")
+        present, arch, model = present_gpus(), self.description["arch"], self.description.get("model")
         if not present:
-            return f"cuda {wanted}: found no GPU on this machine, so nothing can be run or measured on one"
-        same_architecture = [gpu for gpu in present if gpu.architecture == wanted]
+            return f"cuda {arch}: found no GPU on this machine, so nothing can be run or measured on one"
+        same_architecture = [gpu for gpu in present if gpu.architecture == arch]
         if not same_architecture:
-            found = present[0].architecture
-            return f"cuda {wanted}: this machine's GPU is {found}; give `arch: {found}` to run on it"
+            gpu_arch = present[0].architecture
+            return f"cuda {arch}: this machine's GPU is {gpu_arch}; set `arch: {gpu_arch}` to run on it"
         name = same_architecture[0].name
         return [gpu for gpu in same_architecture if model in (None, gpu.name)] or (
-            f"cuda {wanted}: this machine's GPU is a {name}, not a {model}; give its `model` to run on it"
+            f"cuda {arch}: this machine's GPU is a {name}, not a {model}; set its `model` to run on it"
         )
 
     def template_version(self, workload: Workload) -> int:
@@ -82,12 +82,12 @@ class CudaTarget:
 
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return the workload with plain float32 weights."""
-        return with_plain_weights(workload)
+        return without_weight_scheme(workload)
 
     def space(self, workload: Workload) -> Space:
         """Return the space of a workload."""
-        make = algorithms.open_space if self.open else algorithms.space_of
-        return make(self.limits, self.gpu, workload)
+        create = algorithms.open_space if self.open else algorithms.space_of
+        return create(self.limits, self.gpu, workload)
 
     def default_config(self, workload: Workload) -> Config:
         """Return a valid config with reasonable speed, without tuning; open spaces contain it, too."""
@@ -142,9 +142,9 @@ class CudaTarget:
 
     def units(self) -> Sequence[LocalDevice]:
         """Return the GPUs of this machine with the target's architecture and model."""
-        if isinstance(found := self._matching_gpus(), str):
-            raise TargetError(found)
-        return [LocalDevice(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in found]
+        if isinstance(gpus := self._matching_gpus(), str):
+            raise TargetError(gpus)
+        return [LocalDevice(f"cuda-{gpu.index}", {"CUDA_VISIBLE_DEVICES": gpu.uuid}) for gpu in gpus]
 
     def runner(self, workload: Workload) -> Runner:
         """Return a runner of the workload's candidates in this process, on the first visible GPU."""

@@ -75,7 +75,7 @@ BOUNDS = tuple(field.name for field in fields(Bounds))
 def unit_speed(w: Conv2d, frequency_hz: float) -> float:
     """Return VTA's peak speed for a convolution, in runs per second.
 
-    Speeds from which a penalty is subtracted are relative to it, as area and memory are relative to VTA.
+    Speeds from which a penalty is subtracted are relative to this speed, as area and memory are relative to VTA.
     """
     multiply_adds = w.flop / 2
     return frequency_hz * DEFAULT.batch * DEFAULT.block_in * DEFAULT.block_out / multiply_adds

@@ -55,7 +55,7 @@ def trace_(stream: Path, geometry: Any, as_json: bool) -> None:
 def report_(
     schedules: Path | None, row: int, build: Path | None, step: str | None, picture: Path | None, until: int | None
 ) -> None:
-    """Report how well a schedule, or a layer of a build, uses the accelerator."""
+    """Report the utilization of the accelerator by a schedule or by a layer of a build."""
     from anole.errors import BuildError
     from anole.files import write_atomically
     from anole_vta.isa import StreamError

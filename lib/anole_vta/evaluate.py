@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import reference_engines
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import available_cores
@@ -44,13 +44,13 @@ class SimulatedRunner:
 
         The latency is simulated, so the pace is ignored.
         """
-        accelerator, inputs = accelerator_of(folder, build), draw_inputs(build)
+        accelerator, inputs = accelerator_of(folder, build), timing_inputs(build)
         outputs = _exact_outputs(folder, inputs)
         with reference_engines(build.model_spec, inputs, available_cores()) as (reference, *_):
-            precise = reference.compute()
-        if [output.shape for output in precise] != [output.shape for output in outputs]:
+            references = reference.compute()
+        if [output.shape for output in references] != [output.shape for output in outputs]:
             raise BuildError(f"{folder}: its outputs do not have the shapes of the model's outputs; compile it again")
-        error = _relative_error(outputs, precise)
+        error = _relative_error(outputs, references)
         if error > _MAX_ERROR:
             raise BuildError(
                 f"{folder}: the outputs differ from those of {reference.name}: relative error {error:.3g}; at most "
@@ -64,7 +64,7 @@ class SimulatedRunner:
             *(build.name, reference.name, math.inf if snr_db is None else snr_db),
         )
         _log.info(
-            "%s: %.3f ms simulated, vs. %.3f ms untuned (%.2fx)",
+            "%s: %.3f ms simulated, %.3f ms untuned (%.2fx)",
             *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
         )
         return [
@@ -87,8 +87,8 @@ class SimulatedRunner:
     def run(self, folder: Path, build: Build, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
         """Run a build and return its outputs, in order."""
         accelerator = accelerator_of(folder, build)
-        built = BuiltNetwork.load(folder)
-        outputs = built.outputs(built.run(inputs))
+        network = BuiltNetwork.load(folder)
+        outputs = network.outputs(network.run(inputs))
         cycles, latency_s = accelerator.cycles, accelerator.latency_s
         _log.info("%s: %d cycles on the accelerator, %.3f ms", build.name, cycles, 1e3 * latency_s)
         return outputs
@@ -96,17 +96,17 @@ class SimulatedRunner:
 
 def _exact_outputs(folder: Path, inputs: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
     """Run a build on the simulated accelerator; raise BuildError if a value differs from the integer reference."""
-    built = BuiltNetwork.load(folder)
-    values, expected = built.run(inputs), built.run(inputs, IntegerReference())
+    network = BuiltNetwork.load(folder)
+    values, expected = network.run(inputs), network.run(inputs, IntegerReference())
     for name, value in expected.items():
         if isinstance(value, Quantized) and not np.array_equal(value.numbers, values[name].numbers):  # type: ignore[union-attr]
             raise BuildError(f"{folder}: the accelerator differs from the integer reference in NumPy: {name}")
-    return built.outputs(values)
+    return network.outputs(values)
 
 
-def _relative_error(outputs: Sequence[NDArray[Any]], precise: Sequence[NDArray[Any]]) -> float:
+def _relative_error(outputs: Sequence[NDArray[Any]], references: Sequence[NDArray[Any]]) -> float:
     """Return the relative L2 distance over all outputs together; 1e300 if it is not finite."""
-    wide = np.concatenate([each.astype(np.float64).ravel() for each in precise])
-    noise = np.concatenate([each.ravel() for each in outputs]) - wide
-    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(wide)), 1e-30))
+    expected = np.concatenate([array.astype(np.float64).ravel() for array in references])
+    noise = np.concatenate([array.ravel() for array in outputs]) - expected
+    error = float(np.linalg.norm(noise) / max(float(np.linalg.norm(expected)), 1e-30))
     return error if math.isfinite(error) else 1e300

@@ -1,4 +1,4 @@
-"""The geometry of an accelerator: GEMM block, buffers and bus, and the sizes that follow from them."""
+"""The geometry of an accelerator: GEMM block (batch x in x out), buffers and bus, and the derived sizes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Geometry:
 
     Attributes:
         batch, block_in, block_out: one GEMM operation multiplies (batch, block_in) by (block_in, block_out).
-        uop_bytes, inp_bytes, wgt_bytes, acc_bytes: sizes of the buffers; all powers of two. OUT has a quarter of ACC.
+        uop_bytes, inp_bytes, wgt_bytes, acc_bytes: sizes of the buffers; all powers of two. OUT is a quarter of ACC.
         bus_bytes: bytes that the memory bus carries in one beat.
         queue_entries: instructions that each of the three queues holds.
     """
@@ -120,9 +120,9 @@ class Geometry:
             raise TargetError(f"geometry: found {name!r}; use a name such as {DEFAULT.name}")
         plain = {key: int(text) for key, text in match.groupdict().items() if text and text.isdecimal()}
         buffers = {f"{key}_bytes": 1 << min(plain.pop(key), _MAX_LOG2) for key in ("uop", "inp", "wgt", "acc")}
-        others = {"bus": ("bus_bytes", 8), "burst": ("burst_beats", 1), "queue": ("queue_entries", 1)}
-        given = {field: plain.pop(key) // unit for key, (field, unit) in others.items() if key in plain}
-        return cls(**plain, **buffers, **given, variant="vta++" if match["variant"] else "vta")
+        options = {"bus": ("bus_bytes", 8), "burst": ("burst_beats", 1), "queue": ("queue_entries", 1)}
+        settings = {field: plain.pop(key) // unit for key, (field, unit) in options.items() if key in plain}
+        return cls(**plain, **buffers, **settings, variant="vta++" if match["variant"] else "vta")
 
     @property
     def name(self) -> str:
@@ -131,14 +131,14 @@ class Geometry:
         VTA's names do not cover the bus in bits, bursts, queues and variant; these follow where they differ from VTA.
         """
         logs = (size.bit_length() - 1 for size in (self.uop_bytes, self.inp_bytes, self.wgt_bytes, self.acc_bytes))
-        others = (("bus", 8 * self.bus_bytes, 64), ("burst", self.burst_beats, 16), ("queue", self.queue_entries, 512))
-        added = "".join(f"_{name}{value}" for name, value, default in others if value != default)
+        options = (("bus", 8 * self.bus_bytes, 64), ("burst", self.burst_beats, 16), ("queue", self.queue_entries, 512))
+        suffix = "".join(f"_{name}{value}" for name, value, default in options if value != default)
         block, buffers = "x".join(map(str, self.block)), "_".join(map(str, logs))
-        return f"{block}_i8w8a32_{buffers}{added}" + ("_vta++" if self.variant == "vta++" else "")
+        return f"{block}_i8w8a32_{buffers}{suffix}" + ("_vta++" if self.variant == "vta++" else "")
 
     @property
     def block(self) -> tuple[int, int, int]:
-        """The matrix unit's batch, input channels and output channels."""
+        """The GEMM block: batch, input channels and output channels."""
         return self.batch, self.block_in, self.block_out
 
     def element_bytes(self, memory: Memory) -> int:

@@ -149,7 +149,7 @@ class Uop(NamedTuple):
 Word = TypeVar("Word", int, NDArray[np.int64])
 """A word of bits, or an array of words."""
 
-_KINDS: tuple[type[Instruction], ...] = (Load, Store, Gemm, Finish, Alu)
+_INSTRUCTIONS: tuple[type[Instruction], ...] = (Load, Store, Gemm, Finish, Alu)
 """The instructions by opcode, the lowest three bits."""
 
 _TYPES = {"memory": Memory, "opcode": AluOpcode, "reset": bool, "use_imm": bool, "pad_min": bool}
@@ -161,7 +161,7 @@ def encode(instruction: Instruction, geometry: Geometry) -> int:
     values = {name: int(value) for name, value in instruction._asdict().items() if name != "dependence"}
     values |= {name: int(flag) for name, flag in instruction.dependence._asdict().items()}
     kind = type(instruction)
-    values["op"] = opcode = _KINDS.index(kind)
+    values["op"] = opcode = _INSTRUCTIONS.index(kind)
     if kind is Store:
         values["memory"] = Memory.OUT & _memory_mask(geometry)
     word = 0
@@ -179,9 +179,9 @@ def decode(word: int, geometry: Geometry) -> Instruction:
     if not 0 <= word < 1 << 2 * _WORD_BITS:
         raise StreamError(f"an instruction has {2 * _WORD_BITS} bits; found {word:#x}")
     opcode = word & 7
-    if opcode >= len(_KINDS):
-        raise StreamError(f"unknown opcode {opcode}; allowed are 0 to {len(_KINDS) - 1}")
-    kind = _KINDS[opcode]
+    if opcode >= len(_INSTRUCTIONS):
+        raise StreamError(f"unknown opcode {opcode}; allowed are 0 to {len(_INSTRUCTIONS) - 1}")
+    kind = _INSTRUCTIONS[opcode]
     values = {name: word >> offset & (1 << bits) - 1 for name, offset, bits in _layout(opcode, geometry)}
     flags = Dependence(*(bool(values[name]) for name in Dependence._fields))
     memory_type = values.get("memory")
@@ -199,7 +199,7 @@ def decode(word: int, geometry: Geometry) -> Instruction:
 
 def encode_stream(program: Sequence[Instruction], geometry: Geometry) -> bytes:
     """Encode a program as in memory: one instruction after the other, little-endian."""
-    return b"".join(encode(each, geometry).to_bytes(INSTRUCTION_BYTES, "little") for each in program)
+    return b"".join(encode(instruction, geometry).to_bytes(INSTRUCTION_BYTES, "little") for instruction in program)
 
 
 def decode_stream(stream: bytes, geometry: Geometry) -> tuple[Instruction, ...]:
@@ -240,7 +240,7 @@ def encode_uop(uop: Uop, geometry: Geometry) -> int:
 
 
 def decode_uop(word: Word, geometry: Geometry) -> tuple[Word, Word, Word]:
-    """Decode dst, src and wgt from a micro-operation, or from an array of them."""
+    """Decode dst, src and wgt from a micro-operation, or from an array of micro-operations."""
     acc, inp, wgt = (geometry.index_bits(memory) for memory in (Memory.ACC, Memory.INP, Memory.WGT))
     return word & (1 << acc) - 1, word >> acc & (1 << inp) - 1, word >> acc + inp & (1 << wgt) - 1
 
@@ -252,9 +252,9 @@ def alu_uop(dst: int, src: int, geometry: Geometry) -> Uop:
 
 
 def alu_source(src: Word, wgt: Word, geometry: Geometry) -> Word:
-    """Return the source accumulator of an ALU micro-operation, or of arrays of them."""
-    joined = src | wgt << geometry.index_bits(Memory.INP)
-    return joined & (1 << geometry.index_bits(Memory.ACC)) - 1
+    """Return the source accumulator of an ALU micro-operation, or of arrays of micro-operations."""
+    index = src | wgt << geometry.index_bits(Memory.INP)
+    return index & (1 << geometry.index_bits(Memory.ACC)) - 1
 
 
 def _memory_mask(geometry: Geometry) -> int:
@@ -264,7 +264,7 @@ def _memory_mask(geometry: Geometry) -> int:
 @cache
 def _layout(opcode: int, geometry: Geometry) -> tuple[tuple[str, int, int], ...]:
     """Return the name, offset and width in bits of every field of an instruction."""
-    kind, extended = _KINDS[opcode], geometry.variant == "vta++"
+    kind, extended = _INSTRUCTIONS[opcode], geometry.variant == "vta++"
     uop, acc, inp, wgt = (geometry.index_bits(m) for m in (Memory.UOP, Memory.ACC, Memory.INP, Memory.WGT))
     first = [("op", 3), *((name, 1) for name in Dependence._fields)]
     second: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""How well a program uses the accelerator: busy modules, roofline, and a timeline as SVG."""
+"""The utilization of the accelerator by a program: busy modules, roofline, and a timeline as SVG."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Utilization:
 
     @property
     def gemm_share(self) -> float:
-        """The share of the cycles in which the matrix unit works."""
+        """The share of the cycles in which the GEMM core works."""
         return self.operations / self.cycles
 
     @property
     def peak(self) -> int:
-        """The peak multiply-adds per cycle of the matrix unit."""
+        """The peak multiply-adds per cycle of the GEMM core."""
         return prod(self.geometry.block)
 
     @property
@@ -75,20 +75,20 @@ def utilization(program: Program, timeline: Timeline) -> Utilization:
 def summarize(program: Program) -> tuple[str, Timeline]:
     """Return a readable report on a program, and its timeline."""
     timeline = simulate(program.instructions, program.geometry)
-    used = utilization(program, timeline)
-    bound = "the matrix unit" if used.attainable == used.peak else "the memory bus"
-    # Pooling does not use the matrix unit.
-    share = used.reached / used.attainable if used.operations else 0.0
+    usage = utilization(program, timeline)
+    bound = "the GEMM core" if usage.attainable == usage.peak else "the memory bus"
+    # Pooling does not use the GEMM core.
+    share = usage.reached / usage.attainable if usage.operations else 0.0
     lines = [
         f"instructions  {len(program.instructions):12}",
-        f"cycles        {used.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
-        *(f"{name:8} busy {cycles:12}  {cycles / used.cycles:6.1%}" for name, cycles in used.busy.items()),
-        f"matrix unit   {used.operations:12}  {used.gemm_share:6.1%} of the cycles",
-        f"read          {used.read_bytes:12}  bytes",
-        f"written       {used.write_bytes:12}  bytes",
-        f"intensity     {used.intensity:12.1f}  multiply-adds per byte",
-        f"reached       {used.reached:12.1f}  multiply-adds per cycle, {share:.1%} of what "
-        f"{bound} allows ({used.attainable:.1f}; the peak is {used.peak:.0f})",
+        f"cycles        {usage.cycles:12}" + ("  extrapolated" if is_extrapolated(program.geometry) else ""),
+        *(f"{name:8} busy {cycles:12}  {cycles / usage.cycles:6.1%}" for name, cycles in usage.busy.items()),
+        f"GEMM core     {usage.operations:12}  {usage.gemm_share:6.1%} of the cycles",
+        f"read          {usage.read_bytes:12}  bytes",
+        f"written       {usage.write_bytes:12}  bytes",
+        f"intensity     {usage.intensity:12.1f}  multiply-adds per byte",
+        f"reached       {usage.reached:12.1f}  multiply-adds per cycle, {share:.1%} of what "
+        f"{bound} allows ({usage.attainable:.1f}; the peak is {usage.peak:.0f})",
     ]
     return "\n".join(lines), timeline
 

@@ -27,9 +27,9 @@ class AcceleratorCandidate:
     """A geometry that was considered for the network.
 
     Attributes:
-        block: the matrix unit's batch, input channels and output channels.
+        block: the GEMM block: batch, input channels and output channels.
         area, memory: relative to VTA.
-        latency_s: total of all layers.
+        latency_s: the total of all layers.
     """
 
     block: tuple[int, ...]
@@ -45,8 +45,8 @@ class Accelerator:
     Attributes:
         geometry: the fields of `anole_vta.geometry.Geometry`.
         area, memory: relative to VTA.
-        cycles, latency_s: of one run of all steps.
-        untuned_latency_s: of the same network with default configs.
+        cycles, latency_s: the totals of one run of all steps.
+        untuned_latency_s: the latency of the same network with default configs.
         snr_db: signal-to-noise ratio of each result; None where it is exact.
         candidates: the geometries that were considered; None where the hardware is fixed.
         per_layer_latency_s: latency if each layer had its own best geometry; None where the hardware is fixed.

@@ -40,11 +40,11 @@ def describe_vta(
 
     Args:
         geometry: ``default``, the name of a `Geometry`, or the fields that differ from VTA.
-        hardware: ``fixed``, or ``search`` to also tune the block of the matrix unit and the buffers.
+        hardware: ``fixed``, or ``search`` to also tune the GEMM block (batch x in x out) and the buffers.
         frequency_mhz: the clock, which converts exact cycles to seconds.
         first_layer: ``host`` or ``vta``: where a network's first convolution runs; its few channels fill no block.
-        space: ``constrained``, or ``open`` to include configs that the accelerator cannot run; only the latter is in
-            the description.
+        space: ``constrained``, or ``open`` to include configs that the accelerator cannot run; only ``open`` is
+            in the description.
         bounds: the bounds of a search, see `Bounds`; the default ``penalty_form`` is not in the description.
 
     Raises:
@@ -62,32 +62,32 @@ def describe_vta(
     }
     if hardware == "search":
         *numbers, form = ((name, bounds.get(name, value)) for name, value in asdict(Bounds()).items())
-        description |= {name: _positive(name, found) for name, found in numbers}
+        description |= {name: _positive(name, number) for name, number in numbers}
         if _choice(*form, ("difference", "share")) != "difference":
             description["penalty_form"] = form[1]
     return description
 
 
-def _geometry(found: object) -> Geometry:
-    if isinstance(found, Mapping):
-        return Geometry.from_json(found)
-    if not isinstance(found, str):
+def _geometry(value: object) -> Geometry:
+    if isinstance(value, Mapping):
+        return Geometry.from_json(value)
+    if not isinstance(value, str):
         raise TargetError(
-            f"geometry: found {found!r}; allowed are default, a name such as {DEFAULT.name}, or a mapping"
+            f"geometry: found {value!r}; allowed are default, a name such as {DEFAULT.name}, or a mapping"
         )
-    return DEFAULT if found == "default" else Geometry.from_name(found)
+    return DEFAULT if value == "default" else Geometry.from_name(value)
 
 
-def _choice(name: str, found: object, allowed: tuple[str, ...]) -> str:
-    if found not in allowed:
-        raise TargetError(f"{name}: found {found!r}; allowed are {', '.join(allowed)}")
-    return str(found)
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise TargetError(f"{name}: found {value!r}; allowed are {', '.join(allowed)}")
+    return str(value)
 
 
-def _positive(name: str, found: object) -> float:
-    if not isinstance(found, (int, float)) or isinstance(found, bool) or not 0 < found <= sys.float_info.max:
-        raise TargetError(f"{name}: found {found!r}; use a positive number")
-    return float(found)
+def _positive(name: str, value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+        raise TargetError(f"{name}: found {value!r}; use a positive number")
+    return float(value)
 
 
 def _target(description: Mapping[str, Any]) -> VtaTarget:
@@ -102,10 +102,10 @@ def _read_exploration(entry: Mapping[str, Node], targets: Mapping[str, Mapping[s
     common = [
         {key: value for key, value in d.items() if key not in ("geometry", *BOUNDS)} for d in descriptions.values()
     ]
-    for name, each in zip(descriptions, common, strict=True):
-        if each["hardware"] != "search" or "space" in each:
+    for name, description in zip(descriptions, common, strict=True):
+        if description["hardware"] != "search" or "space" in description:
             raise TargetError(f"target {name}: only `hardware: search` in a constrained space can be explored")
-        if each != common[0]:
+        if description != common[0]:
             raise TargetError(f"target {name}: differs from {next(iter(descriptions))} in more than its geometry")
     settings: dict[str, Any] = {}
     if "frequency_mhz" in entry:

@@ -12,7 +12,7 @@ from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DeviceLocation, NetworkEntryPoints, version_of
 from anole.targets.kind import is_open
-from anole.task import BatchMatmul, Conv2d, Dense, Workload, with_plain_weights
+from anole.task import BatchMatmul, Conv2d, Dense, Workload, without_weight_scheme
 from anole_vta.area import BOUNDS, Bounds
 from anole_vta.geometry import Geometry
 from anole_vta.simulator.timing import cycles_of
@@ -61,16 +61,16 @@ class VtaTarget:
         return can_run(lambda: self.default_config(workload))
 
     def in_target_precision(self, workload: Workload) -> Workload:
-        """Return the workload with plain weights, as the accelerator multiplies them."""
-        return with_plain_weights(workload)
+        """Return the workload without a weight scheme, because the accelerator multiplies plain weights."""
+        return without_weight_scheme(workload)
 
     def space(self, workload: Workload) -> Space:
         """Return the search space of a workload."""
-        opened = is_open(self.description)
-        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, opened, self.frequency_hz)
+        has_open_space = is_open(self.description)
+        return conv2d_space(as_conv2d(workload), self.geometry, self.bounds, has_open_space, self.frequency_hz)
 
     def default_config(self, workload: Workload) -> Config:
-        """Return a valid config on the given accelerator; raise ConfigError if it cannot run the workload at all."""
+        """Return a valid config on the given accelerator; raise ConfigError if none can run the workload."""
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
@@ -85,8 +85,8 @@ class VtaTarget:
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Return the target with a given geometry."""
-        fixed = {name: value for name, value in self.description.items() if name not in BOUNDS}
-        return VtaTarget({**fixed, "hardware": "fixed", "geometry": geometry.to_json()})
+        settings = {name: value for name, value in self.description.items() if name not in BOUNDS}
+        return VtaTarget({**settings, "hardware": "fixed", "geometry": geometry.to_json()})
 
     def geometry_of(self, config: Config) -> Geometry:
         """Return the geometry that a config selects."""

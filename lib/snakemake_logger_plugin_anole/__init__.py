@@ -1,6 +1,6 @@
 """Snakemake's logger plugin `anole`, which passes the events of a run to Anole's progress view.
 
-Snakemake finds it by the name of this package and imports it at every start, so it imports nothing heavy.
+Snakemake finds this package by its name and imports it at every start, so the package imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 if TYPE_CHECKING:
     from anole.report.progress_view import ProgressView
 
-_BOOKKEEPING = (
+_HIDDEN_PREFIXES = (
     "Assuming unrestricted shared filesystem",
     "Building DAG of jobs",
     "Complete log(s):",
@@ -31,15 +31,15 @@ _BOOKKEEPING = (
 """The prefixes of Snakemake's messages that are hidden because they are irrelevant to users of Anole."""
 
 
-_FAILED = re.compile(r"Command '.*' returned non-zero exit status 2\.$", re.DOTALL)
-"""The exception after a command that printed its error, which the error of the job shows with the log."""
+_REPORTED_FAILURE = re.compile(r"Command '.*' returned non-zero exit status 2\.$", re.DOTALL)
+"""The exception of a command that printed its error; the job's error shows that error with the log."""
 
 
 class LogHandler(LogHandlerBase):
     """A handler that shows a run by its layers and networks, unless Snakemake's own output is requested."""
 
     _screen: ProgressView | None = None
-    """None if Snakemake writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
+    """None if Snakemake itself writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
 
     def __post_init__(self) -> None:
         settings = self.common_settings
@@ -66,12 +66,12 @@ class LogHandler(LogHandlerBase):
 
     @property
     def writes_to_stream(self) -> bool:
-        """Whether this writes to the terminal instead of Snakemake."""
+        """Whether this handler, not Snakemake, writes to the terminal."""
         return self._screen is not None
 
     @property
     def writes_to_file(self) -> bool:
-        """False: this writes no file."""
+        """False: this handler writes no file."""
         return False
 
     @property
@@ -90,22 +90,22 @@ class LogHandler(LogHandlerBase):
         return False
 
     def _show(self, record: logging.LogRecord, screen: ProgressView) -> None:
-        found: dict[str, Any] = vars(record)
-        match found.get("event"):
+        fields: dict[str, Any] = vars(record)
+        match fields.get("event"):
             case LogEvent.JOB_INFO:
-                named, files = list(found["wildcards"].values()), (found["output"], found["log"])
-                screen.start(found["jobid"], found["rule_name"], named, *files, adds_jobs=found["is_checkpoint"])
+                wildcards, files = list(fields["wildcards"].values()), (fields["output"], fields["log"])
+                screen.start(fields["jobid"], fields["rule_name"], wildcards, *files, adds_jobs=fields["is_checkpoint"])
             case LogEvent.JOB_FINISHED:
-                screen.finish(found["job_id"])
+                screen.finish(fields["job_id"])
             case LogEvent.RUN_INFO:
-                screen.advance(0, found["stats"]["total"])
+                screen.advance(0, fields["stats"]["total"])
             case LogEvent.PROGRESS:
-                screen.advance(found["done"], found["total"])
+                screen.advance(fields["done"], fields["total"])
             case LogEvent.JOB_ERROR:
-                screen.fail(found["jobid"], self.format(record))
-            case LogEvent.ERROR if _FAILED.search(str(record.msg)) and not self.common_settings.quiet:
+                screen.fail(fields["jobid"], self.format(record))
+            case LogEvent.ERROR if _REPORTED_FAILURE.search(str(record.msg)) and not self.common_settings.quiet:
                 pass
             case LogEvent.GROUP_ERROR | LogEvent.ERROR:
                 screen.tell(self.format(record), record.levelno)
-            case None if not str(record.msg or "").startswith(_BOOKKEEPING):
+            case None if not str(record.msg or "").startswith(_HIDDEN_PREFIXES):
                 screen.tell(self.format(record), record.levelno)

@@ -13,17 +13,17 @@ def status_of(answer: str) -> str:
     if not answer.strip():
         return "failed"
     conditions = json.loads(answer).get("status", {}).get("conditions", [])
-    holding = {each["type"] for each in conditions if each["status"] == "True"}
-    if "Complete" in holding:
+    true_types = {condition["type"] for condition in conditions if condition["status"] == "True"}
+    if "Complete" in true_types:
         return "success"
-    return "failed" if "Failed" in holding else "running"
+    return "failed" if "Failed" in true_types else "running"
 
 
 def _print_status(name: str) -> None:
     command = ["kubectl", "get", f"job/{name}", "--ignore-not-found", "--output", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     # If the API server does not answer, the status is unknown: assume that the job is running.
-    status = status_of(done.stdout) if done.returncode == 0 else "running"
+    status = status_of(result.stdout) if result.returncode == 0 else "running"
     if status == "failed":
         print(f"Kubernetes: {name} failed; see kubectl describe pods --selector job-name={name}", file=sys.stderr)
     print(status)

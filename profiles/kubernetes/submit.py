@@ -35,41 +35,41 @@ def job_of(template: Mapping[str, Any], properties: Mapping[str, Any], script: P
     Args:
         template: the content of job.yaml; its first container runs the job.
         properties: the job's properties, see `properties_of`.
-        script: Snakemake's script of the job.
-        folder: its working directory.
+        script: the job's script, written by Snakemake.
+        folder: the working directory of the job.
         packages: ``PYTHONPATH`` of the caller, which gives the job the same modules.
 
     Raises:
         ValueError: the image is still the example, or `node_selector` is not of the form ``label=value,label=value``.
     """
-    asked = properties["resources"]
-    is_measuring = bool(asked.get("device"))
-    labels = {"app.kubernetes.io/name": "anole", _MEASURES: "yes" if is_measuring else "no"}
+    requested = properties["resources"]
+    is_measurement = bool(requested.get("device"))
+    labels = {"app.kubernetes.io/name": "anole", _MEASURES: "yes" if is_measurement else "no"}
     job: Any = copy.deepcopy(template)
-    job["metadata"] = {**job.get("metadata", {}), "generateName": _begin_of_name(properties), "labels": labels}
+    job["metadata"] = {**job.get("metadata", {}), "generateName": _name_prefix(properties), "labels": labels}
     # Snakemake itself retries jobs, with more memory.
     job["spec"]["backoffLimit"] = 0
     job["spec"]["template"]["metadata"] = {"labels": labels}
     pod = job["spec"]["template"]["spec"]
     pod["restartPolicy"] = "Never"
-    if "runtime" in asked:
-        pod["activeDeadlineSeconds"] = 60 * int(asked["runtime"])
-    if "node_selector" in asked:
-        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), **_labels(asked["node_selector"])}
-    if is_measuring:
-        _keep_others_away(pod)
+    if "runtime" in requested:
+        pod["activeDeadlineSeconds"] = 60 * int(requested["runtime"])
+    if "node_selector" in requested:
+        pod["nodeSelector"] = {**pod.get("nodeSelector", {}), **_labels(requested["node_selector"])}
+    if is_measurement:
+        _add_anti_affinity(pod)
     container = pod["containers"][0]
     if container["image"].startswith(_EXAMPLE):
         raise ValueError(f"job.yaml: the image is still {container['image']}; replace it with your own")
     container.update(command=["/bin/sh", str(script)], workingDir=folder)
     if packages:
         container.setdefault("env", []).append({"name": "PYTHONPATH", "value": packages})
-    for kind, amounts in _amounts(properties["threads"], asked, is_measuring).items():
+    for kind, amounts in _amounts(properties["threads"], requested, is_measurement).items():
         container.setdefault("resources", {}).setdefault(kind, {}).update(amounts)
     return job
 
 
-def _begin_of_name(properties: Mapping[str, Any]) -> str:
+def _name_prefix(properties: Mapping[str, Any]) -> str:
     name = re.sub("[^a-z0-9]+", "-", str(properties.get("rule") or properties["groupid"]).lower())
     return f"anole-{name[:40].strip('-')}-"
 
@@ -81,7 +81,7 @@ def _labels(selector: str) -> dict[str, str]:
     return {label.strip(): value.strip() for label, _, value in pairs}
 
 
-def _keep_others_away(pod: dict[str, Any]) -> None:
+def _add_anti_affinity(pod: dict[str, Any]) -> None:
     """Keep pods of all other jobs, in any namespace, off the node, and this pod off theirs."""
     others = {
         "labelSelector": {"matchExpressions": [{"key": _MEASURES, "operator": "Exists"}]},
@@ -92,15 +92,15 @@ def _keep_others_away(pod: dict[str, Any]) -> None:
     pod.setdefault("affinity", {}).setdefault("podAntiAffinity", {}).setdefault(required, []).append(others)
 
 
-def _amounts(threads: int, asked: Mapping[str, Any], is_measuring: bool) -> dict[str, dict[str, str]]:
+def _amounts(threads: int, requested: Mapping[str, Any], is_measurement: bool) -> dict[str, dict[str, str]]:
     # Kubernetes reserves part of a core on each node: a job that requests all cores would not fit anywhere.
-    cores = max(1, threads - 1) if is_measuring else threads
+    cores = max(1, threads - 1) if is_measurement else threads
     # No CPU limit, because it would throttle all threads within each period of 100 ms.
     requests, limits = {"cpu": str(cores)}, {}
-    if "mem_mb" in asked:
-        requests["memory"] = limits["memory"] = f"{asked['mem_mb']}M"
-    if asked.get("gpu"):
-        limits["nvidia.com/gpu"] = str(asked["gpu"])
+    if "mem_mb" in requested:
+        requests["memory"] = limits["memory"] = f"{requested['mem_mb']}M"
+    if requested.get("gpu"):
+        limits["nvidia.com/gpu"] = str(requested["gpu"])
     return {"requests": requests, "limits": limits}
 
 
@@ -112,10 +112,10 @@ def _submit(script: Path) -> None:
     except ValueError as error:
         sys.exit(f"submit.py: {error}")
     command = ["kubectl", "create", "--filename", "-", "--output", "name"]
-    done = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
-    print(done.stdout.strip().rpartition("/")[2])
+    result = subprocess.run(command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=False)
+    if result.returncode:
+        sys.exit(result.returncode)
+    print(result.stdout.strip().rpartition("/")[2])
 
 
 if __name__ == "__main__":

@@ -73,7 +73,9 @@ MUTANTS = {
         BUILD, "outputs=imported.outputs", "outputs=imported.outputs[::-1]", "file", FILE_NAMES
     ),
     "compile reverses inputs": Mutant(BUILD, "inputs=imported.inputs", "inputs=imported.inputs[::-1]", message=NAMES),
-    "evaluate swaps inputs": Mutant("evaluate/by_name.py", "(self._inputs, tensors", "(self._inputs, tensors[::-1]"),
+    "evaluate swaps inputs": Mutant(
+        "evaluate/torch_wrappers.py", "(self._inputs, tensors", "(self._inputs, tensors[::-1]"
+    ),
     "load swaps inputs": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[::-1]"), message=DEPLOYED),
     "load drops an input": Mutant(LOAD, RUN, RUN.replace("in arrays", "in arrays[:1] * 2"), message=DEPLOYED),
     "load transposes an input": Mutant(

@@ -10,7 +10,7 @@ import torch
 
 from anole.config.reading import parse_spec
 from anole.config.yaml_file import read_yaml
-from anole.evaluate.correctness import MAX_RELATIVE_ERROR
+from anole.evaluate.correctness.check import MAX_RELATIVE_ERROR
 from anole.merge.database import merge_files
 from anole.record import Measurement, Run, Status, Trial
 from anole.store.shard import Shard

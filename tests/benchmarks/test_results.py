@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from anole_vta.accelerator.energy import sram
-from anole_vta.accelerator.pareto import on_front
+from anole_vta.accelerator.pareto import front_mask
 from anole_vta.area import area_gates
 from anole_vta.geometry import DEFAULT, Geometry, Memory
 from benchmarks.common.rows import read_rows, times
@@ -750,7 +750,7 @@ def test_cactis_memories_make_accelerators_larger_and_leave_most_on_the_front() 
     points = [
         (float(row["latency_ms"]), found, float(row["relative_energy"])) for found, row in zip(areas, own, strict=True)
     ]
-    n_left = on_front(np.array(points)).sum()
+    n_left = front_mask(np.array(points)).sum()
     said = f"{min(ratios):.2f} to {max(ratios):.2f} times as large, and {n_left} of its {len(own)} points"
     assert said in " ".join((HOME / "docs/vta/accelerators.md").read_text().split())
 

@@ -18,7 +18,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.receipt import Receipt
 from anole.documents.tensor_info import TensorInfo
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 

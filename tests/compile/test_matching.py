@@ -58,7 +58,7 @@ MISFITS = [{"tile_f": [1, 1, 7]}, {"unknown_knob": 1}]
     ("changes", "reason", "is_default"),
     [
         ({"config": None, "latency_s": None}, "none of 64 candidates worked", True),
-        ({"config": None, "latency_s": None, "trials": 0}, "it got no trial of the budget", True),
+        ({"config": None, "latency_s": None, "trials": 0}, "the budget had no trials for it", True),
         *(({"config": misfit}, "its tuned config does not fit: ", True) for misfit in MISFITS),
         ({"run_key": ""}, "its config was not tuned", False),
     ],

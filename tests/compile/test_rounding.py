@@ -14,7 +14,7 @@ from anole.documents.build import Build, BuiltTask, read_build
 from anole.documents.lockfile import LockedReceipt
 from anole.documents.manifest import Manifest
 from anole.documents.receipt import MeasuredConfig, Receipt
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.space import ALGORITHM
 from anole.targets import get_target
 from anole.targets.base import WINOGRAD

@@ -12,7 +12,7 @@ from tvm import tirx
 from anole.config.entries import ModelSpec
 from anole.extract.load import load_model
 from anole.targets import get_device
-from anole.targets.cpu.default.loop_nests import SERIAL_WORK
+from anole.targets.cpu.default.loop_nests import MIN_PARALLEL_WORK
 from anole.targets.cpu.settings import describe_cpu
 
 from .conftest import functions, lowered
@@ -47,7 +47,7 @@ def test_large_loop_nests_are_parallel_and_vectorized(name: str, size: int) -> N
     imported, large = load_model(ModelSpec(name, f"torchvision:{name}", {"x": (1, 3, size, size)})), 0
     for kernel, func in functions(lowered(imported, TARGET)).items():
         for loops in nests(func):
-            if prod(int(loop.extent) for loop in loops) < SERIAL_WORK:
+            if prod(int(loop.extent) for loop in loops) < MIN_PARALLEL_WORK:
                 continue
             large += 1
             kinds = {int(loop.kind) for loop in loops}

@@ -22,7 +22,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import BuildError, ExtractError
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.extract.torch import example_inputs, make_network, run_network
 from anole.record import Config
 from anole.report.run import describe_build, run_build

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from anole.config.entries import ModelSpec
-from anole.extract.decompose import decompose
+from anole.extract.decompositions import decompose
 from anole.extract.graph import normalize
 from anole.extract.torch import import_program
 from kit.cases import compute

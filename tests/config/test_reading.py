@@ -217,7 +217,7 @@ MISTAKES = [
     (
         "targets.cpu",
         {"kind": "cpu", "mcpu": "x86-64", "measure": REMOTE},
-        ": has no `threads`; a processor measured elsewhere",
+        ": has no `threads`; a CPU measured elsewhere",
     ),
     ("targets.cpu", {**REMOTE_CPU, "measure": {"rpc": "zen:1"}}, ": has no `model` ... without a `key`"),
     ("targets.cpu", {"kind": "cuda", "measure": REMOTE}, ": has no `arch`"),
@@ -261,7 +261,7 @@ MISTAKES = [
     (
         "models.one.inputs.x",
         {"shape": [1, 3], "dtype": "int46"},
-        ".dtype: found 'int46', which is not a type of inputs ... 'int64'",
+        ".dtype: found 'int46', which is not an input type ... 'int64'",
     ),
     ("models.one.inputs.x", {"dtype": "int64"}, ": has no `shape`"),
     ("models.a/b", {}, "models: found 'a/b'; a name consists of"),

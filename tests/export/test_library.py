@@ -188,13 +188,13 @@ def test_a_processor_without_the_instructions_is_rejected(export: Export, monkey
     impossible = Level("strange", {"kind": "cpu", "mcpu": "x86-64-v2", "threads": 1}, frozenset({"fma4", "avx512fp16"}))
     monkeypatch.setattr("anole.export.stage.choose_levels", lambda *_: [impossible])
     python = export("joined").python()
-    with pytest.raises(python.NetworkError, match="the processor does not support the instructions"):
+    with pytest.raises(python.NetworkError, match="the CPU does not support the instructions"):
         python.Network()
 
 
 @pytest.mark.guard
 def test_kernels_allocate_only_from_the_arena(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anole.export.kernels._allocated", lambda *_: 0)
+    monkeypatch.setattr("anole.export.kernels._allocated_bytes", lambda *_: 0)
     exported = export("varied", levels=("tuned",), check=False)
     python = exported.python()
     with python.Network() as network, pytest.raises(python.NetworkError, match="a kernel failed"):
@@ -301,7 +301,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
 def test_older_processors_work_or_are_rejected(model: str, level: str | None, varied: Exported, program: Path) -> None:
     command = [needs("qemu-x86_64"), "-cpu", model, str(program)]
     if level is None:
-        assert b"the processor does not support the instructions" in call(command, "outputs", varied, code=3)
+        assert b"the CPU does not support the instructions" in call(command, "outputs", varied, code=3)
         return
     expected = np.concatenate([array.ravel() for array in varied.expected])
     found = np.frombuffer(call(command, "outputs", varied), np.float32)

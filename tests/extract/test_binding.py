@@ -10,7 +10,7 @@ import torch
 
 from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
-from anole.evaluate.by_name import ByName
+from anole.evaluate.torch_wrappers import ByName
 from anole.extract.binding import bind
 
 VALUES = {"x": 1, "a": 10, "b": 100}

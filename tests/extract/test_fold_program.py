@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anole.extract import fold_program as module
-from anole.extract.decompose import decompose
+from anole.extract.decompositions import decompose
 from anole.extract.fold_program import fold_program
 
 

@@ -52,10 +52,10 @@ def test_an_archive_holds_the_samples_of_all_inputs_by_name(tmp_path: Path, save
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.ones((2, 3, 4, 4))}, r"found shape \(2, 3, 4, 4\) for input x; allowed is shape \(samples, 1, 3, 4"),
-        ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; allowed is"),
+        ({"x": np.ones((2, 3, 4, 4))}, r"found shape \(2, 3, 4, 4\) for input x; expected shape \(samples, 1, 3, 4"),
+        ({"x": np.ones((0, 1, 3, 4, 4))}, r"found shape \(0, 1, 3, 4, 4\) for input x; expected shape"),
         ({"x": np.ones(())}, r"found shape \(\) for input x"),
-        ({"y": np.ones((2, 1, 3, 4, 4))}, "found no array of its name for input x"),
+        ({"y": np.ones((2, 1, 3, 4, 4))}, "found no array with its name for input x"),
         ({"x": np.full((2, 1, 3, 4, 4), np.nan)}, "input x: found values that are not finite numbers"),
         ({"x": np.full((2, 1, 3, 4, 4), np.inf)}, "input x: found values that are not finite numbers"),
         ({"x": np.full((2, 1, 3, 4, 4), "a")}, "input x: found values that are not finite numbers"),
@@ -96,5 +96,5 @@ def test_object_arrays_and_single_arrays_for_two_inputs_are_rejected(tmp_path: P
     with pytest.raises(BuildError, match=r"is neither \.npy nor \.npz: "):
         read(tmp_path / "samples.npy")
     np.save(tmp_path / "samples.npy", np.ones((2, *X.shape)))
-    with pytest.raises(BuildError, match="found no array of its name for input mask"):
+    with pytest.raises(BuildError, match="found no array with its name for input mask"):
         read(tmp_path / "samples.npy", X, MASK)

@@ -51,7 +51,7 @@ def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatc
         ("torch:tiny:broken", X, ["tiny:broken() failed", "no weights today"]),
         ("torch:tiny", X, ["torch:tiny", "package.module:factory"]),
         ("torch:tiny:residual", {}, ["inputs"]),
-        ("torch:tiny:residual", {"x": (2**31, 2**31)}, ["its `inputs` cannot be made: RuntimeError: "]),
+        ("torch:tiny:residual", {"x": (2**31, 2**31)}, ["`inputs` cannot be created: RuntimeError: "]),
         ("torch:tiny:residual", {"x": (1, 4, 16, 16)}, ["does not run on inputs {x: [1, 4, 16, 16]}", "channels"]),
         (
             "torch:tiny:residual",

@@ -173,7 +173,7 @@ def test_depthwise_layers_compute_the_same_by_taps(n_values: int, monkeypatch: p
         nn.Conv2d(6, 6, 4, stride=(1, 3), padding=1, groups=6),
     ]
     for layer in map(nn.Module.double, layers):
-        found = weights._by_taps(data, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation)
+        found = weights._sum_taps(data, layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation)
         with weights._DepthwiseByTaps():
             assert torch.equal(layer(data), found)
         torch.testing.assert_close(found, layer(data))
@@ -181,8 +181,8 @@ def test_depthwise_layers_compute_the_same_by_taps(n_values: int, monkeypatch: p
 
 def test_the_memory_of_the_copy_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[torch.Tensor] = []
-    widened = weights._widened
-    monkeypatch.setattr(weights, "_widened", lambda value: copies.append(widened(value)) or copies[-1])
+    widened = weights._widen
+    monkeypatch.setattr(weights, "_widen", lambda value: copies.append(widened(value)) or copies[-1])
     network, _ = randomized("residual")
     assert len(copies) == len([*network.parameters(), *network.buffers()])
     assert not any(copied.untyped_storage().nbytes() for copied in copies)

@@ -22,7 +22,8 @@ import click
 
 from anole.__main__ import main
 from anole.config import reading  # noqa: F401
-from anole.merge import exchange, stage  # noqa: F401  (imported once, not in every fork)
+from anole.merge import stage  # noqa: F401  (imported once, not in every fork)
+from anole.merge.exchange import importing
 from anole.store.shard import Shard
 
 from ..record_project import CONV, Project, confirmation_of, run_of, trial_of
@@ -101,7 +102,7 @@ def warm_up() -> None:
         project = Project(Path(folder))
         project.tune(run_of(CONV), CONV, [1e-3])
         project.merge()
-        exchange.import_records(project.database, Path(folder) / "here")
+        importing.import_records(project.database, Path(folder) / "here")
     logging.disable(logging.NOTSET)
 
 

@@ -19,7 +19,7 @@ from anole.config.reading import load_spec
 from anole.documents.receipt import write_receipt
 from anole.errors import AnoleError
 from anole.store.content import parse_shard
-from anole.store.lines import complete_lines, without_checksum
+from anole.store.lines import complete_lines, strip_checksum
 from anole.store.shard import read_shard
 
 from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, Project, run_of
@@ -130,7 +130,7 @@ def test_misplaced_lines_of_a_shard(shard: Path, filled: Project, tmp_path: Path
     doubled = [(f"line {each} twice", [*lines[: each + 1], *lines[each:]]) for each in numbers]
     taken = [(f"line {each} of another run", [*lines[:each], foreign[each], *lines[each + 1 :]]) for each in numbers]
     added = [(f"line {each} of another run at the end", [*lines, foreign[each]]) for each in numbers]
-    plain = [without_checksum(line[:-1]) + b"\n" for line in lines]
+    plain = [strip_checksum(line[:-1]) + b"\n" for line in lines]
     bare = [(f"line {each} without checksum", [*lines[:each], plain[each], *lines[each + 1 :]]) for each in numbers]
     damaged = [*swapped, *dropped, *doubled, *taken, *added, *bare]
     verify(((what, b"".join(found)) for what, found in damaged), shard_check(shard))

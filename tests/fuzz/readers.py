@@ -26,10 +26,10 @@ from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_loc
 from anole.documents.lockfile import text_of as text_of_lockfile
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
-from anole.merge.exchange import import_records
+from anole.merge.exchange.importing import import_records
 from anole.record import Source, SpaceFacts
 from anole.store.content import encode_shard, parse_shard
-from anole.store.lines import Chain, complete_lines, without_checksum
+from anole.store.lines import Chain, complete_lines, strip_checksum
 from anole.store.shard import Shard
 
 from ..record_project import CONV, DENSE, READERS, RECEIPTS, SPEC, WIDE, Project, run_of
@@ -69,7 +69,7 @@ class Readers:
         """Return inputs that a reader accepts."""
         if name == "shard":
             shards = [path.read_bytes() for path in sorted(self.project.shards.glob("*/*.jsonl"))]
-            old = [b"".join(without_checksum(line) + b"\n" for line in data.splitlines()) for data in shards]
+            old = [b"".join(strip_checksum(line) + b"\n" for line in data.splitlines()) for data in shards]
             return [kind + data for kind, several in ((VERBATIM, shards), (RESEALED, old)) for data in several]
         if name == "documents":
             return [bytes([kind]) + each for kind in range(len(DOCUMENTS)) for each in self._documents(DOCUMENTS[kind])]
@@ -173,7 +173,7 @@ def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
 
 def _sealed(data: bytes) -> bytes:
     """Recompute the checksums of a shard's lines, for the run in the first line."""
-    lines = [without_checksum(line) for line in data.split(b"\n")]
+    lines = [strip_checksum(line) for line in data.split(b"\n")]
     key = ""
     with suppress(ValueError, RecursionError):
         head = json.loads(lines[0])

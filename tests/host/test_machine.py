@@ -120,7 +120,7 @@ def test_amx_is_no_feature_if_the_system_denies_tiles(may: bool, monkeypatch: py
     monkeypatch.delenv("ANOLE_CPUINFO", raising=False)
     assert platform.machine() != "x86_64" or module._may_use_tiles() == ("amx_tile" in processor().flags)
     described = processor((PROCESSORS / "xeon_amx.txt").read_text(), "x86_64")
-    monkeypatch.setattr(module, "_parsed", lambda *_: described)
+    monkeypatch.setattr(module, "_parse", lambda *_: described)
     monkeypatch.setattr(module, "_may_use_tiles", lambda: may)
     amx = {flag for flag in described.flags if flag.startswith("amx_")}
     assert described.flags - processor().flags == (set() if may else amx) and amx

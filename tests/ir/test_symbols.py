@@ -17,12 +17,12 @@ from anole.ir.symbols import (
     is_small,
     is_static,
     largest,
+    name_opaque_extents,
     prime_sizes,
     size_hint,
     symbol_of,
     varying_texts,
     with_opaque_extents,
-    with_opaque_extents_named,
 )
 
 N, M = symbol_of("batch-size", SizeRange(1, 9)), symbol_of("T", SizeRange(2, 40))
@@ -62,7 +62,7 @@ def test_sizes_are_substituted_in_computed_extents() -> None:
 
 def test_computed_extents_are_temporarily_opaque() -> None:
     func = doubled(N * 4, N * 4, M, 3)
-    plain = with_opaque_extents_named(func)
+    plain = name_opaque_extents(func)
     first, second, own, number = plain.params[0].ty.shape
     assert first.same_as(second) and isinstance(first, tirx.Var) and format_extent(first) == "batch-size * 4"
     assert isinstance(own, tirx.Var) and int(number) == 3

@@ -9,8 +9,8 @@ import pytest
 
 from anole.host.lock import device_lock
 from anole.measure.fault_filter import FaultFilteringMeasurer, make_measurer
+from anole.measure.measurer import SimulatedMeasurer
 from anole.measure.options import MeasureOptions
-from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Status
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu

@@ -13,7 +13,7 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge.database import seal_path
-from anole.merge.exchange import import_records
+from anole.merge.exchange.importing import import_records
 from anole.store.shard import read_shard, shard_paths
 
 from ..examples import examples
@@ -115,9 +115,9 @@ def test_content_that_cannot_be_copied_is_reported_and_the_old_file_is_kept(merg
     replaced = merged.merge().replaced
     assert asides(merged)[0].read_bytes() == changed
     assert [sentence.split(" (")[0] for sentence in missing_of(merged, replaced)] == [
-        "1 of its runs without a file here could not be copied",
-        "1 of its builds without a file here could not be copied",
-        "1 of its evaluations without a file here could not be copied",
+        "1 of its runs without a local file could not be copied",
+        "1 of its builds without a local file could not be copied",
+        "1 of its evaluations without a local file could not be copied",
         "your column trial.remark was left out; use a separate table",
         "your table found could not be copied",
         "your table broken could not be copied",

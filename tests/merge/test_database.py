@@ -218,7 +218,7 @@ def test_a_trial_that_is_measured_again_is_not_reported_as_lost(project) -> None
     project.merge()
     with project.open(run) as shard:
         trial = project.trial_of(1, 1e-3, project.CONV.workload.flop)
-        shard.append_again(Remeasurement(1, trial.measurement, trial.gflops, LATER))
+        shard.append_remeasurement(Remeasurement(1, trial.measurement, trial.gflops, LATER))
     assert project.merge() == Merged(changed_runs=1, runs=1, trials=2)
     assert [row["latency_s"] for row in project.rows("select latency_s from trial order by number")] == [3e-3, 1e-3]
 

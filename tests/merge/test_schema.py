@@ -12,7 +12,7 @@ import pytest
 from anole.codec import encode
 from anole.errors import StoreError
 from anole.merge.database import seal_path
-from anole.merge.exchange import ImportCounts, import_records
+from anole.merge.exchange.importing import ImportCounts, import_records
 from anole.merge.schema import columns, create_views, version
 
 from ..record_project import execute

@@ -73,7 +73,7 @@ def test_a_damaged_description_is_ignored(tmp_path: Path, text: str) -> None:
     [
         (BY_HAND, None),
         (replace(BY_HAND, nodes={}, remote=Remote("tracker", 9190, "zen")), None),
-        (replace(BY_HAND, nodes={}), f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
+        (replace(BY_HAND, nodes={}), f"cpu EPYC 9755 with 64 threads: this machine's CPU is {processor().name}"),
     ],
     ids=["on nodes", "remote", "here"],
 )
@@ -123,7 +123,7 @@ def test_a_description_contains_the_hardware_and_the_request() -> None:
     ("settings", "message"),
     [
         ({"model": "EPYC 9755", "threads": 1}, f"found model {processor().name!r}, not 'EPYC 9755'"),
-        (BY_HAND.settings, f"cpu EPYC 9755 with 64 threads: this machine's processor is {processor().name}"),
+        (BY_HAND.settings, f"cpu EPYC 9755 with 64 threads: this machine's CPU is {processor().name}"),
         ({"threads": 1 << 20}, "may use"),
     ],
     ids=["another model", "another machine", "too few cores"],

@@ -19,7 +19,7 @@ from anole.project.hardware import describe_this_machine, hardware_request
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, PlannedStep, make_plan
 from anole.record import Config, Confirmation, Measurement, Run, Status, Trial, utc_now
-from anole.report.plan_table import render_plan
+from anole.report.tables import render_plan
 from anole.store.shard import Shard
 from anole.targets import get_target
 from anole.task import Conv2d, Dense, Task, Workload

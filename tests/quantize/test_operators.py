@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from anole.quantize.operators import float_sums
+from anole.quantize.operators import find_float_sums
 
 
 def file_of(*nodes: tuple[str, list[str], str]) -> onnx.ModelProto:
@@ -27,7 +27,7 @@ def test_sums_between_convolutions_are_quantized() -> None:
         ("MaxPool", ["gated"], "pooled"),
         ("Conv", ["pooled", "w2"], "y"),
     )
-    assert float_sums(file) == []
+    assert find_float_sums(file) == []
 
 
 def test_masked_scores_and_inputs_of_norms_stay_in_float32() -> None:
@@ -41,7 +41,7 @@ def test_masked_scores_and_inputs_of_norms_stay_in_float32() -> None:
         ("LayerNormalization", ["sum", "w2"], "normal"),
         ("MatMul", ["normal", "w3"], "y"),
     )
-    assert float_sums(file) == ["masked", "sum"]
+    assert find_float_sums(file) == ["masked", "sum"]
 
 
 def test_parts_of_norms_and_activations_stay_in_float32_up_to_the_next_product() -> None:
@@ -55,4 +55,4 @@ def test_parts_of_norms_and_activations_stay_in_float32_up_to_the_next_product()
         ("Add", ["product", "w5"], "biased"),
         ("MatMul", ["biased", "w6"], "y"),
     )
-    assert float_sums(file) == ["scaled", "normal"]
+    assert find_float_sums(file) == ["scaled", "normal"]

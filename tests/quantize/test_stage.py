@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from anole.config.entries import ModelSpec
 from anole.errors import AnoleError
 from anole.evaluate.engines import precision_of
-from anole.extract.tasks import extract_tasks
+from anole.extract.stage import extract_tasks
 from anole.quantize.stage import quantize_model
-from anole.report.quantization import render_quantized
+from anole.report.tables import render_quantized
 from anole.targets import get_target
 
 PLAIN = get_target({"kind": "cpu", "mcpu": "x86-64-v4", "model": "", "features": ["avx2", "avx512bw"], "threads": 1})

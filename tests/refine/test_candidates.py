@@ -61,7 +61,7 @@ def test_the_first_rivals_of_every_tuned_task_are_candidates(made: dict[str, Any
 
 
 def test_a_receipt_of_an_older_version_is_named() -> None:
-    with pytest.raises(BuildError, match="the task abc names no rivals of its config; `snakemake --forcerun tune`"):
+    with pytest.raises(BuildError, match="the task abc lists no competing configs; `snakemake --forcerun tune`"):
         best_candidates({"abc": replace(receipt("abc", 1), rivals=())}, 2)
 
 

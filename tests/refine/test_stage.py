@@ -188,7 +188,7 @@ def test_without_the_processor_receipts_are_copied_unchanged(
     ("lock", "n_candidates", "message"),
     [
         ("f" * 64, 2, "net: is locked; `anole lock --remove net` unlocks it"),
-        (None, 0, "net: is not set to be refined; `refine` sets how many candidates"),
+        (None, 0, "net: has refinement disabled; set `refine` to the number of candidates"),
     ],
 )
 def test_locked_builds_and_builds_that_are_not_set_to_be_refined_are_rejected(

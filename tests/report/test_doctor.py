@@ -31,7 +31,7 @@ def test_the_report_names_the_machine_and_its_measured_peak() -> None:
     groups, description = doctor(), describe_cpu()
     assert list(groups) == ["machine", "software", "cpu", "cuda"]
     assert description["mcpu"] in groups["cpu"]["compiled for"]
-    assert description["model"] in groups["machine"]["processor"]
+    assert description["model"] in groups["machine"]["CPU"]
     peaks = [fact for name, fact in groups["cpu"].items() if re.fullmatch(r"peak, \d+ threads?", name)]
     assert len(peaks) == len({1, description["threads"]})
     for peak in peaks:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from anole.__main__ import main
 from anole.documents.build import read_build
 from anole.errors import BuildError, DocumentError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.files import write_atomically
 from anole.report.run import run_build
 from anole_vta.network.artifact import BuiltNetwork
@@ -68,7 +68,7 @@ def test_without_inputs_they_are_described_and_nothing_runs(net: Path) -> None:
 
 
 def test_default_random_inputs_equal_those_of_the_evaluation(net: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", draw_inputs(read_build(net))[0])
+    np.save(tmp_path / "x.npy", timing_inputs(read_build(net))[0])
     given = invoke("run", net, "--input", tmp_path / "x.npy").output
     assert given == invoke("run", net, "--random").output == invoke("run", net, "--random", "--seed", 0).output
     assert given != invoke("run", net, "--random", "--seed", 1).output
@@ -113,7 +113,7 @@ def test_bad_arrays_builds_and_outputs_are_rejected(net: Path, array: np.ndarray
 
 def test_a_layer_of_a_build_is_reported_and_plotted(net: Path, tmp_path: Path) -> None:
     outcome = invoke("vta", "report", "--build", net, "--step", "head", "--picture", tmp_path / "head.svg")
-    assert outcome.exit_code == 0 and "matrix unit" in outcome.output
+    assert outcome.exit_code == 0 and "GEMM core" in outcome.output
     assert (tmp_path / "head.svg").read_text().startswith("<svg")
     assert "found step 'tail'; the accelerator's steps are" in str(
         invoke("vta", "report", "--build", net, "--step", "tail").output

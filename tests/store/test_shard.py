@@ -24,8 +24,8 @@ from anole.errors import StoreError
 from anole.merge.stage import seal_shards
 from anole.record import Confirmation, Measurement, Remeasurement, Run, Status, Trial
 from anole.store.content import SCHEMA, encode_shard, parse_shard
-from anole.store.lines import Chain, complete_lines, without_checksum
-from anole.store.shard import Shard, copy_path, is_copy, named_run, read_shard, shard_path, shard_paths
+from anole.store.lines import Chain, complete_lines, strip_checksum
+from anole.store.shard import Shard, copy_path, is_copy, read_shard, run_key_in_name, shard_path, shard_paths
 
 from ..examples import examples
 from ..record_project import CONV
@@ -200,7 +200,7 @@ def replace_line(line: int, text: bytes) -> Callable[[list[bytes]], None]:
 
 def rewrite(path: Path, damage: Callable[[list[bytes]], None], *, schema: int = SCHEMA) -> None:
     """Damage the lines of a shard, and give them correct checksums, or none for schema 1."""
-    lines = [without_checksum(text) for text in path.read_bytes().split(b"\n")[:-1]]
+    lines = [strip_checksum(text) for text in path.read_bytes().split(b"\n")[:-1]]
     if schema == 1:
         edit_fields(1, schema=1)(lines)
     damage(lines)
@@ -419,9 +419,9 @@ def test_a_trial_that_is_measured_again_keeps_its_number(project, tuned: Path) -
     with project.open(run) as shard:
         for wrong in (replace(again, number=2), replace(again, gflops=None)):
             with pytest.raises(StoreError):
-                shard.append_again(wrong)
+                shard.append_remeasurement(wrong)
         failed = shard.trials[1]
-        shard.append_again(again)
+        shard.append_remeasurement(again)
         repaired = shard.trials
     assert tuned.read_bytes().startswith(before)
     content = read_shard(tuned)
@@ -454,10 +454,10 @@ def test_old_copies_are_sealed_in_place(project, tuned: Path) -> None:
 
 def test_only_a_shard_named_by_its_run_is_a_local_one(project, tuned: Path) -> None:
     run, copy = project.run_of(project.CONV), copy_path(project.shards, read_shard(tuned))
-    assert (is_copy(tuned), named_run(tuned)) == (False, run.key)
-    assert (is_copy(copy), named_run(copy)) == (True, run.key)
+    assert (is_copy(tuned), run_key_in_name(tuned)) == (False, run.key)
+    assert (is_copy(copy), run_key_in_name(copy)) == (True, run.key)
     for name in ("mine.jsonl", f"0-{tuned.name}", f"{run.key}.copy.jsonl", f"{run.key}.jsonl.old"):
-        assert (is_copy(tuned.with_name(name)), named_run(tuned.with_name(name))) == (True, None)
+        assert (is_copy(tuned.with_name(name)), run_key_in_name(tuned.with_name(name))) == (True, None)
 
 
 def test_checksums_of_appended_lines_cover_the_lines_of_an_old_shard(project, tuned: Path) -> None:

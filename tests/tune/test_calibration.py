@@ -12,8 +12,7 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import BatchMatmul, Conv2d, Dense, Task
 from anole.tune import calibration
-from anole.tune.calibration import TRIALS, calibrate
-from anole.tune.common_layers import common_layers
+from anole.tune.calibration import TRIALS, calibrate, common_layers
 from anole.tune.transfer import find_sources, read_prior
 from anole_vta.settings import describe_vta
 

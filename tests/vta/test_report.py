@@ -77,7 +77,7 @@ def test_the_command_reports_and_draws(tmp_path):
     printed = run("--row", 5, "--picture", picture)
     cycles = json.loads(SCHEDULES.read_text())[5]["rtl_cycles"]
     assert printed.exit_code == 0 and f"cycles        {cycles:12}" in printed.stdout
-    assert "of what the memory bus allows" in printed.stdout or "of what the matrix unit allows" in printed.stdout
+    assert "of what the memory bus allows" in printed.stdout or "of what the GEMM core allows" in printed.stdout
     assert picture.read_text().startswith("<svg")
 
 

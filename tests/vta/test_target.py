@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.errors import ConfigError, TargetError
-from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.measurer import SimulatedMeasurer
 from anole.record import Status, Trial, utc_now
 from anole.search.confirm import fastest
 from anole.search.roles import History

@@ -88,7 +88,7 @@ def test_a_node_describes_its_target_once(project: Path, output: str) -> None:
 
 def test_a_node_with_other_hardware_measures_nothing(project: Path, output: str) -> None:
     (message,) = [line for line in output.splitlines() if line.startswith("anole: left out: chain-other-random")]
-    assert f"cpu Another CPU with 1 threads: this machine's processor is {processor().name}" in message
+    assert f"cpu Another CPU with 1 threads: this machine's CPU is {processor().name}" in message
 
 
 def test_each_job_of_a_node_is_shown_with_its_result(output: str) -> None:

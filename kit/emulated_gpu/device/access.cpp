@@ -1,9 +1,8 @@
 // Checks every memory access: bounds, alignment, uninitialized values, and races.
 //
-// Kernels are compiled with the instrumentation for ThreadSanitizer, and this file replaces the sanitizer. As all
-// threads run on one host thread, the state of each word is exact, regardless of their order: two accesses by
-// different threads race if one of them writes and no barrier of their block separates them, and so do two accesses by
-// different blocks of a launch.
+// Kernels are compiled with the instrumentation for ThreadSanitizer, and this file replaces the sanitizer. All threads
+// run on one host thread, which makes the state of each word exact, regardless of the order of threads. Two accesses,
+// one of them a write, race if no barrier separates the two threads of a block, or if their blocks differ.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -24,11 +23,11 @@ constexpr size_t word = 4;
 constexpr size_t max_bytes = size_t(8) << 30;
 constexpr size_t alignment = 256;
 
-// The state of a word. Tick 0 is before everything.
+// The state of a word. Tick 0 is before all launches.
 struct Cell {
   uint32_t write_tick, read_tick, first_read_tick;
   uint16_t writer, reader, other_reader, write_warp_tick, read_warp_tick;
-  uint8_t is_known : 1, is_written : 1, has_readers : 1, has_warps : 1;  // readers, and warps of them, since `read_tick`
+  uint8_t is_known : 1, is_written : 1, has_readers : 1, has_warps : 1;  // several readers or warps since `read_tick`
   uint8_t write_bytes, read_bytes;
 };
 
@@ -51,7 +50,7 @@ struct Global {
   Cell* cell(const char* place) const { return cells + (place - begin) / word; }
 };
 
-// Created on first use, and never destroyed: memory is released after the last static destructor.
+// Created on first use and never destroyed, because memory is released after the last static destructor.
 Global& global() {
   static Global& instance = *new Global;
   return instance;
@@ -81,8 +80,8 @@ std::string describe(const char* place) {
   return at(global().begin + offset, size_bytes, "an array in global memory");
 }
 
-[[noreturn]] void illegal(const char* kind, const char* place, size_t size, const std::string& why) {
-  fail(std::string(kind) + " of " + std::to_string(size) + " bytes at " + describe(place) + " " + why);
+[[noreturn]] void illegal(const char* kind, const char* place, size_t size, const std::string& reason) {
+  fail(std::string(kind) + " of " + std::to_string(size) + " bytes at " + describe(place) + " " + reason);
 }
 
 [[noreturn]] void race(const char* kinds, const char* place, unsigned other) {

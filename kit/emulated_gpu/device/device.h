@@ -34,7 +34,8 @@ struct Launch {
 // Runs all threads of a launch. Returns an error message, empty on success.
 std::string run(const Launch& launch);
 
-// Global memory. As on a GPU, host code that accesses it is killed; it is unprotected for kernels and copies.
+// Global memory. As on a GPU, host code that accesses it is killed; an instance of `Opened` unprotects it, for kernels
+// and copies.
 struct Opened {
   Opened();
   ~Opened();
@@ -43,13 +44,13 @@ void* allocate(size_t size_bytes);
 bool release(void* place);
 // Marks global memory as written by the host.
 void written_by_host(void* place, size_t size_bytes);
-// Copies the state of memory, such as which words are uninitialized, along with its content.
+// Copies the state of words, such as whether they are initialized, for a copy of their content.
 void copied(void* to, const void* from, size_t size_bytes);
 bool is_global(const void* place);
 uint64_t free_bytes();
 uint64_t total_bytes();
 
-// Logical time for `access.cpp`. Each block begins a new tick, and so does each barrier of its threads.
+// Logical time for `access.cpp`. Each block begins a new tick, and so does each barrier of a block.
 struct Now {
   uint32_t tick, block_began, launch_began;
   uint16_t thread, warp_tick;
@@ -64,6 +65,6 @@ void forget_shared();
 void declare_shared(const char* name, void* array, size_t size_bytes);
 
 // Ends the running launch; called only by its threads.
-[[noreturn]] void fail(const std::string& what);
+[[noreturn]] void fail(const std::string& message);
 
 }  // namespace emulated

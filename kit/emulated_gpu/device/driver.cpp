@@ -1,6 +1,6 @@
 // The part of CUDA's driver (libcuda) that TVM's runtime calls: modules, kernels and launches.
 //
-// A module's binary is a shared library for this processor, made by `kit.emulated_gpu.compiler`.
+// The binary of a module is a shared library for the CPU, made by `kit.emulated_gpu.compiler`.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -96,10 +96,10 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function, void** arguments, void**) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
   auto kernel = reinterpret_cast<const emulated::Kernel*>(function);
-  emulated::Launch launch{kernel, {how->gridDimX, how->gridDimY, how->gridDimZ},
-                          {how->blockDimX, how->blockDimY, how->blockDimZ}, how->sharedMemBytes, {}};
+  emulated::Launch launch{kernel, {config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes, {}};
   constexpr unsigned max_y = 65535, max_threads_z = 64;
   if (launch.block.count() > emulated::max_threads || launch.block.z > max_threads_z || launch.grid.y > max_y ||
       launch.grid.z > max_y || !launch.grid.count() || !launch.block.count()) {
@@ -111,7 +111,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* how, CUfunction function, void**
     auto argument = static_cast<const char*>(arguments[i]);
     launch.arguments.emplace_back(argument, argument + sizes[i]);
   }
-  auto stream = reinterpret_cast<emulated::Stream*>(how->hStream);
+  auto stream = reinterpret_cast<emulated::Stream*>(config->hStream);
   return emulated::submit(stream, [launch = std::move(launch)] { return emulated::run(launch); })
              ? CUDA_SUCCESS
              : CUDA_ERROR_LAUNCH_FAILED;

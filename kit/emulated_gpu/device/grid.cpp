@@ -1,4 +1,4 @@
-// Runs a grid: block after block, with the threads of each as fibers of one host thread.
+// Runs a grid: one block after another, with the threads of a block as fibers of one host thread.
 //
 // A thread runs until it ends or waits: at a barrier for all threads of its block, or for lanes of its warp.
 #include <csetjmp>
@@ -28,8 +28,8 @@ struct Thread {
   State state;
   int site;            // the call at which the thread waits
   uint16_t warp_tick;  // barriers of its warp since the block's last one
-  // The value that a lane gives in a shuffle, the lane that it reads from, and the value read.
-  uint64_t given, got;
+  // In a shuffle: the value of this lane, the value that it reads, the lane to read from, and the mask of all lanes.
+  uint64_t value, result;
   unsigned source, mask;
 };
 
@@ -59,13 +59,13 @@ std::vector<Fiber>& fibers() {
 }
 
 void wait(State state, int site) {
-  Thread& own = running.threads[running.current];
-  own.state = state, own.site = site;
+  Thread& thread = running.threads[running.current];
+  thread.state = state, thread.site = site;
   if (!_setjmp(fibers()[running.current].place)) _longjmp(running.scheduler, 1);
 }
 
-// The main function of a fiber, which runs one thread after another, each of another block or launch.
-void live() {
+// The main function of a fiber, which runs one thread in each block.
+void run_fiber() {
   for (;;) {
     running.launch->kernel->call(running.arguments.data());
     wait(State::ended, -1);
@@ -95,7 +95,7 @@ void resume(unsigned thread) {
   fiber.context.uc_stack.ss_sp = fiber.stack;
   fiber.context.uc_stack.ss_size = stack_bytes;
   fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, live, 0);
+  makecontext(&fiber.context, run_fiber, 0);
   setcontext(&fiber.context);
 }
 
@@ -108,28 +108,28 @@ void each_lane(Act act) {
   }
 }
 
-// Waits until all lanes of a mask have reached the same call, and returns the value that lane `source` gave.
-uint64_t meet(unsigned mask, uint64_t given, int source, int site) {
-  Thread& own = running.threads[running.current];
-  own.given = given, own.source = unsigned(source), own.mask = mask, own.site = site;
-  own.state = State::in_warp;
-  bool are_all_here = true;
+// Waits until all lanes of a mask have reached the same call, and returns the value of lane `source`.
+uint64_t exchange(unsigned mask, uint64_t value, int source, int site) {
+  Thread& current = running.threads[running.current];
+  current.value = value, current.source = unsigned(source), current.mask = mask, current.site = site;
+  current.state = State::in_warp;
+  bool have_all_arrived = true;
   each_lane([&](unsigned lane, Thread& thread) {
-    bool is_here = thread.state == State::in_warp && thread.mask == mask && thread.site == site;
-    are_all_here &= is_here || !(mask >> lane & 1);
+    bool has_arrived = thread.state == State::in_warp && thread.mask == mask && thread.site == site;
+    have_all_arrived &= has_arrived || !(mask >> lane & 1);
   });
-  if (!are_all_here) {
+  if (!have_all_arrived) {
     wait(State::in_warp, site);
-    return own.got;
+    return current.result;
   }
   Thread* warp = &running.threads[running.current / warp_size * warp_size];
   each_lane([&](unsigned lane, Thread& thread) {
     if (!(mask >> lane & 1)) return;
-    bool is_given = thread.source < warp_size && mask >> thread.source & 1;
-    thread.got = is_given ? warp[thread.source].given : thread.given;
+    bool is_valid = thread.source < warp_size && mask >> thread.source & 1;
+    thread.result = is_valid ? warp[thread.source].value : thread.value;
     thread.state = State::ready;
   });
-  return own.got;
+  return current.result;
 }
 
 uint3 as_uint3(Size size) { return {size.x, size.y, size.z}; }
@@ -139,16 +139,16 @@ std::string describe(unsigned thread) { return "thread " + std::to_string(thread
 // Resumes all threads of the block, or describes why they cannot continue.
 void pass_barrier() {
   const Thread* first = nullptr;
-  unsigned of_first = 0;
+  unsigned first_index = 0;
   for (unsigned t = 0; t < running.n_threads; ++t) {
     const Thread& thread = running.threads[t];
     if (thread.state == State::in_warp) {
       running.failure = describe(t) + " waits for lanes of its warp that never arrive";
       return;
     }
-    if (!first) first = &thread, of_first = t;
+    if (!first) first = &thread, first_index = t;
     if (thread.state != first->state || thread.site != first->site) {
-      running.failure = "not all threads of a block come to a barrier: " + describe(of_first) + " and " + describe(t) +
+      running.failure = "not all threads of a block come to a barrier: " + describe(first_index) + " and " + describe(t) +
                         " are at different places";
       return;
     }
@@ -185,12 +185,12 @@ void run_block() {
 
 }  // namespace
 
-void fail(const std::string& what) {
+void fail(const std::string& message) {
   Size thread = running.thread_index, block = running.block_index;
   char place[160];
   std::snprintf(place, sizeof place, " (thread %u,%u,%u of block %u,%u,%u)", thread.x, thread.y, thread.z, block.x,
                 block.y, block.z);
-  running.failure = what + place;
+  running.failure = message + place;
   _longjmp(running.scheduler, 1);
 }
 
@@ -235,12 +235,12 @@ void* emulated_dynamic_shared() { return running.dynamic_shared.get(); }
 void emulated_synchronize(int site) { wait(State::at_barrier, site); }
 
 void emulated_synchronize_warp(int site, unsigned mask) {
-  meet(mask, 0, emulated_lane(), site);
+  exchange(mask, 0, emulated_lane(), site);
   // The last lane to arrive continues at once, the others when they are resumed.
   now.warp_tick = ++running.threads[running.current].warp_tick;
 }
 
-uint64_t emulated_exchange(int site, unsigned mask, uint64_t value, int lane) { return meet(mask, value, lane, site); }
+uint64_t emulated_exchange(int site, unsigned mask, uint64_t value, int lane) { return exchange(mask, value, lane, site); }
 
 int emulated_lane() { return int(running.current % warp_size); }
 

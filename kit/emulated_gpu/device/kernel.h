@@ -1,4 +1,4 @@
-// Included in CUDA kernels that are compiled for the processor: CUDA's builtins, as calls of the emulated device.
+// Included in CUDA kernels that are compiled for the CPU: CUDA's builtins, as calls to the emulated device.
 //
 // The compiler's instrumentation for ThreadSanitizer calls the device at every memory access; see `access.cpp`.
 #pragma once
@@ -31,7 +31,7 @@ uint3 emulated_block_size() __attribute__((const));
 uint3 emulated_grid_size() __attribute__((const));
 // Waits for all threads of the block. A site is the number of a call in the source.
 void emulated_synchronize(int site);
-// Waits for the threads of a warp in a mask; `emulated_exchange` also gives `value` and returns the value of a lane.
+// Waits for the threads of a warp in a mask; `emulated_exchange` also returns the `value` of another lane.
 void emulated_synchronize_warp(int site, unsigned mask);
 uint64_t emulated_exchange(int site, unsigned mask, uint64_t value, int lane);
 unsigned emulated_active_mask();
@@ -61,7 +61,7 @@ void emulated_atomic(void* place, size_t size_bytes);
 
 template <typename T>
 T emulated_shuffle(int site, unsigned mask, T value, int lane) {
-  static_assert(sizeof(T) <= sizeof(uint64_t), "one lane gives at most eight bytes");
+  static_assert(sizeof(T) <= sizeof(uint64_t), "a shuffled value has at most eight bytes");
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
   bits = emulated_exchange(site, mask, bits, lane);
@@ -69,30 +69,30 @@ T emulated_shuffle(int site, unsigned mask, T value, int lane) {
   return value;
 }
 
-// A lane outside of the segment of `width` lanes is replaced by the lane itself (CUDA C++ Programming Guide, warp
-// shuffle functions).
+// A source lane outside of the segment of `width` lanes is replaced by the calling lane (CUDA C++ Programming Guide,
+// warp shuffle functions).
 template <typename T>
 T emulated_from(int site, unsigned mask, T value, int source, int width = 32) {
-  int own = emulated_lane();
-  return emulated_shuffle(site, mask, value, own / width * width + source % width);
+  int self = emulated_lane();
+  return emulated_shuffle(site, mask, value, self / width * width + source % width);
 }
 
 template <typename T>
 T emulated_from_above(int site, unsigned mask, T value, unsigned distance, int width = 32) {
-  int own = emulated_lane(), source = own + int(distance);
-  return emulated_shuffle(site, mask, value, source / width == own / width ? source : own);
+  int self = emulated_lane(), source = self + int(distance);
+  return emulated_shuffle(site, mask, value, source / width == self / width ? source : self);
 }
 
 template <typename T>
 T emulated_from_below(int site, unsigned mask, T value, unsigned distance, int width = 32) {
-  int own = emulated_lane(), source = own - int(distance);
-  return emulated_shuffle(site, mask, value, source >= own / width * width ? source : own);
+  int self = emulated_lane(), source = self - int(distance);
+  return emulated_shuffle(site, mask, value, source >= self / width * width ? source : self);
 }
 
 template <typename T>
-T emulated_from_other(int site, unsigned mask, T value, int with, int width = 32) {
-  int own = emulated_lane(), source = own ^ with;
-  return emulated_shuffle(site, mask, value, source / width == own / width ? source : own);
+T emulated_from_other(int site, unsigned mask, T value, int lane_mask, int width = 32) {
+  int self = emulated_lane(), source = self ^ lane_mask;
+  return emulated_shuffle(site, mask, value, source / width == self / width ? source : self);
 }
 
 template <typename T>
@@ -142,8 +142,8 @@ UNCHECKED void emulated_call(void (*kernel)(A...), void** arguments, std::index_
 
 template <typename... A>
 UNCHECKED size_t emulated_sizes(void (*)(A...), size_t* sizes) {
-  size_t found[] = {sizeof(A)..., 0};
-  std::memcpy(sizes, found, sizeof...(A) * sizeof(size_t));
+  size_t argument_sizes[] = {sizeof(A)..., 0};
+  std::memcpy(sizes, argument_sizes, sizeof...(A) * sizeof(size_t));
   return sizeof...(A);
 }
 

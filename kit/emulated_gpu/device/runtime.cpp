@@ -37,7 +37,7 @@ std::string copy(void* to, const void* from, size_t size_bytes) {
 
 extern "C" {
 
-// Only TVM finds the device. Other libraries, such as torch, would call missing functions.
+// Only TVM finds the device. Other libraries, such as torch, would call functions that the emulator does not have.
 cudaError_t cudaGetDeviceCount(int* count) {
   Dl_info caller{};
   bool is_for_tvm = dladdr(__builtin_return_address(0), &caller) && std::strstr(caller.dli_fname, "tvm");

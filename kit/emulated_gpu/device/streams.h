@@ -1,4 +1,4 @@
-// Streams of work, which is done at once or, while a stream is captured, becomes part of a graph.
+// Streams, whose work is done immediately, or is added to a graph while the stream is captured.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@ namespace emulated {
 
 constexpr const char* device_name = "Emulated GPU";
 
-// Work, which returns an error message, empty on success.
+// A piece of work, which returns an error message, empty on success.
 using Work = std::function<std::string()>;
 
 struct Graph {

@@ -48,7 +48,7 @@ def run(folder: Path, inputs: tuple[Path, ...], random: bool, seed: int | None, 
 
 
 def _preview(array: Any) -> str:
-    """Return the first values of an array as text."""
+    """Format the first values of an array."""
     values = array.ravel()[:5]
     return ", ".join(f"{value:.6g}" for value in values) + (", ..." if array.size > len(values) else "")
 

@@ -67,7 +67,7 @@ def build_folders(_: click.Context, __: click.Parameter, incomplete: str) -> lis
         # Keep the typed prefix unchanged, even if it begins with `./`.
         prefixes = (f"{BUILDS}/", typed)
         folders = {
-            f"{start}{path.parent.name}" for start in prefixes for path in Path(start or ".").glob("*/build.json")
+            f"{prefix}{path.parent.name}" for prefix in prefixes for path in Path(prefix or ".").glob("*/build.json")
         }
     except (OSError, ValueError):
         folders = set()

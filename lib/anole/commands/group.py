@@ -11,7 +11,7 @@ import click
 from anole.errors import AnoleError
 from anole.host import guard
 
-_NO_SPACE_OR_RIGHT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 _FORMER_NAMES = {"quantise": "quantize"}
 
 
@@ -22,7 +22,7 @@ class Commands(click.Group):
     """Whether this process only runs the command, and may therefore fork."""
 
     sections: Mapping[str, Sequence[click.Command]] = {}
-    """The commands by the title of their section, in the order of the help."""
+    """The commands by section title, in the order of the help."""
 
     def add_sections(self, sections: Mapping[str, Sequence[click.Command]]) -> None:
         """Add the commands of all sections."""
@@ -33,19 +33,19 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        return [*self.commands, *self._added()]
+        return [*self.commands, *self._target_commands()]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return a command of Anole or, if there is none with this name, of a kind of target."""
         name = _FORMER_NAMES.get(name, name)
-        return super().get_command(context, name) or self._added().get(name)
+        return super().get_command(context, name) or self._target_commands().get(name)
 
-    def _added(self) -> dict[str, click.Command]:
+    def _target_commands(self) -> dict[str, click.Command]:
         from anole.targets import usable_kinds
         from anole.targets.base import named_object
 
-        places = (each for kind in usable_kinds().values() for each in kind.commands.items())
-        return {name: named_object(place) for name, place in places if name not in self.commands}
+        items = (item for kind in usable_kinds().values() for item in kind.commands.items())
+        return {name: named_object(path) for name, path in items if name not in self.commands}
 
     def __call__(self, *arguments: Any, **settings: Any) -> Any:
         """Run the command and mark it as the owner of this process."""
@@ -53,15 +53,15 @@ class Commands(click.Group):
         return super().__call__(*arguments, **settings)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; one of Anole's errors or a disk error ends it with one line and exit code 2."""
+        """Run the command; an error of Anole or of the disk ends it with a one-line message and exit code 2."""
         try:
-            found = super().invoke(context)
+            result = super().invoke(context)
             guard.finish()
-            return found
+            return result
         except AnoleError as error:
             message = str(error)
         except OSError as error:
-            if error.errno not in _NO_SPACE_OR_RIGHT:
+            if error.errno not in _DISK_ERRNOS:
                 raise
             message = f"{error.filename or 'a file'}: cannot be written: {error.strerror}"
         click.echo("anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True)
@@ -69,7 +69,7 @@ class Commands(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands section by section, with aligned columns."""
-        sections = {**self.sections, "Targets": self._added().values()}
+        sections = {**self.sections, "Targets": self._target_commands().values()}
         width = max(len(command.name or "") for commands in sections.values() for command in commands)
         limit = formatter.width - 6 - width
         for title, commands in sections.items():

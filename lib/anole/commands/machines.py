@@ -22,7 +22,7 @@ def doctor() -> None:
 @click.command(epilog="Example: anole calibrate cpu --minutes 15")
 @click.argument("target", shell_complete=candidates.targets)
 @click.option(
-    "--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Time limit for starting layers."
+    "--minutes", type=click.FloatRange(0), default=30.0, show_default=True, help="Start no layers after this time."
 )
 @SPEC
 def calibrate(target: str, minutes: float, spec: Path) -> None:
@@ -38,9 +38,9 @@ def calibrate(target: str, minutes: float, spec: Path) -> None:
     from anole.tune.calibration import calibrate
 
     enter_project(spec)
-    declared = load_spec(Path(spec.name))
-    Node(target, "targets", declared.file).choice(declared.targets, "one of the targets")
-    spec_entry = declared.targets[target]
+    project = load_spec(Path(spec.name))
+    Node(target, "targets", project.file).choice(project.targets, "one of the targets")
+    spec_entry = project.targets[target]
     n_done, n_layers = calibrate(describe_target(spec_entry), layout.SHARDS, spec_entry.remote, 60 * minutes)
     hint = "" if n_done == n_layers else "; run the command again to continue"
     click.echo(f"{target}: {n_done} of {n_layers} common layers are calibrated{hint}")

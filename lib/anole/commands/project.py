@@ -35,7 +35,7 @@ def plan(spec: Path, as_json: bool) -> None:
     from anole.codec import encode
     from anole.project.pipeline import Pipeline
     from anole.project.plan import make_plan
-    from anole.report.plan_table import render_plan
+    from anole.report.tables import render_plan
 
     jobs = make_plan(Pipeline.load(spec))
     if as_json:

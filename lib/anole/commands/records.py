@@ -27,9 +27,9 @@ def report(output: Path | None, database: Path | None, spec: Path) -> None:
 
     output, database = enter_project(spec, output, database)
     models = Path(spec.name)
-    target = output or Path("report.html")
-    write_report(database or layout.DATABASE, target, Path(), models if models.is_file() else None)
-    click.echo(f"wrote {target}")
+    page = output or Path("report.html")
+    write_report(database or layout.DATABASE, page, Path(), models if models.is_file() else None)
+    click.echo(f"wrote {page}")
 
 
 @click.command(epilog="Example: anole explore --port 8080 --open")
@@ -64,14 +64,14 @@ def import_(sources: tuple[Path, ...], shards: Path) -> None:
     SOURCES are databases and folders of shards from other machines, in any combination. All of them are checked before
     anything is written.
     """
-    from anole.merge.exchange import import_all
-    from anole.merge.exporting import exported_from
+    from anole.merge.exchange.exporting import describe_origin
+    from anole.merge.exchange.importing import import_all
 
     for source, counts in import_all(sources, shards):
         for path in counts.kept_beside:
             click.echo(f"{path}: differs from the local records; kept as a separate file, but not used")
         click.echo(
-            f"{source}{exported_from(source)}: {counts.new} new runs, {counts.continued} continued, {counts.known} "
+            f"{source}{describe_origin(source)}: {counts.new} new runs, {counts.continued} continued, {counts.known} "
             f"already known, {len(counts.kept_beside)} conflicting; {counts.trials} new trials"
         )
 
@@ -107,8 +107,8 @@ def export_records(
     DESTINATION is a new folder of shards, to be read by `anole import`. Options may be repeated: a run is selected if
     it matches at least one value of each option given. Selected runs are exported with all their trials.
     """
-    from anole.merge import exporting
-    from anole.merge.selection import Selection
+    from anole.merge.exchange import exporting
+    from anole.merge.exchange.selection import Selection
 
     start = None if since is None else since.isoformat(timespec="seconds")
     selection = Selection(tasks, models, targets, presets, runs, start)

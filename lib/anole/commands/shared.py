@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
 
 _UNLIMITED_SIZE = 10_000
-"""More columns and lines than any table has; it disables wrapping."""
+"""More columns and lines than any table has, which disables wrapping."""
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
@@ -35,7 +35,7 @@ class Counts(click.ParamType[tuple[int, ...]]):
     _max_count = 256
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the numbers in `value`, such as 0,1,2."""
+        """Parse the numbers in `value`, such as 0,1,2."""
         if not isinstance(value, str):
             return value
         items = [item.strip() for item in value.split(",")]
@@ -53,7 +53,7 @@ class Json(click.ParamType[dict[str, Any]]):
     name = "json"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the JSON object in `value`."""
+        """Parse the JSON object in `value`."""
         if not isinstance(value, str):
             return value
         try:
@@ -68,7 +68,7 @@ class Json(click.ParamType[dict[str, Any]]):
 
 
 class OrderType(Json):
-    """The order of a build or of an accelerator, in JSON or in a file, decoded as the class ``module:class``."""
+    """The order of a build or an accelerator, as JSON or a JSON file, decoded as the class ``module:class``."""
 
     name = "order"
 
@@ -76,7 +76,7 @@ class OrderType(Json):
         self._cls = cls
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Return the order in `value`."""
+        """Decode the order in `value`."""
         from anole.codec import DecodeError, decode
         from anole.targets.base import named_object
 
@@ -115,7 +115,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 ORDER = click.option(
     "--order",
     type=OrderType("anole.documents.manifest:Order"),
-    help="What to compile, instead of the build's entry in models.yaml.",
+    help="Order to compile, instead of the build's entry in models.yaml.",
 )
 
 
@@ -144,7 +144,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
         shards: Path,
         measure: Any,
         builders: int | None,
-        **others: Any,
+        **other_options: Any,
     ) -> None:
         from anole.search.presets import read_tuner
         from anole.targets.rpc.address import Remote
@@ -152,7 +152,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
 
         settings = read_tuner(tuner or ({} if preset is None else {"preset": preset}))
         remote = Remote.from_json(measure or {})
-        command(options=TuneOptions(settings, seed, trials, shards, remote, builders), **others)
+        command(options=TuneOptions(settings, seed, trials, shards, remote, builders), **other_options)
 
     return reduce(lambda decorated, option: option(decorated), reversed(_TUNING), with_options)
 
@@ -171,7 +171,7 @@ def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
 def guard_process(what: str) -> None:
     """Guard the rest of the command against crashes in a model's code; call it before heavy imports.
 
-    It forks the process, so it does nothing in a process that runs more than this command.
+    The guard forks the process. It does nothing in a process that runs more than this command.
     """
     if getattr(click.get_current_context().find_root().command, "owns_process", False):
         guard.guard(what)

@@ -89,17 +89,17 @@ def extract(
 
     if entry is None or description is None:
         manifest, tasks = enter_project(spec, manifest, tasks)
-        found, description, files = find_model(Path(spec.name), model, target)
+        model_spec, description, files = find_model(Path(spec.name), model, target)
     else:
-        found = ModelSpec.from_json(model, entry)
-    block_torch_for(found)
+        model_spec = ModelSpec.from_json(model, entry)
+    block_torch_for(model_spec)
     manifest = manifest or layout.manifest_path(model, target)
-    extract_model(found, target, description, manifest, tasks or layout.TASKS, files)
+    extract_model(model_spec, target, description, manifest, tasks or layout.TASKS, files)
 
 
 @click.command(epilog="Example: anole quantize resnet18 --float node_Conv_291")
 @click.argument("model", shell_complete=candidates.models)
-@click.option("--method", type=click.Choice(METHODS), help="How to choose ranges.  [default: the best method]")
+@click.option("--method", type=click.Choice(METHODS), help="Method to choose ranges.  [default: the best method]")
 @click.option("--float", "floats", multiple=True, metavar="LAYER", help="Layer to keep in float32; may be repeated.")
 @click.option(
     "--target-db",
@@ -132,16 +132,16 @@ def quantize(
     from anole.config.reading import load_spec
     from anole.node import Node
     from anole.quantize.stage import quantize_model
-    from anole.report.quantization import render_quantized
+    from anole.report.tables import render_quantized
 
     if entry is None:
         (output,) = enter_project(spec, output)
         models = load_spec(Path(spec.name)).models
         Node(model, "models", spec.name).choice(models, "one of the models")
-        found = models[model]
+        model_spec = models[model]
     else:
-        found = ModelSpec.from_json(model, entry)
-    quantized = quantize_model(found, output or layout.quantized_path(model), method, floats, target_db)
+        model_spec = ModelSpec.from_json(model, entry)
+    quantized = quantize_model(model_spec, output or layout.quantized_path(model), method, floats, target_db)
     if entry is None and quantized is not None:
         show(render_quantized(model, quantized))
 
@@ -220,8 +220,8 @@ def refine(
 
     if order is None or manifest is None or candidates is None:
         (output,) = enter_project(spec, output)
-        found = find_build(Path(spec.name), build)
-        order, manifest, receipts, candidates = found.order, found.manifest, found.receipts, found.refine
+        inputs = find_build(Path(spec.name), build)
+        order, manifest, receipts, candidates = inputs.order, inputs.manifest, inputs.receipts, inputs.refine
     if required:
         require_target(f"build {build}", order.origin.target_description)
     refine_network(build, order, manifest, receipts, candidates, output or layout.refined_path(build))
@@ -245,13 +245,13 @@ def compile_(
     guard_process(f"build {build}")
     block_torch()
     from anole.compile.stage import compile_network
-    from anole.evaluate.winograd_error import has_large_rounding_error
+    from anole.evaluate.correctness.winograd_error import has_large_rounding_error
     from anole.project.pipeline import find_build
 
     if order is None or manifest is None:
         (output,) = enter_project(spec, output)
-        found = find_build(Path(spec.name), build)
-        order, manifest, receipts = found.order, found.manifest, found.ingredients
+        inputs = find_build(Path(spec.name), build)
+        order, manifest, receipts = inputs.order, inputs.manifest, inputs.ingredients
     compile_network(build, order, manifest, receipts, output or layout.build_path(build), has_large_rounding_error)
 
 
@@ -261,7 +261,7 @@ def compile_(
 @click.option(
     "--order",
     type=OrderType("anole.config.entries:AcceleratorOrder"),
-    help="What to explore, instead of the accelerator's entry in models.yaml.",
+    help="Order to explore, instead of the accelerator's entry in models.yaml.",
 )
 @click.option("--output", type=PATH, help="Folder of the result.  [default: in accelerators]")
 @SPEC

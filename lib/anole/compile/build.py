@@ -105,7 +105,7 @@ def match_network(
 ) -> MatchedNetwork:
     """Match each task of a network with its best known config; arguments and errors are as for `compile_build`.
 
-    A network for ranges of sizes has the tasks, and thus the configs, of its typical sizes.
+    A network with size ranges is matched by the tasks of its typical sizes.
     """
     imported = imported if imported is not None else load_model(model)
     from anole.extract.graph import find_layers, for_low_precision

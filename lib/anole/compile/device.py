@@ -99,7 +99,7 @@ def _small_choices(
         choice = choices.get(layer.workload)
         if choice is not None and layer.workload.constant_weight and small.workload != layer.workload:
             config = target.default_config(small.workload)
-            n_packed = [prod(choice.template.packed_shape(small.workload, each)) for each in (config, choice.config)]
+            n_packed = [prod(choice.template.packed_shape(small.workload, c)) for c in (config, choice.config)]
             if n_packed[0] <= _MAX_SMALL_WEIGHT_RATIO * n_packed[1]:
                 small_choices[layer.workload] = replace(choice, config=config)
     return small_choices
@@ -145,8 +145,8 @@ def _moved_bytes(func: tirx.PrimFunc) -> int:
     """Return the bytes read and written by one call that touches every element of its operands once."""
     params = (param for param in func.params if str(param.name) != SMALL_WEIGHTS)
     sizes = [size_bytes(param.ty) for param in params if hasattr(param.ty, "shape")]
-    written = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
-    return sum(sizes) if written is None else sum(sizes[:-1]) + int(written)
+    slice_bytes = func.attrs.get(WRITTEN_BYTES) if func.attrs else None
+    return sum(sizes) if slice_bytes is None else sum(sizes[:-1]) + int(slice_bytes)
 
 
 _PLANNING_PASS = "StaticPlanBlockMemory"

@@ -19,7 +19,7 @@ from anole.documents.build import Build, write_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, MachineError
 from anole.files import make_folder, replace_durably
-from anole.host.tempdirs import make_locked, sweep
+from anole.host.tempdirs import make_locked_folder, sweep
 from anole.targets.base import CppRuntime
 from anole.targets.shared.kernel import find_compiler, run_tool
 
@@ -70,7 +70,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         make_folder(folder.parent)
         sweep(folder.parent, prefix)
-        scratch, lock = make_locked(folder.parent, prefix)
+        scratch, lock = make_locked_folder(folder.parent, prefix)
     except OSError as error:
         raise BuildError(f"{folder}: cannot be written: {error}") from error
     try:
@@ -78,7 +78,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         new.mkdir()
         new.chmod(0o755)
         yield new
-        # The folder is replaced as a whole: no reader ever sees an incomplete one.
+        # The folder is replaced atomically: readers never see an incomplete one.
         if folder.exists():
             os.replace(folder, scratch / "old")
         replace_durably(new, folder)
@@ -90,20 +90,20 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def _cpp_loader(build: Build, runtime: CppRuntime) -> str:
-    first = "found.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "found.cast<ffi::Array<ffi::Tensor>>()[0]"
+    first = "outputs.cast<ffi::Tensor>()" if len(build.outputs) == 1 else "outputs.cast<ffi::Array<ffi::Tensor>>()[0]"
     # The virtual machine expects the kind, number and allocator of each device.
     kinds = dict.fromkeys((runtime.device, _HOST))
     return Template(_SNIPPETS.joinpath("load.cc.in").read_text(encoding="utf-8")).substitute(
         device=runtime.device,
         devices=", ".join(f"static_cast<int>({kind}), 0, /*pooled allocator=*/2" for kind in kinds),
         libraries=" ".join(f"-l{name}" for name in runtime.libraries),
-        inputs=", ".join(map(_input, build.inputs)),
+        inputs=", ".join(map(_input_call, build.inputs)),
         first=first,
         name=build.outputs[0].name,
     )
 
 
-def _input(info: TensorInfo) -> str:
+def _input_call(info: TensorInfo) -> str:
     """Return a C++ call that creates an input with this shape and DLPack dtype (code, bits and lanes)."""
     kind, shape = info.dtype.rstrip("0123456789"), ", ".join(map(str, info.shape))
     return f"input({{{shape}}}, {{{_DTYPE_CODES[kind]}, {info.dtype.removeprefix(kind) or 8}, 1}})"
@@ -122,7 +122,7 @@ def embed_imports(module: Any, is_system_lib: bool, prefix: str, folder: str) ->
     # TVM's own `numpy` method would copy all weights again.
     np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module)).tofile(data)
     name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
-    # Without the last line, the linker would make the stack of the whole process executable.
+    # Without the last line, the linker would make the process stack executable.
     source.write_text(
         f".section {_SECTION}\n.globl {name}\n.type {name}, %object\n.size {name}, {data.stat().st_size}\n"
         f'{name}:\n.incbin "{data}"\n.section .note.GNU-stack,"",%progbits\n',

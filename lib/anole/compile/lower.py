@@ -62,7 +62,6 @@ def lower(
     The module must be in normal form, see `anole.extract.graph.normalize`. Functions without an anchor get the default
     schedule, and so do workloads that their template cannot schedule in this network; the second result maps these
     workloads to the reason. Buffers between the kernels of one function are planned together with the network's
-
     tensors. Packed weights are looked up in `packed`, and added if missing. If `only` is given, only functions with
     these workloads are scheduled.
     """
@@ -120,12 +119,12 @@ def _schedule(
         # TVM removes functions that only reshape, unless a schedule adds conditions.
         only_reshapes = bool(symbols_of(func)) and relax.analysis.has_reshape_pattern(func)
         return func if only_reshapes else schedule_default(func)
-    func = func.with_attr(WORKLOAD, _text(workload))
+    func = func.with_attr(WORKLOAD, _workload_text(workload))
     choice = choices[workload]
     try:
-        return with_opaque_extents(func, lambda plain: choice.template.schedule(plain, workload, choice.config))
+        return with_opaque_extents(func, lambda opaque: choice.template.schedule(opaque, workload, choice.config))
     except Exception as error:
-        # An epilogue that the template does not support must not fail the whole build.
+        # An epilogue that the template does not support must not fail the entire build.
         failures[workload] = cause(error)
         return schedule_default(func)
 
@@ -136,7 +135,7 @@ def _anchor_workload(func: tirx.PrimFunc) -> Workload | None:
     return next((workload_from_json(json.loads(str(text))) for text in texts if text is not None), None)
 
 
-def _text(workload: Workload) -> str:
+def _workload_text(workload: Workload) -> str:
     return canonical_json(workload_to_json(workload))
 
 
@@ -174,7 +173,7 @@ def _with_symbolic_extents(workload: Workload, data_ty: Any, result_ty: Any) -> 
     extents = {"batch": result_ty.shape[0]}
     if isinstance(workload, BatchMatmul):
         extents |= {"rows": result_ty.shape[1], "columns": result_ty.shape[2], "inner": data_ty.shape[2]}
-    return replace(workload, **{name: each for name, each in extents.items() if not isinstance(each, tirx.IntImm)})
+    return replace(workload, **{name: ext for name, ext in extents.items() if not isinstance(ext, tirx.IntImm)})
 
 
 def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbols: Sequence[tirx.Var]) -> tirx.PrimFunc:
@@ -187,6 +186,6 @@ def _definition(choice: Choice, workload: Workload, types: Sequence[Any], symbol
     schedule = s_tir.Schedule(te.create_prim_func([data, packed, *symbols, result], "int64"))
     for rv in blocks_of(schedule):
         if ANCHOR in schedule.get(rv).annotations:
-            schedule.annotate(rv, WORKLOAD, _text(workload))
+            schedule.annotate(rv, WORKLOAD, _workload_text(workload))
     func = with_values(schedule.mod["main"], original_values)
     return func.without_attr("global_symbol").with_attr("op_pattern", int(Pattern.ANCHOR))

@@ -25,7 +25,7 @@ class Match:
     """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None if it cannot be scheduled somewhere in this network; the default schedule is used there.
+        config: None if its template cannot schedule the task in this network, which then uses the default schedule.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
         refined: the configs that were tried within the network.
@@ -54,7 +54,7 @@ class Match:
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
 
     def unscheduled_for(self, reason: str) -> Match:
-        """Return the match without its config, which could not be scheduled somewhere in the network."""
+        """Return the match without its config, which the template could not schedule in the network."""
         return replace(self.untuned(reason), unscheduled=self.config)
 
     @property
@@ -145,7 +145,7 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
     if receipt is None:
         return match.untuned(_NOT_TUNED, default)
     if receipt.config is None:
-        reason = f"none of {receipt.trials} candidates worked" if receipt.trials else "it got no trial of the budget"
+        reason = f"none of {receipt.trials} candidates worked" if receipt.trials else "the budget had no trials for it"
         return match.untuned(reason, default)
     space = target.space(task.workload)
     try:

@@ -1,4 +1,4 @@
-"""The interface of compilers of whole networks; `anole.targets.base.NetworkEntryPoints` names one for each target."""
+"""The interface of network compilers; `anole.targets.base.NetworkEntryPoints` names one for each target."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from anole.documents.receipt import Receipt, Receipts
 from anole.extract.load import load_model
 
 
-def recorded_manifest(build: Build) -> Manifest:
+def manifest_of_build(build: Build) -> Manifest:
     """Return the manifest of a build's network, without the digest of its files."""
     model = build.model_spec
-    tasks = tuple(ListedTask(each.key, each.label, each.flop, each.weight, each.layers) for each in build.tasks)
+    tasks = tuple(ListedTask(task.key, task.label, task.flop, task.weight, task.layers) for task in build.tasks)
     origin = Origin(build.entry, build.target_description, {})
     flop = sum(task.flop * task.weight for task in tasks)
     return Manifest(model.name, build.target, model.source, model.inputs, origin, tasks, flop)
@@ -31,9 +31,9 @@ def recorded_receipts(build: Build) -> Receipts:
 
 
 def compile_with_random_weights(build: Build, folder: Path) -> Build:
-    """Compile a torch model's build again, with random weights of `anole.extract.weights`.
+    """Compile a torch model's build again, with the random weights of `anole.extract.weights`.
 
-    This is for builds whose outputs hardly depend on the input, so any comparison with their own weights would pass.
+    This is for builds whose outputs hardly depend on the input: with their trained weights, any comparison would pass.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -43,7 +43,7 @@ def compile_with_random_weights(build: Build, folder: Path) -> Build:
     # Untuned layers were already reported when the build itself was compiled.
     logging.disable(logging.WARNING)
     try:
-        manifest, receipts = recorded_manifest(build), recorded_receipts(build)
+        manifest, receipts = manifest_of_build(build), recorded_receipts(build)
         randomized = load_model(build.model_spec, random_weights=True)
         return compile_build(build.model_spec, manifest, settings, receipts, folder, randomized)
     finally:

@@ -16,7 +16,7 @@ from anole.targets.base import Target, named_object
 from anole.task import Workload
 
 RoundingCheck = Callable[[Path], bool]
-"""A check that compares a complete build with its model, see `anole.evaluate.winograd_error`."""
+"""A check that compares a complete build with its model, see `anole.evaluate.correctness.winograd_error`."""
 
 _Finer = Callable[[Workload, Config], Mapping[str, Sequence[Any]] | None]
 
@@ -29,7 +29,7 @@ def coarse_layers(network: MatchedNetwork, target: Target) -> list[str]:
 def with_finer_configs(network: MatchedNetwork, target: Target) -> MatchedNetwork:
     """Return a network with finer configs for its coarse layers.
 
-    A tuned task gets its fastest fine rival, since the rivals include the best of each kind; other tasks get a default.
+    A tuned task gets the fastest fine config in its receipt, which lists the best of each kind; others get a default.
     """
     matches = [_with_finer_config(match, network.receipts.get(match.task.key), target) for match in network.matches]
     return replace(network, matches=matches)
@@ -49,8 +49,8 @@ def _with_finer_config(match: Match, receipt: Receipt | None, target: Target) ->
     if (knobs := _finer_knobs(match, finer)) is None:
         return match
     space = target.space(workload)
-    for rival in receipt.rivals if receipt is not None and match.run_key is not None else ():
-        if finer(workload, rival.config) is None and space.rejection(rival.config) is None:
-            return replace(match, config=rival.config, latency_s=rival.latency_s)
+    for entry in receipt.rivals if receipt is not None and match.run_key is not None else ():
+        if finer(workload, entry.config) is None and space.rejection(entry.config) is None:
+            return replace(match, config=entry.config, latency_s=entry.latency_s)
     reason = match.reason or "its tuned config is too inaccurate for this network"
     return match.untuned(reason, space.restricted(knobs).best_sampled)

@@ -19,15 +19,15 @@ def read_accelerator(
     """Check an entry, which names models and targets; raise SpecError for the first mistake."""
     required = ("models", "targets")
     entry = node.mapping(required=required)
-    chosen = _names(entry["targets"], targets, "one of the targets")
-    exploration = _exploration(entry["targets"], [targets[target] for target in chosen])
+    target_names = _names(entry["targets"], targets, "one of the targets")
+    exploration = _exploration(entry["targets"], [targets[target] for target in target_names])
     node.mapping(allowed=(*required, *exploration.keys))
     other_settings = {key: setting for key, setting in entry.items() if key not in required}
     try:
-        settings = exploration.read(other_settings, {target: targets[target].settings for target in chosen})
+        settings = exploration.read(other_settings, {target: targets[target].settings for target in target_names})
     except TargetError as error:
         raise entry["targets"].error(str(error)) from error
-    return AcceleratorSpec(name, _weights(entry["models"], models), tuple(chosen), settings, node.path)
+    return AcceleratorSpec(name, _weights(entry["models"], models), tuple(target_names), settings, node.path)
 
 
 def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
@@ -42,10 +42,10 @@ def _weights(node: Node, models: Collection[str]) -> dict[str, float]:
     return {name: weight.number(_MIN_WEIGHT, _MAX_WEIGHT) for name, weight in weights.items()}
 
 
-def _names(node: Node, known: Collection[str], what: str) -> list[str]:
+def _names(node: Node, allowed: Collection[str], what: str) -> list[str]:
     names: list[str] = []
     for item in node.items():
-        if item.choice(known, what) in names:
+        if item.choice(allowed, what) in names:
             raise item.error(f"found {item.value!r} twice")
         names.append(item.value)
     return names
@@ -53,11 +53,11 @@ def _names(node: Node, known: Collection[str], what: str) -> list[str]:
 
 def _exploration(node: Node, targets: Collection[TargetSpec]) -> Exploration:
     """Return the exploration of the targets' kind, which must be the same for all."""
-    kind, *others = {target.kind for target in targets}
+    kind, *other_kinds = {target.kind for target in targets}
     exploration = get_kind(kind).exploration
-    if others or exploration is None:
+    if other_kinds or exploration is None:
         raise node.error(
-            f"found targets of kind {', '.join(sorted((kind, *others)))}; all must be of one kind with searchable "
+            f"found targets of kind {', '.join(sorted((kind, *other_kinds)))}; all must be of one kind with searchable "
             "hardware, such as vta"
         )
     return exploration

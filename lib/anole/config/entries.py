@@ -20,11 +20,10 @@ class ModelSpec:
         dtypes: the types of the inputs that are not float32, by name.
         calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
         dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
-        outputs: the values of an ONNX file to compute instead of its outputs; empty for its own outputs.
-        values: constant values, by name, for inputs of an ONNX file that the build does not have: numbers or nested
-            lists.
+        outputs: the names of values to compute instead of an ONNX file's outputs; empty for the file's outputs.
+        values: constant values, by name, for inputs of an ONNX file that become constants: numbers or nested lists.
         ranges: the sizes that a build serves, by the name of the dimension. `inputs` and `dims` hold the typical sizes.
-        named: by input, the name of the range of each extent; None for fixed extents.
+        named: by input, the range name of each extent; None for fixed extents.
     """
 
     name: str
@@ -105,7 +104,7 @@ class ModelSpec:
 
 
 class RangeCollector:
-    """A collector of a model's ranges while its shapes are read.
+    """Collects the ranges of a model while its shapes are read.
 
     Attributes:
         ranges, named: see `ModelSpec`.
@@ -140,7 +139,7 @@ class TargetSpec:
     Attributes:
         settings: the entry's settings except the kind; `anole.targets.kind.Kind.describe` detects the others.
         required: whether missing hardware is an error; if false, the target's builds are skipped instead.
-        remote: the remote device that runs candidates, if it is not this machine; not part of the target's identity.
+        remote: the remote device that runs candidates; None for this machine. Not part of the target's identity.
         nodes: the resources by which a cluster's scheduler chooses a node; empty for this machine. Not part of the
             target's identity.
     """
@@ -171,7 +170,7 @@ class Budget:
 
     @property
     def max_trials(self) -> int:
-        """The number of trials for commands and file names; for None, more than a search ever measures."""
+        """The number of trials for commands and file names; more than any search measures if `trials` is None."""
         unlimited = 1_000_000 if self.seconds is None else 10_000
         return unlimited if self.trials is None else self.trials
 
@@ -204,7 +203,7 @@ class AcceleratorOrder:
     """The inputs of an accelerator's Pareto front, except the trials.
 
     Attributes:
-        targets: the description of each target whose hardware is searched, by its name.
+        targets: the description of each target whose hardware is searched, by target name.
         models, settings: see `AcceleratorSpec`.
     """
 
@@ -218,7 +217,7 @@ class AcceleratorSpec:
     """An accelerator to choose for several networks.
 
     Attributes:
-        models: the weight of each network's latency and energy, by its name.
+        models: the weight of each network's latency and energy, by network name.
         targets: the targets whose hardware is searched, together.
         settings: the entry's other settings, parsed by the kind of target.
     """
@@ -231,7 +230,7 @@ class AcceleratorSpec:
 
     @property
     def searches(self) -> tuple[BuildSpec, ...]:
-        """The exhaustive searches that it requires, one per network and target."""
+        """The exhaustive searches that the accelerator requires, one per network and target."""
         tuning = {"preset": "exhaustive"}
         return tuple(
             BuildSpec(f"{self.name}: {model} for {target}", model, target, tuning, EXHAUSTIVE, 0, self.path)
@@ -253,6 +252,6 @@ class Spec:
 
     @property
     def tuned(self) -> tuple[BuildSpec, ...]:
-        """All builds, and all searches for accelerators, whose tasks are tuned."""
-        explored = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
-        return (*self.builds.values(), *explored)
+        """All builds and all searches for accelerators: the entries whose tasks are tuned."""
+        searches = (search for accelerator in self.accelerators.values() for search in accelerator.searches)
+        return (*self.builds.values(), *searches)

@@ -1,4 +1,4 @@
-"""Find the external weight files of an ONNX file, and its names, without reading external weights."""
+"""Find the names in an ONNX file and its external weight files, without reading external weights."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class _External:
 def external_files(path: Path, strict: bool = False) -> list[Path]:
     """Return the files that hold weights of an ONNX file, relative to its folder and sorted.
 
-    A damaged file has none, unless `strict`.
+    For a damaged file, the list is empty unless `strict`.
 
     Raises:
-        OnnxFileError: the file cannot be read, or, if `strict`, is damaged; or a weight is not in a file of its folder.
+        OnnxFileError: the file cannot be read, or, if `strict`, is damaged; or a weight is not in a file of the folder.
     """
     try:
         tensors, _ = _read(path)
@@ -62,7 +62,7 @@ def external_files(path: Path, strict: bool = False) -> list[Path]:
             raise OnnxFileError(f"is not an ONNX file, or is damaged: {error}") from error
         return []
     for tensor in tensors:
-        _check(tensor, path.parent)
+        _check_location(tensor, path.parent)
     return sorted({Path(tensor.location) for tensor in tensors})
 
 
@@ -73,7 +73,7 @@ def onnx_names(path: Path) -> OnnxNames | None:
     return None
 
 
-def _check(tensor: _External, folder: Path) -> None:
+def _check_location(tensor: _External, folder: Path) -> None:
     """Raise OnnxFileError for a tensor whose data is not in a file of the folder."""
     where = f"tensor {shown(tensor.name)}: its weights are in {shown(tensor.location)}"
     location = PurePosixPath(tensor.location)
@@ -96,12 +96,12 @@ def _check(tensor: _External, folder: Path) -> None:
 def _read(path: Path) -> tuple[Sequence[_External], OnnxNames]:
     """Return the external tensors and the names; raise OSError, or ValueError for a damaged file."""
     status = path.stat()
-    return _read_once(path.resolve(), status.st_mtime_ns, status.st_size)
+    return _read_cached(path.resolve(), status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=256)
-def _read_once(path: Path, _mtime_ns: int, size_bytes: int) -> tuple[Sequence[_External], OnnxNames]:
-    """Return the same, cached by the file's modification time and size."""
+def _read_cached(path: Path, _mtime_ns: int, size_bytes: int) -> tuple[Sequence[_External], OnnxNames]:
+    """Parse a file; the cache is keyed by its modification time and size."""
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -152,5 +152,5 @@ def _symbols(value: ValueInfoProto) -> Iterator[str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a text of a message; protobuf returns bytes if it is not UTF-8."""
+    """Decode a string of a message; protobuf returns bytes if the string is not UTF-8."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value

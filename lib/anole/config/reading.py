@@ -24,8 +24,8 @@ from anole.targets.rpc.address import Remote
 _BUDGETS = ("total_seconds", "total_trials", "trials")
 """The mutually exclusive budgets in `tuning`; if the defaults have several, the first one applies."""
 
-_COUNTS = (*_BUDGETS, "seed", "refine")
-"""The settings in `tuning` that do not belong to the tuner; all are integers."""
+_NON_TUNER_SETTINGS = (*_BUDGETS, "seed", "refine")
+"""The settings in `tuning` that are not passed to the tuner; all are integers."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -60,7 +60,7 @@ def load_spec(path: Path | str = "models.yaml", overrides: Mapping[str, Any] | N
     """
     mapping = read_yaml(Path(path))
     if overrides:
-        mapping = _merged(mapping, overrides)
+        mapping = _merge(mapping, overrides)
     return parse_spec(mapping, str(path), Path(path).parent)
 
 
@@ -71,8 +71,8 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
     )
     if "accelerators" not in top:
         Node(mapping, "", file).mapping(required=("builds",))
-    models = {name: _model(name, node, project) for name, node in _named(top["models"])}
-    targets = {name: _target(name, node) for name, node in _named(top["targets"])}
+    models = {name: _model(name, node, project) for name, node in _named_entries(top["models"])}
+    targets = {name: _target(name, node) for name, node in _named_entries(top["targets"])}
     defaults = top["tuning"].mapping() if "tuning" in top else {}
     tuning: dict[str, Any] = {"preset": DEFAULT_PRESET, "trials": 64, "seed": 0, "refine": 0, **_tuning(defaults)}
     builds: dict[str, BuildSpec] = {}
@@ -84,8 +84,8 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
                 "give one of them a different `name`"
             )
         builds[build.name] = build
-    named = _named(top["accelerators"]) if "accelerators" in top else ()
-    accelerators = {name: read_accelerator(name, node, models, targets) for name, node in named}
+    entries = _named_entries(top["accelerators"]) if "accelerators" in top else ()
+    accelerators = {name: read_accelerator(name, node, models, targets) for name, node in entries}
     return Spec(models, targets, builds, _tuner_settings(tuning), file, accelerators)
 
 
@@ -94,10 +94,10 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
     check_source(entry["source"], project)
     source = entry["source"].text()
     is_onnx = source.startswith("onnx:")
-    given = entry["inputs"].mapping() if "inputs" in entry else {}
-    fixed = {key for key, each in given.items() if is_onnx and isinstance(each.value, dict) and "value" in each.value}
-    varying = RangeCollector()
-    inputs, dtypes = _inputs({key: each for key, each in given.items() if key not in fixed}, is_onnx, varying)
+    nodes = entry["inputs"].mapping() if "inputs" in entry else {}
+    fixed = {key for key, item in nodes.items() if is_onnx and isinstance(item.value, dict) and "value" in item.value}
+    collector = RangeCollector()
+    inputs, dtypes = _inputs({key: item for key, item in nodes.items() if key not in fixed}, is_onnx, collector)
     if not inputs and not is_onnx:
         raise node.error("has no `inputs`; give each input's shape, such as `inputs: {x: [1, 3, 224, 224]}`")
     for key in ("dims", "outputs"):
@@ -111,14 +111,14 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
         inputs,
         _file(entry["calibration"], project) if "calibration" in entry else None,
         dtypes,
-        {key: _extent(each, key, varying) for key, each in dims.items()},
+        {key: _extent(size, key, collector) for key, size in dims.items()},
         _outputs(outputs),
-        {key: _value(given[key]) for key in given if key in fixed},
-        varying.ranges,
-        varying.named,
+        {key: _constant_value(nodes[key]) for key in nodes if key in fixed},
+        collector.ranges,
+        collector.named,
     )
-    if is_onnx and (given or dims or outputs):
-        _check_names(project / model.location, given, dims, outputs)
+    if is_onnx and (nodes or dims or outputs):
+        _check_names(project / model.location, nodes, dims, outputs)
     return model
 
 
@@ -138,16 +138,16 @@ def _check_names(file: Path, inputs: Mapping[str, Node], dims: Mapping[str, Node
 
 
 def _inputs(
-    given: Mapping[str, Node], is_onnx: bool, varying: RangeCollector
+    nodes: Mapping[str, Node], is_onnx: bool, collector: RangeCollector
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Return the shape of each input, and the types of those that are not float32."""
     shapes, dtypes = {}, {}
-    for name, each in given.items():
-        if not isinstance(each.value, dict):
-            shapes[name] = _shape(each, name, varying)
+    for name, node in nodes.items():
+        if not isinstance(node.value, dict):
+            shapes[name] = _shape(node, name, collector)
             continue
-        typed = each.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
-        shapes[name], dtype = _shape(typed["shape"], name, varying), typed["dtype"].choice(_DTYPES, "a type of inputs")
+        typed = node.mapping(allowed=("shape", "dtype"), required=("shape", "dtype"))
+        shapes[name], dtype = _shape(typed["shape"], name, collector), typed["dtype"].choice(_DTYPES, "an input type")
         if is_onnx:
             raise typed["dtype"].error("is defined by the ONNX file; give only the shape")
         if dtype != _DTYPES[0]:
@@ -155,21 +155,21 @@ def _inputs(
     return shapes, dtypes
 
 
-def _value(node: Node) -> Any:
+def _constant_value(node: Node) -> Any:
     """Return the constant value of an input: a number or a nested list of numbers."""
     value = node.mapping(allowed=("value",))["value"]
     nodes, n_numbers = [value], 0
     while nodes:
-        each = nodes.pop()
+        item = nodes.pop()
         n_numbers += 1
         if n_numbers > _MAX_VALUE_ELEMENTS:
             raise value.error(f"found more than {_MAX_VALUE_ELEMENTS} numbers, the maximum")
-        if isinstance(each.value, list):
-            if len({len(item) if isinstance(item, list) else None for item in each.value}) > 1:
-                raise each.error("found lists of different lengths; nested lists must have the same length")
-            nodes += each.items()
-        elif not isinstance(each.value, bool):
-            each.number(-_MAX_MAGNITUDE, _MAX_MAGNITUDE)
+        if isinstance(item.value, list):
+            if len({len(value) if isinstance(value, list) else None for value in item.value}) > 1:
+                raise item.error("found lists of different lengths; nested lists must have the same length")
+            nodes += item.items()
+        elif not isinstance(item.value, bool):
+            item.number(-_MAX_MAGNITUDE, _MAX_MAGNITUDE)
     return value.value
 
 
@@ -189,41 +189,41 @@ def _file(node: Node, project: Path) -> str:
     return path
 
 
-def _shape(node: Node, name: str, varying: RangeCollector) -> tuple[int, ...]:
+def _shape(node: Node, name: str, collector: RangeCollector) -> tuple[int, ...]:
     nodes = [] if node.value == [] else node.items()
-    extents = [_range_of(each, varying) if isinstance(each.value, dict) else each.whole(least=0) for each in nodes]
-    shape = varying.shape(name, extents)
-    symbols = varying.named.get(name, (None,) * len(shape))
-    largest = [varying.ranges[symbol].max if symbol else each for symbol, each in zip(symbols, shape, strict=True)]
-    if prod(largest) > _MAX_ELEMENTS:
+    extents = [_parse_range(item, collector) if isinstance(item.value, dict) else item.whole(least=0) for item in nodes]
+    shape = collector.shape(name, extents)
+    symbols = collector.named.get(name, (None,) * len(shape))
+    sizes = [collector.ranges[symbol].max if symbol else size for symbol, size in zip(symbols, shape, strict=True)]
+    if prod(sizes) > _MAX_ELEMENTS:
         raise node.error(f"found {str(list(shape))[:80]}; an input has at most {_MAX_ELEMENTS} elements")
     return shape
 
 
-def _range_of(node: Node, varying: RangeCollector) -> dict[str, str]:
-    """Return the name and range of a variable extent."""
+def _parse_range(node: Node, collector: RangeCollector) -> dict[str, str]:
+    """Return the name and the range of a variable extent."""
     entry = node.mapping()
     if len(entry) != 1:
         raise node.error(f"found {shown(node.value)}; a variable extent is one name with its range: {{batch: 1..16}}")
-    ((symbol, each),) = entry.items()
+    ((symbol, size),) = entry.items()
     if not symbol.isidentifier():
         raise node.error(f"found the name {symbol!r}; {_RANGE_NAME}")
-    each.text()
-    _size(each, symbol, varying)
-    return {symbol: each.text()}
+    size.text()
+    _size(size, symbol, collector)
+    return {symbol: size.text()}
 
 
-def _extent(node: Node, symbol: str, varying: RangeCollector) -> int:
+def _extent(node: Node, symbol: str, collector: RangeCollector) -> int:
     """Return a size, or the typical size of a range."""
     is_range = isinstance(node.value, str) and ".." in node.value
     if is_range and not symbol.isidentifier():
         raise node.error(f"found a range of {symbol!r}; {_RANGE_NAME}. Give the shapes in `inputs` instead")
-    return _size(node, symbol, varying) if is_range else node.whole(least=0, most=_MAX_ELEMENTS)
+    return _size(node, symbol, collector) if is_range else node.whole(least=0, most=_MAX_ELEMENTS)
 
 
-def _size(node: Node, symbol: str, varying: RangeCollector) -> int:
+def _size(node: Node, symbol: str, collector: RangeCollector) -> int:
     try:
-        return varying.size(symbol, node.value)
+        return collector.size(symbol, node.value)
     except ValueError as error:
         raise node.error(str(error)) from error
 
@@ -251,10 +251,10 @@ def _nodes(node: Node) -> dict[str, str | int]:
     entry = node.mapping()
     if not entry:
         raise node.error("is empty; give the resources that choose a node, such as `nodes: {partition: amd}`")
-    for name, each in entry.items():
+    for name, item in entry.items():
         if not name.isidentifier() or name in OWN_RESOURCES:
-            raise each.error("is not a resource that chooses a node; use for example `partition` or `node_selector`")
-    return {name: _resource(each) for name, each in entry.items()}
+            raise item.error("is not a resource that chooses a node; use for example `partition` or `node_selector`")
+    return {name: _resource(item) for name, item in entry.items()}
 
 
 def _resource(node: Node) -> str | int:
@@ -276,19 +276,19 @@ def _build(
     overrides = {key: setting for key, setting in entry.items() if key not in ("model", "target", "name")}
     tuning = {**defaults, **_tuning(overrides)}
     name = _name(entry["name"], _MAX_BUILD_NAME_LENGTH) if "name" in entry else f"{model}-{target}-{tuning['preset']}"
-    kind = next(budget for settings in (overrides, defaults) for budget in _BUDGETS if budget in settings)
-    seconds = tuning[kind] if kind == "total_seconds" else None
-    budget = Budget(None if seconds else tuning[kind], kind != "trials", seconds)
-    refine = _refine(node, tuning["refine"], targets[target])
+    budget_kind = next(budget for settings in (overrides, defaults) for budget in _BUDGETS if budget in settings)
+    seconds = tuning[budget_kind] if budget_kind == "total_seconds" else None
+    budget = Budget(None if seconds else tuning[budget_kind], budget_kind != "trials", seconds)
+    refine = _check_refine(node, tuning["refine"], targets[target])
     return BuildSpec(name, model, target, _tuner_settings(tuning), budget, tuning["seed"], node.path, refine)
 
 
-def _refine(node: Node, refine: int, target: TargetSpec) -> int:
+def _check_refine(node: Node, refine: int, target: TargetSpec) -> int:
     """Check that kernels can be timed on the target if the build is refined."""
     if refine and (target.remote is not None or not get_kind(target.kind).observable):
-        place = "remote" if target.remote is not None else f"of kind {target.kind}"
+        location = "remote" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
-            f"found refine: {refine}, which requires this machine's CPU; target {target.name} is {place}; "
+            f"found refine: {refine}, which requires this machine's CPU; target {target.name} is {location}; "
             "set `refine: 0` for the build"
         )
     return refine
@@ -296,23 +296,23 @@ def _refine(node: Node, refine: int, target: TargetSpec) -> int:
 
 def _tuning(settings: Mapping[str, Node]) -> dict[str, Any]:
     """Check the settings that all tuners share; `anole.search.presets` checks the rest."""
-    for name in _COUNTS:
+    for name in _NON_TUNER_SETTINGS:
         if name in settings:
             settings[name].whole(least=0)
-    first, *others = [name for name in _BUDGETS if name in settings] or [""]
-    if others:
+    budget, *other_budgets = [name for name in _BUDGETS if name in settings] or [""]
+    if other_budgets:
         one_of = "`trials` for each task, or `total_trials` or `total_seconds` for all tasks"
-        raise settings[first].error(f"found together with {others[0]}; a budget is {one_of}")
+        raise settings[budget].error(f"found together with {other_budgets[0]}; a budget is {one_of}")
     if "preset" in settings:
         settings["preset"].text()
     return {name: setting.value for name, setting in settings.items()}
 
 
 def _tuner_settings(tuning: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tuning.items() if name not in _COUNTS}
+    return {name: value for name, value in tuning.items() if name not in _NON_TUNER_SETTINGS}
 
 
-def _named(node: Node) -> list[tuple[str, Node]]:
+def _named_entries(node: Node) -> list[tuple[str, Node]]:
     entries = node.mapping()
     if not entries:
         raise node.error("is empty")
@@ -330,14 +330,14 @@ def _name(node: Node, max_length: int) -> str:
     return name
 
 
-def _merged(base: object, override: object) -> object:
+def _merge(base: object, override: object) -> object:
     if isinstance(override, Mapping):
-        old = base if isinstance(base, Mapping) else {}
-        return {**old, **{key: _merged(old.get(key), value) for key, value in override.items()}}
-    return _number(override) if isinstance(override, str) else override
+        base_mapping = base if isinstance(base, Mapping) else {}
+        return {**base_mapping, **{key: _merge(base_mapping.get(key), value) for key, value in override.items()}}
+    return _parse_number(override) if isinstance(override, str) else override
 
 
-def _number(text: str) -> object:
+def _parse_number(text: str) -> object:
     """Convert text to the number it represents: Snakemake passes values inside a mapping as text."""
     try:
         value = json.loads(text)

@@ -17,8 +17,8 @@ from anole.host.launcher import LIBRARY, callers_packages
 from anole.node import Node
 
 _SCHEMES = ("torchvision", "torch", "onnx")
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
-"""Names of folders with installed packages."""
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+"""Names of the folders that hold installed packages."""
 
 
 def check_source(node: Node, project: Path) -> None:
@@ -60,14 +60,14 @@ def find_module(name: str, project: Path) -> Path | None:
     The file of a package is its ``__init__.py``; for a package without one, return its folder.
     """
     top, *rest = name.split(".")
-    place = _find_in(project, top)
-    if place is None or place.is_dir():
-        place = _find_installed(top) or place
+    path = _find_in(project, top)
+    if path is None or path.is_dir():
+        path = _find_installed(top) or path
     for part in rest:
-        if place is None:
+        if path is None:
             return None
-        place = _find_in(place.parent if place.name == "__init__.py" else place, part)
-    return place
+        path = _find_in(path.parent if path.name == "__init__.py" else path, part)
+    return path
 
 
 def module_names(file: Path) -> frozenset[str] | None:
@@ -87,7 +87,7 @@ def model_files(source: str, project: Path) -> list[Path]:
     torchvision, nothing.
 
     Raises:
-        OnnxFileError: a weight of an ONNX file is not in a file of its folder.
+        OnnxFileError: a weight of an ONNX file is not in a file of the same folder.
     """
     scheme, _, location = source.partition(":")
     if scheme == "onnx":
@@ -101,8 +101,8 @@ def model_files(source: str, project: Path) -> list[Path]:
 
 def _check_factory(node: Node, location: str, project: Path) -> None:
     module, colon, factory = location.partition(":")
-    dotted = all(part.isidentifier() for part in module.split("."))
-    if not colon or not dotted or not factory.isidentifier():
+    is_dotted_name = all(part.isidentifier() for part in module.split("."))
+    if not colon or not is_dotted_name or not factory.isidentifier():
         raise node.error(f"found {node.value!r}; a torch source is torch:<package.module>:<factory>")
     file = find_module(module, project)
     if file is None:
@@ -118,16 +118,16 @@ def _check_factory(node: Node, location: str, project: Path) -> None:
 
 def _import_closure(module: str, project: Path) -> set[Path]:
     files: set[Path] = set()
-    places = [project, *_source_folders()]
+    folders = [project, *_source_folders()]
     names, seen = [module], set()
     while names:
         name = names.pop()
         if name in seen:
             continue
         seen.add(name)
-        is_own = any(_find_in(place, name.partition(".")[0]) for place in places)
-        file = find_module(name, project) if is_own else None
-        if file is None or file.suffix != ".py" or not any(_is_source(file, place) for place in places):
+        is_editable = any(_find_in(folder, name.partition(".")[0]) for folder in folders)
+        file = find_module(name, project) if is_editable else None
+        if file is None or file.suffix != ".py" or not any(_is_source(file, folder) for folder in folders):
             continue
         files.add(file.relative_to(project) if file.is_relative_to(project) else file)
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
@@ -135,14 +135,14 @@ def _import_closure(module: str, project: Path) -> set[Path]:
             tree = _tree(file)
         except SyntaxError:
             continue
-        names += [prefix for imported in _imported(tree, package) for prefix in _prefixes(imported)]
+        names += [prefix for imported in _imported_names(tree, package) for prefix in _prefixes(imported)]
         names += _prefixes(package)
     return files
 
 
-def _is_source(file: Path, place: Path) -> bool:
+def _is_source(file: Path, folder: Path) -> bool:
     """Whether a file is in a folder, but not in a virtual environment within it."""
-    return file.is_relative_to(place) and _INSTALLED.isdisjoint(file.relative_to(place).parts)
+    return file.is_relative_to(folder) and _PACKAGE_FOLDERS.isdisjoint(file.relative_to(folder).parts)
 
 
 def _source_folders() -> list[Path]:
@@ -154,15 +154,15 @@ def _source_folders() -> list[Path]:
 def _tree(file: Path) -> ast.Module:
     """Return the syntax tree of a Python file; raise SyntaxError if it is not Python or cannot be read."""
     try:
-        state = file.stat()
-        return _parsed(file, state.st_mtime_ns, state.st_size)
+        status = file.stat()
+        return _parse(file, status.st_mtime_ns, status.st_size)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(f"it cannot be read: {cause(error)}") from error
 
 
-# Many models may come from one module, which is parsed again only when its time or size has changed.
+# Many models may come from one module; it is parsed again only after its modification time or size changes.
 @lru_cache(maxsize=256)
-def _parsed(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
+def _parse(file: Path, modified_ns: int, size_bytes: int) -> ast.Module:
     return ast.parse(file.read_bytes(), str(file))
 
 
@@ -173,32 +173,32 @@ def _names(tree: ast.Module) -> frozenset[str] | None:
         names = set(_bound_names(tree.body))
     except RecursionError as error:
         raise SyntaxError("it is nested too deeply") from error
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return None if names & {"*", "__getattr__"} or used & {"exec", "globals", "vars"} else frozenset(names)
+    used_names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return None if names & {"*", "__getattr__"} or used_names & {"exec", "globals", "vars"} else frozenset(names)
 
 
 def _find_in(folder: Path, name: str) -> Path | None:
     files = [folder / name / "__init__.py", *(folder / f"{name}{suffix}" for suffix in all_suffixes())]
-    found = next((file for file in files if isfile(file)), None)
-    return found or (folder / name if isdir(folder / name) else None)
+    module = next((file for file in files if isfile(file)), None)
+    return module or (folder / name if isdir(folder / name) else None)
 
 
 def _find_installed(name: str) -> Path | None:
     importlib.invalidate_caches()
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ValueError:  # Some modules, such as __main__, have no spec.
         return None
-    return Path(found.origin) if found and found.has_location and found.origin else None
+    return Path(spec.origin) if spec and spec.has_location and spec.origin else None
 
 
 @lru_cache(maxsize=256)
-def _imported(tree: ast.Module, package: str) -> tuple[str, ...]:
+def _imported_names(tree: ast.Module, package: str) -> tuple[str, ...]:
     """Return the names of all modules that a module may import."""
-    return tuple(_imports(tree, package))
+    return tuple(_iterate_imports(tree, package))
 
 
-def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+def _iterate_imports(tree: ast.Module, package: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -1,4 +1,4 @@
-"""Read YAML files safely: any file gives plain values or raises a `SpecError`."""
+"""Read YAML files safely: every file yields plain values or raises a `SpecError`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MAX_CHARACTERS = 4096
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("bool", "float", "int", "map", "merge", "null", "seq", "str")}
-_KINDS = {_TAG + "map": yaml.MappingNode, _TAG + "seq": yaml.SequenceNode}
+_NODE_CLASSES = {_TAG + "map": yaml.MappingNode, _TAG + "seq": yaml.SequenceNode}
 _MERGE = _TAG + "merge"
-_INT_LIMIT = 2**63
+_INT64_LIMIT = 2**63
 
 
 def read_yaml(path: Path) -> object:
@@ -60,9 +60,9 @@ def _read(path: Path) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        where = _position(content[: error.start].decode())
+        position = _position(content[: error.start].decode())
         raise SpecError(
-            where, f"cannot be read: found the byte 0x{content[error.start]:02x}, which is not UTF-8", str(path)
+            position, f"cannot be read: found the byte 0x{content[error.start]:02x}, which is not UTF-8", str(path)
         ) from error
 
 
@@ -81,12 +81,12 @@ def _parse(text: str, path: Path) -> object:
         raise SpecError(_position(text[: error.position]), problem, str(path)) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(where, error.problem or "is not YAML", str(path)) from error
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SpecError(position, error.problem or "is not YAML", str(path)) from error
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         # PyYAML does not catch the errors of `chr` and `int`, for example for "\UFFFFFFFF".
-        where = "" if loader is None else f"line {loader.line + 1}, column {loader.column + 1}"
-        raise SpecError(where, f"is not YAML: {error}", str(path)) from error
+        position = "" if loader is None else f"line {loader.line + 1}, column {loader.column + 1}"
+        raise SpecError(position, f"is not YAML: {error}", str(path)) from error
 
 
 def _position(text: str) -> str:
@@ -95,7 +95,7 @@ def _position(text: str) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that enforces the limits and rejects duplicate keys and all but plain types.
+    """A safe loader that enforces the limits and rejects duplicate keys and all types other than plain ones.
 
     PyYAML's own loader silently keeps the last of two equal keys.
     """
@@ -113,7 +113,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-        before = self._n_nodes
+        n_before = self._n_nodes
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _error(event, f"is nested deeper than {MAX_DEPTH} levels, the maximum")
@@ -125,7 +125,7 @@ class _Loader(yaml.SafeLoader):
             self._n_nodes += self._sizes[id(node)]
         else:
             self._n_nodes += 1
-            self._sizes[id(node)] = self._n_nodes - before
+            self._sizes[id(node)] = self._n_nodes - n_before
         if self._n_nodes > MAX_NODES:
             raise _error(event, f"has more than {MAX_NODES} values, the maximum; aliases count in full")
         return node
@@ -151,19 +151,19 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        shown = node.tag.replace(_TAG, "!!")
+        tag = node.tag.replace(_TAG, "!!")
         if node.tag not in _TAGS:
-            raise _error(node, f"found the tag {shown!r}; only plain values are allowed")
-        if not isinstance(node, _KINDS.get(node.tag, yaml.ScalarNode)):
+            raise _error(node, f"found the tag {tag!r}; only plain values are allowed")
+        if not isinstance(node, _NODE_CLASSES.get(node.tag, yaml.ScalarNode)):
             raise _error(
                 node,
-                f"found the tag {shown!r} at a {'scalar' if isinstance(node, yaml.ScalarNode) else 'list or mapping'}",
+                f"found the tag {tag!r} at a {'scalar' if isinstance(node, yaml.ScalarNode) else 'list or mapping'}",
             )
         try:
             value = super().construct_object(node, deep)
         except (ValueError, LookupError, OverflowError) as error:
-            raise _error(node, f"found {node.value!r}, which is not {shown}") from error
-        if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:
+            raise _error(node, f"found {node.value!r}, which is not {tag}") from error
+        if isinstance(value, int) and not -_INT64_LIMIT <= value < _INT64_LIMIT:
             raise _error(node, "found an integer of more than 64 bits")
         return value
 

@@ -38,8 +38,8 @@ class BuiltTask:
     """A task of a build, with the config that it was compiled with.
 
     Attributes:
-        config: None if it could not be scheduled in at least one layer, which then has a default schedule; the config
-            is then `unscheduled`, and may still be used in other layers.
+        config: None if the config could not be scheduled in at least one layer, which has a default schedule instead.
+            The config is then in `unscheduled`, and may still be used in other layers.
         matched: ``tuned`` or ``default``.
         run_key: the run that found the config; None if the task is not tuned.
         latency_s: measured seconds of one call.
@@ -67,12 +67,12 @@ class BuiltKernel:
     """A kernel of a compiled network.
 
     Attributes:
-        task: the key of its task; None if it has no tuned operator.
+        task: the key of the kernel's task; None for a kernel without a tuned operator.
         calls: number of calls in one run of the network.
         flop: floating-point operations of one call.
-        size_bytes: bytes of its inputs and outputs.
-        dtype: the type that it multiplies if it is low-precision; None for float32.
-        weights: the type in which its weights are stored, if it has fewer bits than `dtype`.
+        size_bytes: bytes of the kernel's inputs and outputs.
+        dtype: the low-precision type that the kernel multiplies; None for float32.
+        weights: the storage type of the weights, if it has fewer bits than `dtype`.
     """
 
     name: str
@@ -99,9 +99,9 @@ class Build:
         size_bytes: total size of the files in the folder, without ``build.json``.
         sha256: SHA-256 of each file that the network is loaded from, by its path in the folder; None for builds of
             older versions. Compiling again with the same configs and versions gives the same values.
-        lock: the content key of its entry in the lock file; None without an entry.
-        ranges: the sizes that it serves, by the name of the dimension; None for a build with fixed sizes.
-        sizes: the sizes of its inputs in a description made by `at`; None in every file.
+        lock: the content key of the build's entry in the lock file; None without an entry.
+        ranges: the sizes that the build serves, by the name of the dimension; None for a build with fixed sizes.
+        sizes: the sizes of the inputs in a description made by `at`; None in every file.
     """
 
     name: str
@@ -146,12 +146,12 @@ class Build:
 
     @property
     def precision(self) -> str:
-        """The types that it multiplies, and the types of low-precision weights, as text."""
+        """The types that the build multiplies, and the types of low-precision weights, as text."""
         names = kind_of(self.target_description).multiplies
         dtypes = {kernel.dtype for kernel in self.kernels or () if kernel.dtype} or {"float32"}
-        shown = " and ".join(sorted(names.get(dtype, dtype) for dtype in dtypes))
+        text = " and ".join(sorted(names.get(dtype, dtype) for dtype in dtypes))
         weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})
-        return shown + (f", weights in {' and '.join(weights)}" if weights else "")
+        return text + (f", weights in {' and '.join(weights)}" if weights else "")
 
 
 def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:
@@ -193,11 +193,11 @@ def check_build_files(folder: Path, build: Build) -> None:
     for name, expected in (build.sha256 or {}).items():
         path = folder / name
         try:
-            found = _sha256(path)
+            actual = _sha256(path)
         except OSError as error:
             raise DocumentError(path, f"cannot be read: {error.strerror}", "compile") from error
-        if found != expected:
-            problem = f"is not the file that {FILE} describes: its SHA-256 is {found[:12]}..., not {expected[:12]}..."
+        if actual != expected:
+            problem = f"is not the file that {FILE} describes: its SHA-256 is {actual[:12]}..., not {expected[:12]}..."
             raise DocumentError(path, problem, "compile")
 
 

@@ -56,7 +56,7 @@ class LoadLatency:
         engine: ``build``, or a reference as in `Latency`.
         neighbours: number of busy background processes.
         p99_s: the 99th percentile; with at most 100 runs, the slowest or second slowest run.
-        start_s: start-up time: seconds from the start of its process to its first outputs, with imports; measured once.
+        start_s: start-up time: seconds from the start of the process to the first outputs, with imports; measured once.
     """
 
     engine: str
@@ -74,7 +74,7 @@ class KernelLatency:
     """The total time of a kernel's calls in one run of the network; `flop` and `size_bytes` are per call.
 
     Attributes:
-        peak_flop_per_s: the peak of its low-precision type; None if the profile's peak applies.
+        peak_flop_per_s: the peak for the kernel's low-precision type; None if the profile's peak applies.
     """
 
     kernel: str
@@ -92,8 +92,8 @@ class KernelProfile:
 
     Attributes:
         whole_s: seconds per run of the network when kernels are not timed.
-        peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.roofline`; None if all kernels
-            are so short that thread start-up dominates.
+        peak_flop_per_s, peak_bytes_per_s: the machine's roofline, see `anole.evaluate.timing.roofline`; None if all
+            kernels are so short that thread start-up dominates.
     """
 
     whole_s: float
@@ -115,7 +115,7 @@ class Evaluation:
     """The result of evaluating a build.
 
     Attributes:
-        absence: why the build could not be run; None if it was.
+        absence: why the build could not be run; None if it could.
         precision: the types that the build multiplies, see `Build.precision`; None in older evaluations.
         redrawn_error: the `variation_error` of the same network with random weights that make its outputs depend on its
             input; None if the outputs already did, or if no such weights were found.
@@ -134,7 +134,7 @@ class Evaluation:
         load_latencies: one per number of busy processes and engine; None if not requested.
         sizes_latencies: the latencies at both ends of each range and at sizes in between; `latencies` are at the
             typical sizes. None for a build with fixed sizes.
-        kernel_profile: the times of its kernels; None if they were not timed one by one.
+        kernel_profile: the times of the build's kernels; None if they were not timed one by one.
     """
 
     build: str

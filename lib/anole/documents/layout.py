@@ -6,7 +6,7 @@ from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
 LOCKFILE = Path("anole.lock.json")
-"""The configs that users locked; unlike all other files here, this one is meant to be committed."""
+"""The configs that users locked. Unlike the other files below, users commit it."""
 
 MERGED = Path("work/merged.json")
 """The list of files in the last merge. Snakemake tracks this file, but never the database itself."""
@@ -68,7 +68,7 @@ def refined_path(build: str) -> Path:
     return Path("work/refined", f"{build}.json")
 
 
-def writer_of_receipts(path: Path) -> str:
+def receipt_stage(path: Path) -> str:
     """Return the stage that writes a file of receipts; ``tune`` for a file outside a project's folders."""
     return next((stage for pattern, stage in _WRITERS.items() if path.match(pattern)), "tune")
 

@@ -28,7 +28,7 @@ class LockedTask:
 
     Attributes:
         latency_s: measured seconds of one call; None if the config was never measured.
-        run_key: the run that found the config; None for a config that is not tuned.
+        run_key: the run that found the config; None for an untuned config.
     """
 
     label: str
@@ -39,7 +39,7 @@ class LockedTask:
 
 @dataclass(frozen=True)
 class LockedBuild:
-    """The configs of a build by the task's key, with the complete description of its target."""
+    """The configs of a build by task key, with the complete description of the target."""
 
     target: Mapping[str, Any] = field(hash=False)
     tasks: Mapping[Key, LockedTask] = field(hash=False)
@@ -63,12 +63,12 @@ class Lockfile:
         if entry is None:
             return
         locked_target = {**dict.fromkeys(description), **entry.target}
-        differing = [f"{name} is {shown(locked_target[name])}, but {shown(description.get(name))} here"
+        changes = [f"{name} is {shown(locked_target[name])}, but {shown(description.get(name))} here"
                      for name in locked_target if locked_target[name] != description.get(name)]  # fmt: skip
-        if differing:
+        if changes:
             raise SpecError(
                 f"builds.{build}.target",
-                f"differs from the target in models.yaml: {'; '.join(differing)}. Compile on the locked hardware, set "
+                f"differs from the target in models.yaml: {'; '.join(changes)}. Compile on the locked hardware, set "
                 f"these values for the target in models.yaml, or unlock the build (`anole lock --remove {build}`)",
                 str(self.path),
             )
@@ -118,7 +118,7 @@ def text_of(lockfile: Lockfile) -> str:
 
 
 def locked_receipts(lockfile: Lockfile, build: str, trials: int) -> dict[str, Receipt]:
-    """Return the locked configs of a build as receipts, by the task's key."""
+    """Return the locked configs of a build as receipts, by task key."""
     return {
         key: LockedReceipt(
             key, task.run_key or "", trials, task.config, task.latency_s,

@@ -69,7 +69,7 @@ class Manifest:
 
     @property
     def weights(self) -> dict[str, int]:
-        """The number of calls of each task in one run of the model, by the task's key."""
+        """The number of calls of each task in one run of the model, by task key."""
         return {task.key: task.weight for task in self.tasks}
 
 
@@ -99,13 +99,13 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Read a manifest; raise DocumentError if it is stale, which means that its origin differs from a given one."""
+    """Read a manifest; raise DocumentError if it is stale: its origin differs from `origin`."""
     manifest = read_document(path, Manifest, "extract")
-    changed = [] if origin is None else differing_fields(manifest.origin, origin)
-    if changed == ["files"]:
+    changed_fields = [] if origin is None else differing_fields(manifest.origin, origin)
+    if changed_fields == ["files"]:
         raise DocumentError(path, "the model's files have changed", "extract")
-    if changed:
-        raise DocumentError(path, f"differs from models.yaml in {' and '.join(changed)}", "extract")
+    if changed_fields:
+        raise DocumentError(path, f"differs from models.yaml in {' and '.join(changed_fields)}", "extract")
     return manifest
 
 
@@ -125,7 +125,7 @@ def read_listed_task(manifest_path: Path, key: str) -> Task:
 
 
 def read_task(path: Path) -> Task:
-    """Read a task; raise DocumentError if the file is missing or damaged, or holds another task than its name says."""
+    """Read a task; raise DocumentError if the file is missing or damaged, or holds a task other than its name says."""
     plain = read_plain(path, "extract")
     try:
         task = Task.from_json(plain)

@@ -32,7 +32,7 @@ class TriedConfig:
         latency_s: seconds of one call within the network; None if it was not timed, for example because the config
             cannot be scheduled there.
         latency_alone_s: seconds of one call when the task was tuned in isolation.
-        chosen: whether the network is compiled with it.
+        chosen: whether the network is compiled with the config.
     """
 
     config: Config = field(hash=False)
@@ -67,7 +67,7 @@ class TuningReceipt(Receipt):
 
     Attributes:
         status: ``tuned``, or ``failed`` if no candidate worked.
-        confirmed: whether the latency was measured again, interleaved with its rivals, or is exact.
+        confirmed: whether the latency was measured again, interleaved with the other top configs, or is exact.
     """
 
     label: str
@@ -118,11 +118,11 @@ class Refined:
 
 
 Receipts = Mapping[str, Receipt]
-"""Receipts by the task's key."""
+"""Receipts by task key."""
 
 
 def read_receipts(paths: Iterable[Path]) -> dict[str, Receipt]:
-    """Return receipts by the task's key; a file holds one receipt, or those of all tasks tuned or refined together."""
+    """Return receipts by task key; a file holds one receipt, or one for each task tuned or refined together."""
     receipts = [receipt for path in paths for receipt in _read(path)]
     return {receipt.task_key: receipt for receipt in receipts}
 
@@ -138,7 +138,7 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 
 
 def _read(path: Path) -> list[Receipt]:
-    stage = layout.writer_of_receipts(path)
+    stage = layout.receipt_stage(path)
     plain = read_plain(path, stage)
     receipts = plain.get("receipts", [plain])
     if not isinstance(receipts, list):

@@ -13,8 +13,8 @@ class TensorInfo:
     """One input or output of a model.
 
     Attributes:
-        shape: the extents, with typical sizes for those that vary.
-        varying: for each extent, its expression in the names of ranges, such as ``2 * batch``, or None if it is fixed;
+        shape: the extents; typical sizes for variable extents.
+        varying: for each extent, an expression in the names of ranges, such as ``2 * batch``, or None if fixed;
             None for a fixed shape.
     """
 

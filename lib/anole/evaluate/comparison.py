@@ -24,20 +24,20 @@ _MISMATCH_ERROR = 1e100
 _MIN_NORM = 1e-30
 """Lower bound of norms that errors are divided by."""
 
-_N_PATCHES = 8
-"""Number of patches of equal values along each axis of an input with patches."""
+_MAX_PATCHES = 8
+"""Max number of equal-valued patches along each axis of an input."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The errors of a build's outputs compared with a reference, over several inputs.
+    """The errors of a build's outputs compared with a reference, over several samples of the inputs.
 
     Attributes:
-        relative_error: the largest relative L2 distance of any output on any input.
-        variation: the dependence of each output of the reference on the input: the L2 distance from its mean over the
-            inputs, relative to its L2 norm.
-        variation_error: the largest L2 distance of any output over all inputs, relative to the L2 distance of the
-            reference from its mean over the inputs, or to a fifth of its norm if that is more.
+        relative_error: the largest relative L2 distance of any output on any sample.
+        variation: for each output of the reference, its L2 distance from its mean over the samples, relative to its
+            norm; 0 if the output does not depend on the inputs.
+        variation_error: the largest L2 distance of any output over all samples. It is relative to the L2 distance of
+            the reference from its mean over the samples, or to a fifth of the reference's norm if that is more.
     """
 
     relative_error: float
@@ -55,16 +55,16 @@ class Comparison:
         return min(self.variation, default=0.0)
 
 
-def draw_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
-    """Return random inputs of a build, by default the ones it is timed on; each has the next seed."""
+def timing_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
+    """Return a random array for each input, with seeds from `first_seed`; by default the inputs to time a build on."""
     return [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, first_seed)]
 
 
-def random_samples(build: Build) -> list[list[NDArray[Any]]]:
-    """Return the inputs that a build is checked on: the ones it is timed on, other noise, and patches."""
+def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
+    """Return three samples to check a build on, each with an array per input: `timing_inputs`, other noise, patches."""
     noise = [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
     patches = [_random_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
-    return [draw_inputs(build), noise, patches]
+    return [timing_inputs(build), noise, patches]
 
 
 def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
@@ -77,39 +77,41 @@ def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
 
 def _random_patches(info: TensorInfo, seed: int) -> NDArray[Any]:
     """Return random values that are constant within patches, similar to adjacent values in images and audio."""
-    values = _random(info, seed, [min(size, _N_PATCHES) for size in info.shape])
+    values = _random(info, seed, [min(size, _MAX_PATCHES) for size in info.shape])
     for axis, size in enumerate(info.shape):
-        values = np.take(values, np.arange(size) * min(size, _N_PATCHES) // max(size, 1), axis)
+        values = np.take(values, np.arange(size) * min(size, _MAX_PATCHES) // max(size, 1), axis)
     return np.asarray(values, order="C")
 
 
-def compare_outputs(found: Sequence[Sequence[NDArray[Any]]], expected: Sequence[Sequence[NDArray[Any]]]) -> Comparison:
-    """Compare a build's outputs for each input with a reference; for infinities and NaNs see `relative_error`."""
-    errors = [relative_error(mine, theirs) for mine, theirs in zip(found, expected, strict=True)]
-    references = [np.stack([_finite(array) for array in output]) for output in zip(*expected, strict=True)]
-    variation = tuple(_norm(output - output.mean(0)) / max(_norm(output), _MIN_NORM) for output in references)
+def compare_outputs(
+    outputs: Sequence[Sequence[NDArray[Any]]], reference: Sequence[Sequence[NDArray[Any]]]
+) -> Comparison:
+    """Compare a build's outputs for each sample with a reference; for infinities and NaNs see `relative_error`."""
+    errors = [relative_error(arrays, expected) for arrays, expected in zip(outputs, reference, strict=True)]
+    stacked_reference = [np.stack([_finite(array) for array in arrays]) for arrays in zip(*reference, strict=True)]
+    variations = tuple(_norm(array - array.mean(0)) / max(_norm(array), _MIN_NORM) for array in stacked_reference)
     if max(errors) >= _MISMATCH_ERROR:
-        return Comparison(max(errors), variation, _MISMATCH_ERROR)
-    mine = [np.stack(list(map(_finite, output))) for output in zip(*found, strict=True)]
+        return Comparison(max(errors), variations, _MISMATCH_ERROR)
+    stacked_outputs = [np.stack(list(map(_finite, arrays))) for arrays in zip(*outputs, strict=True)]
     distances = [
-        _norm(own - reference) / max(_norm(reference) * max(share, _MIN_REFERENCE_VARIATION), _MIN_NORM)
-        for own, reference, share in zip(mine, references, variation, strict=True)
+        _norm(output - expected) / max(_norm(expected) * max(variation, _MIN_REFERENCE_VARIATION), _MIN_NORM)
+        for output, expected, variation in zip(stacked_outputs, stacked_reference, variations, strict=True)
     ]
-    return Comparison(max(errors), variation, max(distances, default=0.0))
+    return Comparison(max(errors), variations, max(distances, default=0.0))
 
 
-def relative_error(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> float:
+def relative_error(outputs: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]]) -> float:
     """Return the largest relative L2 distance of any output, over its finite values.
 
     Infinities and NaNs must be at the same positions in both: otherwise, or if shapes differ, the error is 1e100.
     """
-    if [array.shape for array in found] != [array.shape for array in expected]:
+    if [array.shape for array in outputs] != [array.shape for array in reference]:
         return _MISMATCH_ERROR
     distances = []
-    for mine, theirs in zip(found, expected, strict=True):
-        same = np.array_equal(_special(mine), _special(theirs), equal_nan=True)
-        wide = _finite(theirs)
-        distances.append(_norm(_finite(mine) - wide) / max(_norm(wide), _MIN_NORM) if same else _MISMATCH_ERROR)
+    for output, expected in zip(outputs, reference, strict=True):
+        is_same = np.array_equal(_special(output), _special(expected), equal_nan=True)
+        valid = _finite(expected)
+        distances.append(_norm(_finite(output) - valid) / max(_norm(valid), _MIN_NORM) if is_same else _MISMATCH_ERROR)
     return max(distances, default=0.0)
 
 

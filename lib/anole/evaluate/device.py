@@ -1,4 +1,4 @@
-"""The runner that compares builds on a device with PyTorch and ONNX Runtime: same inputs, same threads, in turns."""
+"""The runner that compares builds on a device with PyTorch and ONNX Runtime: same inputs and threads, interleaved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.errors import BuildError
-from anole.evaluate.comparison import MIN_VARIATION, Comparison, compare_outputs, random_samples
+from anole.evaluate.comparison import MIN_VARIATION, Comparison, check_inputs, compare_outputs
 from anole.evaluate.engine_factories import start_deployed, start_reference
 from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.timing.load import log_load, time_under_load
@@ -35,17 +35,17 @@ class DeviceRunner:
 
     def __init__(self, target: Device) -> None:
         self._target, self.threads = target, target.threads
-        # TVM's thread pool gives the thread that starts it all cores, including cores removed from this process.
+        # TVM's thread pool resets the affinity of the thread that starts it; `time_under_load` restores this one.
         self._cores = os.sched_getaffinity(0)
 
     def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
         """Return a build's relative error and speedup compared with each reference."""
-        samples = random_samples(build)
-        with self._prepared() as access, self.references(build, samples[0]) as references:
+        samples = check_inputs(build)
+        with self._prepare_process() as access, self.references(build, samples[0]) as references:
             compiled = self.engine(folder, samples[0])
             outputs = compiled.compute_each(samples)
             if build.sizes is None:
-                _check_other_deployed(folder, samples, outputs)
+                _check_load_py(folder, samples, outputs)
             comparisons = {engine: compare_outputs(outputs, engine.compute_each(samples)) for engine in references}
             with access.timing():
                 times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
@@ -69,7 +69,7 @@ class DeviceRunner:
         return build_engine(folder, inputs, self._target.runs_on, self.threads)
 
     def references(self, build: Build, inputs: Sequence[NDArray[Any]]) -> AbstractContextManager[list[Engine]]:
-        """Yield torch eager and ONNX Runtime, if they can run the network on the device."""
+        """Yield engines of torch and ONNX Runtime, see `reference_engines`."""
         return reference_engines(build.model_spec, inputs, self.threads, self._target.runs_on)
 
     def time_under_load(
@@ -78,24 +78,24 @@ class DeviceRunner:
         """Return the latencies of a build and of its references under background load."""
         os.sched_setaffinity(0, self._cores)
         folder = folder.resolve()
-        with self._prepared() as access, tempfile.TemporaryDirectory() as scratch:
+        with self._prepare_process() as access, tempfile.TemporaryDirectory() as scratch:
             starts = {name: partial(start_reference, name, folder, Path(scratch)) for name in references}
             latencies = time_under_load({"build": partial(start_deployed, folder), **starts}, counts, access, folder)
         log_load(build.name, latencies)
         return latencies
 
     @contextmanager
-    def _prepared(self) -> Iterator[DeviceAccess]:
+    def _prepare_process(self) -> Iterator[DeviceAccess]:
         """Prepare this process for the device; enter it before TVM and torch start."""
         with device_access(self._target) as access:
             os.environ.update({**self._target.environment(), **access.environment()})
             yield access
 
 
-def _check_other_deployed(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], outputs: Sequence[Arrays]) -> None:
+def _check_load_py(folder: Path, samples: Sequence[Sequence[NDArray[Any]]], outputs: Sequence[Arrays]) -> None:
     """Raise BuildError if a build's ``load.py`` and its library return different outputs."""
     pairs = zip(start_deployed(folder).compute_each(samples), outputs, strict=True)
-    if not all(len(theirs) == len(own) and all(map(_is_same, theirs, own)) for theirs, own in pairs):
+    if not all(len(arrays) == len(expected) and all(map(_is_same, arrays, expected)) for arrays, expected in pairs):
         raise BuildError(f"{folder}: load.py and model.so return different outputs; compile the build again")
 
 
@@ -104,27 +104,27 @@ def _is_same(array_a: NDArray[Any], array_b: NDArray[Any]) -> bool:
 
 
 def _warn_of_constant_outputs(build: Build, comparison: Comparison) -> None:
-    """Warn of outputs that are the same for every input, so comparing them shows nothing."""
+    """Log a warning for outputs that hardly depend on the input: comparing them cannot reveal errors."""
     constant = [
-        f"{info.name} (by {share:.1g} of its norm)"
-        for info, share in zip(build.outputs, comparison.variation, strict=False)
-        if share < MIN_VARIATION
+        f"{info.name} (by {variation:.1g} of its norm)"
+        for info, variation in zip(build.outputs, comparison.variation, strict=False)
+        if variation < MIN_VARIATION
     ]
     if constant:
         _log.warning(
-            "%s: outputs do not depend on the input, so correctness is not shown: they vary by less than %g: %s",
+            "%s: outputs that do not depend on the input cannot be checked; they vary by less than %g: %s",
             *(build.name, MIN_VARIATION, ", ".join(constant)),
         )
 
 
 def _latency(engine: Engine, comparison: Comparison, times: Mapping[str, Sequence[Times]]) -> Latency:
-    own_s, reference_s = np.concatenate(times["build"]), np.concatenate(times[engine.name])
+    build_s, reference_s = np.concatenate(times["build"]), np.concatenate(times[engine.name])
     low, median, high = map(float, np.quantile(ratios(times[engine.name], times["build"]), (0.25, 0.5, 0.75)))
     return Latency(
         reference=engine.name,
         reference_precision=engine.precision,
-        latency_s=float(np.median(own_s)),
-        latency_std_s=float(np.std(own_s)),
+        latency_s=float(np.median(build_s)),
+        latency_std_s=float(np.std(build_s)),
         reference_latency_s=float(np.median(reference_s)),
         reference_latency_std_s=float(np.std(reference_s)),
         speedup=median,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine, export_onnx, onnxruntime_engine, torch_engine, torch_network
 from anole.targets import get_target
 from anole.targets.base import DeviceLocation
@@ -35,12 +35,12 @@ def start_deployed(folder: Path) -> Engine:
         model: Callable[..., list[NDArray[Any]]] = runpy.run_path(str(folder / "load.py"))["Model"]()
     except Exception as error:
         raise BuildError(f"{folder}: load.py cannot load it: {error}") from error
-    inputs = draw_inputs(read_build(folder))
+    inputs = timing_inputs(read_build(folder))
 
-    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+    def set_inputs(new_inputs: Sequence[NDArray[Any]]) -> None:
         inputs[:] = new_inputs
 
-    return Engine("build", lambda: model(*inputs), list, give)
+    return Engine("build", lambda: model(*inputs), list, set_inputs)
 
 
 def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
@@ -53,7 +53,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
         ExtractError: the model cannot be loaded.
     """
     build = read_build(folder)
-    inputs, device = draw_inputs(build), get_target(build.target_description)
+    inputs, device = timing_inputs(build), get_target(build.target_description)
     if device.place is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
     if name == "onnxruntime":
@@ -70,9 +70,9 @@ def onnx_file(model: ModelSpec, inputs: Sequence[NDArray[Any]], scratch: Path) -
     if model.scheme == "onnx":
         import onnx
 
-        from anole.extract.onnx.selection import selected_part
+        from anole.extract.onnx.selection import serialize_part
 
-        part = selected_part(model)
+        part = serialize_part(model)
         if part is None:
             return Path(model.location)
         proto = onnx.load_from_string(part)

@@ -32,8 +32,8 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 """The folder of the weights of a model in memory."""
 _EXACT_PRODUCTS = "session.x64quantprecision"
 """Whether products of uint8 and int8 are exact without VNNI; the faster instruction saturates at 16 bits."""
-_FLOAT_DATA = "session.qdq_matmulnbits_accuracy_level"
-"""The lowest precision to which data may be cast before it is multiplied by a dequantized weight: float32."""
+_ACTIVATION_PRECISION = "session.qdq_matmulnbits_accuracy_level"
+"""The lowest precision to which activations may be cast before they are multiplied by a dequantized weight."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Engine:
 
     Attributes:
         run: runs the network once; its return value is engine-specific.
-        outputs: converts that value to arrays.
+        outputs: converts the return value of `run` to arrays.
         give: replaces the inputs by others with the same shapes; None if they cannot be replaced.
         precision: the type of its convolutions and matrix products.
     """
@@ -58,12 +58,12 @@ class Engine:
         return self.outputs(self.run())
 
     def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
-        """Run the network once on each of several inputs, then restore the first ones."""
+        """Run the network once on each sample, then restore the inputs of the first one."""
         assert self.give is not None
         outputs = []
         for inputs in samples:
             self.give(inputs)
-            # An engine may overwrite these with its next outputs.
+            # An engine may reuse the memory of its outputs in the next run.
             outputs.append([np.array(array) for array in self.compute()])
         self.give(samples[0])
         return outputs
@@ -82,21 +82,21 @@ def build_engine(folder: Path, inputs: Sequence[NDArray[Any]], runs_on: str, thr
         device.sync()
         return result
 
-    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+    def set_inputs(new_inputs: Sequence[NDArray[Any]]) -> None:
         arguments[:] = [tvm.runtime.tensor(array, device) for array in new_inputs]
 
     def outputs(result: Any) -> Arrays:
         return [result.numpy()] if isinstance(result, tvm.runtime.Tensor) else [tensor.numpy() for tensor in result]
 
-    return Engine("build", run, outputs, give)
+    return Engine("build", run, outputs, set_inputs)
 
 
 def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> VirtualMachine:
-    """Return the virtual machine of a compiled build; its function is ``main``.
+    """Return the virtual machine of a compiled build; its entry point is ``main``.
 
     Args:
         folder: the build's folder.
-        runs_on: TVM's name of the kind of device.
+        runs_on: TVM's name of the device type, such as ``cpu``.
         threads: number of CPU threads that TVM must have; None for any.
 
     Raises:
@@ -105,9 +105,9 @@ def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> Virt
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
-    started = int(tvm.get_global_func("runtime.NumThreads")())
-    if threads is not None and started != threads:
-        raise BuildError(f"{folder}: built for {threads} threads; TVM was started with {started} in this process")
+    n_threads = int(tvm.get_global_func("runtime.NumThreads")())
+    if threads is not None and n_threads != threads:
+        raise BuildError(f"{folder}: built for {threads} threads; TVM was started with {n_threads} in this process")
     try:
         return VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.device(runs_on))
     except Exception as error:
@@ -118,17 +118,17 @@ def load_machine(folder: Path, runs_on: str, threads: int | None = None) -> Virt
 def reference_engines(
     model: ModelSpec, inputs: Sequence[NDArray[Any]], threads: int, runs_on: str = "cpu"
 ) -> Iterator[list[Engine]]:
-    """Yield torch eager, if the model is a torch model, and ONNX Runtime, if the model can be exported to ONNX.
+    """Yield torch in eager mode for torch models, and ONNX Runtime for ONNX files and models that can be exported.
 
-    If `runs_on` is a GPU, torch runs on the GPU, too, and ONNX Runtime runs only for models that are not torch models.
+    If torch runs on a GPU, torch models are not exported. ONNX Runtime always runs on the CPU.
 
     Raises:
         ExtractError: the model cannot be loaded.
     """
     if model.scheme == "onnx":
-        from anole.extract.onnx.selection import selected_part
+        from anole.extract.onnx.selection import serialize_part
 
-        yield [onnxruntime_engine(Path(model.location), inputs, threads, selected_part(model))]
+        yield [onnxruntime_engine(Path(model.location), inputs, threads, serialize_part(model))]
         return
     network, arguments = torch_network(model, inputs, threads, runs_on)
     engines = [torch_engine(network, arguments)]
@@ -150,11 +150,11 @@ def torch_network(
 ) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """Return a torch network that takes one tensor for each input of models.yaml, and these inputs as tensors.
 
-    Both are on a GPU if the build is for one and this machine has one. TF32 is off.
+    Both are on a GPU if `runs_on` is ``cuda`` and this machine has a GPU. TF32 is off.
     """
     import torch
 
-    from anole.evaluate.by_name import ByName
+    from anole.evaluate.torch_wrappers import ByName
     from anole.extract.torch import make_network
 
     torch.set_num_threads(threads)
@@ -171,7 +171,7 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
     from anole.extract.torch import tensors_of
 
     # A network may write to its inputs, which share memory with other engines' inputs.
-    inputs = [each.clone() for each in arguments]
+    inputs = [tensor.clone() for tensor in arguments]
 
     def run() -> Any:
         with torch.inference_mode():
@@ -180,10 +180,10 @@ def torch_engine(network: torch.nn.Module, arguments: tuple[torch.Tensor, ...], 
             torch.cuda.synchronize()
         return result
 
-    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+    def set_inputs(new_inputs: Sequence[NDArray[Any]]) -> None:
         inputs[:] = [torch.tensor(array, device=old.device) for array, old in zip(new_inputs, inputs, strict=True)]
 
-    return Engine(name, run, lambda result: [tensor.cpu().numpy() for tensor in tensors_of(result)], give)
+    return Engine(name, run, lambda result: [tensor.cpu().numpy() for tensor in tensors_of(result)], set_inputs)
 
 
 def export_onnx(
@@ -215,7 +215,7 @@ def export_onnx(
 
 
 def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int, part: bytes | None = None) -> Engine:
-    """Return an ONNX Runtime engine on the CPU for a file, or for a part of it with weights in the file's folder.
+    """Return an ONNX Runtime engine on the CPU for a file, or for `part`, a subgraph with weights in the same folder.
 
     Raises:
         BuildError: ONNX Runtime cannot load the file.
@@ -231,19 +231,19 @@ def onnxruntime_engine(path: Path, inputs: Sequence[NDArray[Any]], threads: int,
         raise BuildError(f"{path}: ONNX Runtime {onnxruntime.__version__} cannot load it: {error}") from error
     feeds: dict[str, NDArray[Any]] = {}
 
-    def give(new_inputs: Sequence[NDArray[Any]]) -> None:
+    def set_inputs(new_inputs: Sequence[NDArray[Any]]) -> None:
         feeds.update({input_.name: array for input_, array in zip(session.get_inputs(), new_inputs, strict=True)})
 
     def outputs(results: Any) -> Arrays:
         return list(map(np.asarray, results))
 
-    give(inputs)
+    set_inputs(inputs)
     precision = precision_of(node.op_type for node in proto.graph.node)
-    return Engine("onnxruntime", lambda: session.run(None, feeds), outputs, give, precision)
+    return Engine("onnxruntime", lambda: session.run(None, feeds), outputs, set_inputs, precision)
 
 
 def precision_of(operators: Iterable[str]) -> str:
-    """Return the default precision of the convolutions and matrix products in a file with such operators."""
+    """Return the precision of the convolutions and matrix products in a file, judging by its operators."""
     names = set(operators)
     if any(part in name for name in names for part in ("QLinear", "QGemm", "Quantize", "Integer")):
         return "int8"
@@ -253,7 +253,7 @@ def precision_of(operators: Iterable[str]) -> str:
 def onnxruntime_session(
     model: str | bytes, threads: int, folder: Path = Path(), joins: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Return an ONNX Runtime session on the CPU whose results are the same on every processor.
+    """Return an ONNX Runtime session on the CPU whose results are the same on every CPU model.
 
     `model` is the path of a file, or a file's content, whose weights may be in other files of `folder`. `joins` allows
     ONNX Runtime to fuse operators.
@@ -266,12 +266,12 @@ def onnxruntime_session(
         options.log_severity_level = 4 if entries else 3
         if not joins:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        for name, value in ((_WEIGHTS_FOLDER, str(folder.resolve())), (_FLOAT_DATA, "1"), *entries):
+        for name, value in ((_WEIGHTS_FOLDER, str(folder.resolve())), (_ACTIVATION_PRECISION, "1"), *entries):
             options.add_session_config_entry(name, value)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
     try:
         return create((_EXACT_PRODUCTS, "1"))
     except Exception:
-        # The option fails if two weights share a zero point; processors with VNNI do not need it.
+        # The option fails if two weights share a zero point; CPUs with VNNI do not need it.
         return create()

@@ -1,4 +1,4 @@
-"""The protocol of network runners, which check, time and run builds; each target names its class."""
+"""The protocol of network runners, which check, time and run builds; each target names its implementation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NetworkRunner(Protocol):
     def time_under_load(
         self, folder: Path, build: Build, references: Sequence[str], counts: Sequence[int]
     ) -> list[LoadLatency]:
-        """Return the latencies of a build and of references of `compare` with each number of busy processes.
+        """Return the latencies of a build and some of its references for each number of busy processes.
 
         Raises:
             AnoleError: an engine or a busy process exited too early.

@@ -1,4 +1,7 @@
-"""The evaluate stage, which checks a build's outputs and times it against PyTorch and ONNX Runtime."""
+"""The evaluate stage, which checks a build's outputs and times it against PyTorch and ONNX Runtime.
+
+References get their inputs by position, so names and order are checked before any comparison.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,10 @@ from pathlib import Path
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
-from anole.errors import BuildError
-from anole.evaluate.correctness import CompileWithRandomWeights, reject_wrong, with_evidence
-from anole.evaluate.interface import check_interface
+from anole.errors import BuildError, DocumentError
+from anole.evaluate.correctness.check import CompileWithRandomWeights, add_evidence, reject_wrong
 from anole.evaluate.network_runner import NetworkRunner, runner_of
-from anole.evaluate.roofline import warn_of_slow_kernels
+from anole.evaluate.timing.roofline import warn_of_slow_kernels
 from anole.evaluate.timing.turns import Pace
 from anole.host.machine import host_facts, software_versions
 from anole.ir.ranges import checked_sizes
@@ -32,7 +34,7 @@ def evaluate_network(
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> None:
-    """Evaluate a build, time its kernels, and warn of kernels far from the machine's roofline.
+    """Evaluate a build, time its kernels, and log warnings for kernels far below the machine's roofline.
 
     See `evaluate_build` for arguments and errors.
     """
@@ -42,15 +44,15 @@ def evaluate_network(
     _log.info("%s", evaluation)
 
 
-def _at_sizes(
+def _evaluate_at_sizes(
     runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
 ) -> Iterator[SizesLatency]:
-    """Yield the latencies of a build for ranges at non-typical sizes; raise BuildError if its outputs are wrong."""
+    """Yield the latencies of a build at non-typical sizes of its ranges; raise BuildError if its outputs are wrong."""
     for sizes in checked_sizes(build.ranges or {}):
-        fixed = build.at(sizes)
-        at_sizes = replace(evaluation, latencies=tuple(runner.compare(folder, fixed, pace)))
-        reject_wrong(folder, fixed, with_evidence(runner, folder, fixed, at_sizes, None))
-        yield SizesLatency(sizes, at_sizes.latencies)
+        fixed_build = build.at(sizes)
+        sized = replace(evaluation, latencies=tuple(runner.compare(folder, fixed_build, pace)))
+        reject_wrong(folder, fixed_build, add_evidence(runner, folder, fixed_build, sized, None))
+        yield SizesLatency(sizes, sized.latencies)
 
 
 def evaluate_build(
@@ -61,17 +63,17 @@ def evaluate_build(
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> Evaluation:
-    """Compare a build with its references, on the same inputs and threads, and time all of them in turns.
+    """Compare a build with its references on the same inputs and threads, with interleaved timing.
 
     Call it in a separate process: TVM, torch and ONNX Runtime set their number of threads when they start.
 
     Args:
         folder: folder of the build.
-        output: the file for the evaluation, which is written even if the outputs are wrong. If the device is absent, it
-            gives the reason and no measurements.
+        output: the file for the evaluation. It is written even if outputs are wrong, unless the runner `is_exact`. If
+            the device is absent, it contains the reason and no measurements.
         compile_with_random_weights: called for torch models whose outputs do not depend on their input;
             None to skip that check.
-        pace: how long to measure.
+        pace: the number and duration of the turns.
         neighbours: numbers of busy processes; a correct build is timed again under each of these loads, see
             `anole.evaluate.timing.load`.
         declared: the model as models.yaml lists it; None if there is no models.yaml.
@@ -102,7 +104,7 @@ def evaluate_build(
         precision=build.precision,
     )
     if absence is None and not runner.is_exact:
-        evaluation = with_evidence(runner, folder, build, evaluation, compile_with_random_weights)
+        evaluation = add_evidence(runner, folder, build, evaluation, compile_with_random_weights)
     write_evaluation(output, evaluation)
     if absence is not None:
         _log.warning("%s: is compiled, but neither checked nor timed: %s", build.name, absence)
@@ -111,7 +113,7 @@ def evaluate_build(
     if not runner.is_exact:
         reject_wrong(folder, build, evaluation)
         if build.ranges:
-            sizes_latencies = tuple(_at_sizes(runner, folder, build, evaluation, pace or Pace()))
+            sizes_latencies = tuple(_evaluate_at_sizes(runner, folder, build, evaluation, pace or Pace()))
             evaluation = replace(evaluation, sizes_latencies=sizes_latencies)
             write_evaluation(output, evaluation)
     if neighbours:
@@ -120,3 +122,36 @@ def evaluate_build(
         evaluation = replace(evaluation, load_latencies=tuple(under_load))
         write_evaluation(output, evaluation)
     return evaluation
+
+
+def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
+    """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs or outputs from the model's.
+
+    `declared` is the current entry in models.yaml; without it, the build's own entry counts.
+    """
+    recorded = build.model_spec
+    model = recorded if declared is None else declared
+    if model != recorded or list(model.inputs) != list(recorded.inputs):
+        problem = f"was compiled from an entry of model {build.model} that differs from models.yaml"
+        raise DocumentError(folder, problem, "compile")
+    inputs, outputs = [info.name for info in build.inputs], [info.name for info in build.outputs]
+    expected_inputs, expected_outputs = list(model.inputs), outputs
+    if model.scheme == "onnx":
+        expected_inputs, expected_outputs = _names_in_file(model)
+        if model.outputs:
+            # Inputs that these outputs do not depend on are left out.
+            expected_inputs = [name for name in expected_inputs if name in inputs]
+    for kind, names, expected in (("inputs", inputs, expected_inputs), ("outputs", outputs, expected_outputs)):
+        if names != expected:
+            problem = f"has the {kind} {', '.join(names)}; model {build.model} has {', '.join(expected)}"
+            raise DocumentError(folder, problem, "compile")
+
+
+def _names_in_file(model: ModelSpec) -> tuple[list[str], list[str]]:
+    """Return the names of an ONNX file's inputs without fixed values, and of the outputs to compute."""
+    import onnx
+
+    graph = onnx.load(model.location, format="protobuf", load_external_data=False).graph
+    fixed = {tensor.name for tensor in graph.initializer} | set(model.values)
+    inputs = [value.name for value in graph.input if value.name not in fixed]
+    return inputs, list(model.outputs) or [value.name for value in graph.output]

@@ -1,1 +1,1 @@
-"""Export of a build as a C library: a sequence of kernel calls in C, weights, and kernels for several processors."""
+"""Export of a build as a C library: a sequence of kernel calls in C, weights, and kernels for several CPUs."""

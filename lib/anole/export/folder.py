@@ -56,7 +56,7 @@ def check_folder(folder: Path) -> None:
 
 def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
     """Return the text of each user-facing file of a library, by its name."""
-    values = _values(network, version, prefix)
+    values = _template_values(network, version, prefix)
     texts = {name: _TEMPLATES.joinpath(f"{name}.in").read_text(encoding="utf-8") for name in _FILES}
     return {
         public_name(name, prefix): Template(public_name(text, prefix)).substitute(values)
@@ -64,14 +64,14 @@ def user_files(network: Network, version: str, prefix: str) -> dict[str, str]:
     }
 
 
-def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
+def _template_values(network: Network, version: str, prefix: str) -> dict[str, object]:
     is_embedded, macro_prefix = network.weights_inside, prefix.upper()
     file = f'"{prefix}{WEIGHTS_ENDING}"'
     types = {name: number for number, name in enumerate(ITEM_BYTES)}
     return {
         "title": network.title,
         "version": version,
-        "model": _quoted(network.model),
+        "model": _quote(network.model),
         "inputs": len(network.inputs),
         "outputs": len(network.outputs),
         "ranges": len(network.ranges),
@@ -84,7 +84,7 @@ def _values(network: Network, version: str, prefix: str) -> dict[str, object]:
         "where": "; they are in the library" if is_embedded else f": a file that is mapped, {file}",
         "weights_note": "; unused, since they are in the library" if is_embedded else "",
         "threads": network.threads,
-        "levels": ", ".join(_quoted(level.name) for level in network.levels),
+        "levels": ", ".join(_quote(level.name) for level in network.levels),
         "example_settings": "0" if is_embedded else f".weights = {file}",
         "example_weights": "NULL" if is_embedded else f"argc > 1 ? argv[1] : {file}",
         "buffers": "\n".join(_buffer_lines(macro_prefix, network)),
@@ -104,12 +104,12 @@ def _tensors(network: Network) -> Iterator[tuple[str, int, TensorInfo]]:
             yield kind, number, info
 
 
-def _tensor_lines(upper: str, network: Network) -> Iterator[str]:
+def _tensor_lines(macro_prefix: str, network: Network) -> Iterator[str]:
     for kind, number, info in _tensors(network):
-        name = f"{upper}_{kind.upper()}_{number}"
+        name = f"{macro_prefix}_{kind.upper()}_{number}"
         yield f"/* {kind.capitalize()} {number}: {info.dtype}, {' x '.join(map(str, _extents(info))) or 'a scalar'}. */"
-        yield f"#define {name}_NAME {_quoted(info.name)}"
-        yield f"#define {name}_TYPE {upper}_{info.dtype.upper()}"
+        yield f"#define {name}_NAME {_quote(info.name)}"
+        yield f"#define {name}_TYPE {macro_prefix}_{info.dtype.upper()}"
         yield f"#define {name}_RANK {len(info.shape)}"
         yield f"#define {name}_SHAPE {{{', '.join(map(str, info.shape)) or '0'}}}"
         yield f"#define {name}_ELEMENTS {size_bytes(info) // ITEM_BYTES[info.dtype]}"
@@ -122,25 +122,25 @@ def _extents(info: TensorInfo) -> tuple[int | str, ...]:
     return tuple(name or extent for name, extent in zip(info.varying or info.shape, info.shape, strict=True))
 
 
-def _range_notes(upper: str, network: Network) -> Iterator[str]:
+def _range_notes(macro_prefix: str, network: Network) -> Iterator[str]:
     if network.ranges:
         yield "/* The dynamic sizes. Shapes, elements and bytes below are for the largest sizes. */\n"
     for number, (name, sizes) in enumerate(network.ranges.items()):
-        yield f"#define {upper}_RANGE_{number}_NAME {_quoted(name)}\n"
-        yield f"#define {upper}_RANGE_{number}_LEAST {sizes.min}\n"
-        yield f"#define {upper}_RANGE_{number}_MOST {sizes.max}\n\n"
+        yield f"#define {macro_prefix}_RANGE_{number}_NAME {_quote(name)}\n"
+        yield f"#define {macro_prefix}_RANGE_{number}_LEAST {sizes.min}\n"
+        yield f"#define {macro_prefix}_RANGE_{number}_MOST {sizes.max}\n\n"
 
 
-def _buffer_lines(upper: str, network: Network) -> Iterator[str]:
+def _buffer_lines(macro_prefix: str, network: Network) -> Iterator[str]:
     for kind, number, _ in _tensors(network):
-        yield f"static _Alignas(64) unsigned char {kind}_{number}[{upper}_{kind.upper()}_{number}_BYTES];"
+        yield f"static _Alignas(64) unsigned char {kind}_{number}[{macro_prefix}_{kind.upper()}_{number}_BYTES];"
 
 
 def _python_tensors(infos: Sequence[TensorInfo]) -> str:
     return "[\n" + "".join(f"    ({info.name!a}, {_extents(info)!r}, {info.dtype!r}),\n" for info in infos) + "]"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a text as a C string literal, with octal escapes."""
     chars = (chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode())
     return f'"{"".join(chars)}"'

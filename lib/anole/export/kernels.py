@@ -16,7 +16,7 @@ from tvm.ir.instrument import pass_instrument
 
 from anole.compile.build import match_network
 from anole.compile.device import lower_network
-from anole.compile.recorded import recorded_manifest, recorded_receipts
+from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
@@ -27,8 +27,8 @@ from anole.ir.symbols import computed_extents, largest, range_of, with_extents
 from anole.targets import get_device
 from anole.targets.base import Device
 
-_ALLOCATING = "TVMBackendAllocWorkspace"
-_LOWERING = "tirx.LowerTVMBuiltin"
+_ALLOCATE_FUNCTION = "TVMBackendAllocWorkspace"
+_LOWERING_PASS = "tirx.LowerTVMBuiltin"
 
 _MAX_SUBSTITUTIONS = 16
 """Max number of times that variables in a size are replaced by their values."""
@@ -48,9 +48,9 @@ def lower_build(build: Build, target: Device) -> Lowered:
     Raises:
         ExtractError: the network cannot be loaded.
         BuildError: the network has changed since it was built.
-        ExportError: it cannot be lowered, or not be exported to C.
+        ExportError: the network cannot be lowered or exported to C.
     """
-    network = match_network(build.model_spec, recorded_manifest(build), recorded_receipts(build), target)
+    network = match_network(build.model_spec, manifest_of_build(build), recorded_receipts(build), target)
     try:
         lowered, _ = lower_network(network, target)
         module = lower_calls(lowered, target.compiler_target())
@@ -81,11 +81,11 @@ def compile_level(lowered: Lowered, target: Device, level: Level, path: Path, wo
 
 @pass_instrument
 class Workspaces:
-    """An instrument of compilations that measures the memory that kernels allocate.
+    """A pass instrument that measures the memory that kernels allocate.
 
     Attributes:
-        serial_bytes: the max that one kernel allocates outside its parallel loops.
-        chunk_bytes: the max that one chunk of a parallel loop allocates.
+        serial_bytes: max bytes that one kernel allocates outside its parallel loops.
+        chunk_bytes: max bytes that one chunk of a parallel loop allocates.
     """
 
     serial_bytes = 0
@@ -93,18 +93,18 @@ class Workspaces:
 
     def run_after_pass(self, module: tvm.IRModule, info: Any) -> None:
         """Count the allocations after the pass that inserts the calls; TVM calls this after every pass."""
-        if info.name != _LOWERING:
+        if info.name != _LOWERING_PASS:
             return
         for _, function in module.functions_items():
             if isinstance(function, tirx.PrimFunc):
-                body, count_bytes = function.body, partial(_allocated, _Sizes(function))
+                body, count_bytes = function.body, partial(_allocated_bytes, _SizeEvaluator(function))
                 loops = [loop for loop in collect(body, tirx.For) if loop.kind == tirx.ForKind.PARALLEL]
                 inner_bytes = [count_bytes(loop.body) for loop in loops]
                 self.chunk_bytes = max(self.chunk_bytes, *inner_bytes, 0)
                 self.serial_bytes = max(self.serial_bytes, count_bytes(body) - sum(inner_bytes))
 
 
-class _Sizes:
+class _SizeEvaluator:
     """A function that evaluates expressions of a lowered function at the largest sizes."""
 
     def __init__(self, function: tirx.PrimFunc) -> None:
@@ -125,7 +125,7 @@ class _Sizes:
         raise ExportError(f"a kernel allocates {expression} bytes, which no range bounds; it cannot be exported to C")
 
 
-def _allocated(sizes: _Sizes, root: Any) -> int:
+def _allocated_bytes(sizes: _SizeEvaluator, root: Any) -> int:
     """Return the total bytes of all allocations in a statement, an upper bound of the memory in use at once."""
-    calls = [call for call in collect(root, ir.Call) if _ALLOCATING in getattr(call.op, "name", "")]
+    calls = [call for call in collect(root, ir.Call) if _ALLOCATE_FUNCTION in getattr(call.op, "name", "")]
     return sum(rounded(sizes(call.args[2])) for call in calls)

@@ -44,7 +44,7 @@ _BITS = {name: (*register, bit) for register, bits in _REGISTERS.items() for nam
 
 @dataclass(frozen=True)
 class Level:
-    """An instruction-set level: its name, the target description of a processor that has it, and its LLVM features."""
+    """An instruction-set level: its name, the target description of a CPU that has it, and its LLVM features."""
 
     name: str
     description: Mapping[str, Any]
@@ -65,7 +65,7 @@ def choose_levels(description: Mapping[str, Any], wanted: Sequence[str] = ()) ->
     """Return the wanted levels of a library, by default all, in the order in which the library tries them.
 
     Raises:
-        ExportError: the processor does not support x86-64-v2, or a wanted level is not available for this build.
+        ExportError: the CPU does not support x86-64-v2, or a wanted level is not available for this build.
     """
     tuned = _level(description)
     lower = [_level({**description, "mcpu": name, "features": ()}) for name in GENERIC]

@@ -15,9 +15,9 @@ from anole.targets.cpu import runtime
 from anole.targets.cpu.runtime import TILES_FUNCTION, compile_tiles
 from anole.targets.shared.kernel import find_compiler, run_tool
 
-_OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
-_FUNCTIONS = ("create", "resize", "run", "output_shape", "destroy", "level", "error_text")
-_PROVIDED = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
+_CFLAGS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
+_PUBLIC_FUNCTIONS = ("create", "resize", "run", "output_shape", "destroy", "level", "error_text")
+_RUNTIME_API = frozenset({"__TVMBackendParallelLaunch", "__TVMBackendAllocWorkspace", "__TVMBackendFreeWorkspace"})
 """The functions that the library provides instead of TVM's runtime."""
 
 
@@ -33,7 +33,7 @@ def write_sources(folder: Path, generated: Mapping[str, str], prefix: str) -> No
 def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     """Link an object file with the kernels of one level, which exports only their table; return its path.
 
-    TVM wrote the object file `kernels`, unless there are no kernels. The folder has the sources, and gets the result.
+    TVM wrote `kernels`, which is missing if there are none. The result is written to `folder`, next to the sources.
 
     Raises:
         ExportError: a kernel calls a function of TVM's runtime.
@@ -46,7 +46,7 @@ def link_level(folder: Path, level: Level, kernels: Path) -> Path:
     run_tool("linker", [_tool("ld"), "-r", "-o", str(output), *objects])
     run_tool("objcopy", [_tool("objcopy"), f"--keep-global-symbol={table}", "--strip-debug", str(output)])
     symbols = (name for name in output.read_bytes().split(b"\0") if name.startswith(b"__TVM") and name.isascii())
-    if missing := sorted({name.decode() for name in symbols} - _PROVIDED):
+    if missing := sorted({name.decode() for name in symbols} - _RUNTIME_API):
         raise ExportError(f"kernels call {', '.join(missing)} of TVM's runtime, which cannot be exported to C")
     return output
 
@@ -69,24 +69,24 @@ def link_library(
         MachineError: a tool is missing or failed.
     """
     shared, static = output_folder / f"lib{prefix}.so", output_folder / f"lib{prefix}.a"
-    defined = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
+    macros = [f"-DANOLE_THREADS={threads}", f"-DANOLE_MOST_THREADS={threads}"]
     if weights is not None:
-        defined.append(f'-DWEIGHTS_INSIDE="{weights}"')
-    network, merged = folder / "network.o", folder / "whole.o"
-    _compile(folder, "network.c", network, [*defined, *options])
-    functions = [f"--keep-global-symbol={prefix}_{name}" for name in _FUNCTIONS]
+        macros.append(f'-DWEIGHTS_INSIDE="{weights}"')
+    network, merged = folder / "network.o", folder / "merged.o"
+    _compile(folder, "network.c", network, [*macros, *options])
+    functions = [f"--keep-global-symbol={prefix}_{name}" for name in _PUBLIC_FUNCTIONS]
     calls_tiles = any(TILES_FUNCTION.encode() in level.read_bytes() for level in levels)
     objects = [network, *levels, *([compile_tiles(folder)] if calls_tiles else [])]
     run_tool("linker", [_tool("ld"), "-r", "-o", str(merged), *map(str, objects)])
     run_tool("objcopy", [_tool("objcopy"), *functions, str(merged)])
     run_tool("archiver", [_tool("ar"), "rcsD", str(static), str(merged)])
-    linking = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]
+    flags = ["-shared", "-static-libgcc", f"-Wl,-soname,{shared.name},-z,now,-z,noexecstack,--no-undefined"]
     libraries = ["-lm", "-lpthread"]
-    run_tool("linker", [find_compiler(), *linking, *options, "-o", str(shared), str(merged), *libraries])
+    run_tool("linker", [find_compiler(), *flags, *options, "-o", str(shared), str(merged), *libraries])
 
 
 def _compile(folder: Path, source: str, output: Path, options: Sequence[str]) -> None:
-    command = [find_compiler(), *_OPTIONS, f"-I{folder}", *options, "-c", str(folder / source), "-o", str(output)]
+    command = [find_compiler(), *_CFLAGS, f"-I{folder}", *options, "-c", str(folder / source), "-o", str(output)]
     run_tool("C compiler", command)
 
 

@@ -23,11 +23,11 @@ ALIGNMENT = 64
 _MAGIC = b"ANOLEWTS"
 _HEADER = struct.Struct("<8sQQ32s8x")
 _FACTOR = 0x9E3779B97F4A7C15
-_LANES = 8
-_ROWS = 1 << 13
+_N_LANES = 8
+_CHUNK_ROWS = 1 << 13
 """Number of rows per step of the checksum."""
 
-_WRAP = (1 << 64) - 1
+_UINT64_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ArenaPlan:
 
 
 @dataclass(frozen=True)
-class _Life:
+class _Lifetime:
     """The lifetime of a buffer: the first and the last step that use it."""
 
     buffer: int
@@ -47,7 +47,7 @@ class _Life:
     first: int
     last: int
 
-    def overlaps(self, other: _Life) -> bool:
+    def overlaps(self, other: _Lifetime) -> bool:
         return self.first <= other.last and other.first <= self.last
 
 
@@ -58,8 +58,8 @@ def rounded(size_bytes: int) -> int:
 
 def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
     """Place the buffers greedily, largest first, each at the lowest offset that is free during its lifetime."""
-    placed: list[tuple[int, _Life]] = []
-    for life in sorted(_lives(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
+    placed: list[tuple[int, _Lifetime]] = []
+    for life in sorted(_lifetimes(sequence), key=lambda life: (-life.size_bytes, life.first, life.buffer)):
         occupied = sorted((start, start + other.size_bytes) for start, other in placed if other.overlaps(life))
         offset = 0
         for begin, end in occupied:
@@ -72,7 +72,7 @@ def plan_buffers(sequence: KernelSequence) -> ArenaPlan:
     return ArenaPlan(tuple(offsets.get(buffer, 0) for buffer in range(len(sequence.buffers))), size)
 
 
-def _lives(sequence: KernelSequence) -> list[_Life]:
+def _lifetimes(sequence: KernelSequence) -> list[_Lifetime]:
     uses: dict[int, list[int]] = {}
     for position, step in enumerate(sequence.steps):
         for operand in step.operands:
@@ -81,7 +81,7 @@ def _lives(sequence: KernelSequence) -> list[_Life]:
     for operand, _ in sequence.copies:
         if operand.place is TensorPlace.BUFFER:
             uses.setdefault(operand.number, []).append(len(sequence.steps))
-    return [_Life(buffer, rounded(sequence.buffers[buffer]), at[0], at[-1]) for buffer, at in uses.items()]
+    return [_Lifetime(buffer, rounded(sequence.buffers[buffer]), steps[0], steps[-1]) for buffer, steps in uses.items()]
 
 
 @dataclass(frozen=True)
@@ -116,17 +116,17 @@ def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
 
 
 def checksum_of(body: bytes) -> int:
-    """Return a checksum that is fast in C: in each of eight lanes of 64 bits, a polynomial modulo 2^64.
+    """Return a checksum that is fast in C: eight interleaved polynomial hashes modulo 2^64.
 
-    Its factor is odd, so every change of a single 64-bit word changes the checksum.
+    The factor is odd, so every change of a single 64-bit word changes the checksum.
     """
-    rows = np.frombuffer(body, "<u8").reshape(-1, _LANES)
-    lanes = np.zeros(_LANES, np.uint64)
-    powers = np.array([pow(_FACTOR, _ROWS - 1 - row, 1 << 64) for row in range(_ROWS)], np.uint64)[:, None]
-    for begin in range(0, len(rows), _ROWS):
-        block = rows[begin : begin + _ROWS]
+    rows = np.frombuffer(body, "<u8").reshape(-1, _N_LANES)
+    lanes = np.zeros(_N_LANES, np.uint64)
+    powers = np.array([pow(_FACTOR, _CHUNK_ROWS - 1 - row, 1 << 64) for row in range(_CHUNK_ROWS)], np.uint64)[:, None]
+    for begin in range(0, len(rows), _CHUNK_ROWS):
+        block = rows[begin : begin + _CHUNK_ROWS]
         lanes = lanes * np.uint64(pow(_FACTOR, len(block), 1 << 64)) + (block * powers[-len(block) :]).sum(0, np.uint64)
     total = 0
     for lane in lanes.tolist():
-        total = (total * _FACTOR + lane) & _WRAP
+        total = (total * _FACTOR + lane) & _UINT64_MASK
     return total

@@ -1,4 +1,4 @@
-"""The reader of a lowered network: a sequence of kernel calls, with the memory of their operands."""
+"""Read a lowered network as a sequence of kernel calls, with the memory of their operands."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def read_sequence(module: tvm.IRModule, outputs: int) -> KernelSequence:
         for binding in block.bindings:
             if not isinstance(binding, relax.VarBinding):
                 raise ExportError(f"the network has a {type(binding).__name__}, which cannot be exported to C")
-            reader.values[binding.var] = reader.value(binding.value)
-    results = [result for result in _flat(reader.value(main.body.body)) if isinstance(result, Operand)]
+            reader.values[binding.var] = reader.evaluate(binding.value)
+    results = [result for result in _flatten(reader.evaluate(main.body.body)) if isinstance(result, Operand)]
     if len(results) != outputs:
         raise ExportError(f"the network has {len(results)} outputs, but the build describes {outputs}")
     return _with_outputs(reader.sequence, results)
@@ -141,7 +141,7 @@ class _Reader:
         self._module = module
         self._numbers: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
-    def value(self, expression: ir.Expr) -> Any:
+    def evaluate(self, expression: ir.Expr) -> Any:
         """Return an operand, the name of a size, a tuple of values, or None for the result of a kernel call."""
         if isinstance(expression, relax.Var) and expression in self.values:
             return self.values[expression]
@@ -150,16 +150,16 @@ class _Reader:
         if isinstance(expression, ir.GenericConst) and isinstance(expression.value, tvm.runtime.Tensor):
             return self._constant(expression.value.numpy(), expression.ty)
         if isinstance(expression, relax.Tuple):
-            return tuple(map(self.value, expression.fields))
+            return tuple(map(self.evaluate, expression.fields))
         if isinstance(expression, relax.TupleGetItem):
-            return self.value(expression.tuple_value)[expression.index]
+            return self.evaluate(expression.tuple_value)[expression.index]
         if isinstance(expression, ir.Call):
             return self._call(expression)
         raise ExportError(f"the network has a {type(expression).__name__}, which cannot be exported to C")
 
     def _call(self, call: ir.Call) -> Any:
         if isinstance(call.op, ir.GlobalVar) and isinstance(self._module[call.op], tirx.PrimFunc):
-            kernel = KernelCall(str(call.op.name_hint), tuple(_flat(tuple(map(self.value, call.args)))))
+            kernel = KernelCall(str(call.op.name_hint), tuple(_flatten(tuple(map(self.evaluate, call.args)))))
             if not kernel.operands or kernel.operands[-1].place in (TensorPlace.INPUT, TensorPlace.WEIGHTS):
                 raise ExportError(
                     f"kernel {call.op.name_hint} writes to an input or a constant, which is not allowed in C"
@@ -173,7 +173,7 @@ class _Reader:
             return operand
         if name == "relax.reshape":
             shape, varying = _extents(call.ty)
-            return replace(self.value(call.args[0]), shape=shape, varying=varying)
+            return replace(self.evaluate(call.args[0]), shape=shape, varying=varying)
         raise ExportError(f"the network calls {name}, which cannot be exported to C")
 
     def _constant(self, array: NDArray[Any], ty: Any) -> Operand:
@@ -188,7 +188,7 @@ def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
     """Check that kernels do not call functions of TVM's runtime.
 
     Raises:
-        ExportError: a kernel does; the message names the kernel and the function.
+        ExportError: a kernel calls one; the message names the kernel and the function.
     """
     for name in names:
         calls: list[Any] = []
@@ -213,11 +213,11 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
             return replace(operand, place=TensorPlace.OUTPUT, number=output_numbers[operand.number])
         return operand
 
-    def placed(argument: Operand | str) -> Operand | str:
+    def place_argument(argument: Operand | str) -> Operand | str:
         return place(argument) if isinstance(argument, Operand) else argument
 
     return KernelSequence(
-        [KernelCall(step.kernel, tuple(map(placed, step.arguments))) for step in sequence.steps],
+        [KernelCall(step.kernel, tuple(map(place_argument, step.arguments))) for step in sequence.steps],
         sequence.constants,
         [0 if number in output_numbers else size for number, size in enumerate(sequence.buffers)],
         [(place(result), number) for result, number in sequence.copies],
@@ -226,10 +226,10 @@ def _with_outputs(sequence: KernelSequence, results: list[Operand]) -> KernelSeq
     )
 
 
-def _flat(value: Any) -> Iterator[Operand | str]:
+def _flatten(value: Any) -> Iterator[Operand | str]:
     if isinstance(value, tuple):
         for element in value:
-            yield from _flat(element)
+            yield from _flatten(element)
     elif isinstance(value, (Operand, str)):
         yield value
     else:

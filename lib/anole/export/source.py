@@ -1,4 +1,4 @@
-"""Generator of a network's C code: the memory plan, and the tables of tensors and steps."""
+"""Generate the C code of a network: the memory plan, and the tables of tensors and steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Network:
         used = [*self.kernels.inputs, *self.kernels.outputs]
         used += [operand for step in self.kernels.steps for operand in step.operands]
         used += [operand for operand, _ in self.kernels.copies]
-        return sorted(dict.fromkeys(used), key=lambda each: each.place > TensorPlace.OUTPUT)
+        return sorted(dict.fromkeys(used), key=lambda operand: operand.place > TensorPlace.OUTPUT)
 
     @cached_property
     def layout(self) -> Layout:
@@ -66,16 +66,16 @@ class Network:
         extents = sum(len(operand.shape) for operand in self.operands)
         instance = _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
         offset = rounded(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
-        buffers_at = offset
+        buffers_offset = offset
         offset += self.buffers.size_bytes
-        callers: list[int] = []
+        caller_offsets: list[int] = []
         for info in (*self.inputs, *self.outputs):
-            callers.append(offset)
+            caller_offsets.append(offset)
             offset += rounded(size_bytes(info))
-        serial_at = offset
-        chunks_at = serial_at + self.workspaces.serial_bytes
-        total = chunks_at + self.threads * self.workspaces.chunk_bytes
-        return Layout(buffers_at, callers, serial_at, chunks_at, total)
+        serial_offset = offset
+        chunks_offset = serial_offset + self.workspaces.serial_bytes
+        total = chunks_offset + self.threads * self.workspaces.chunk_bytes
+        return Layout(buffers_offset, caller_offsets, serial_offset, chunks_offset, total)
 
 
 @dataclass(frozen=True)
@@ -101,22 +101,22 @@ def size_bytes(info: TensorInfo) -> int:
 def plan_text(network: Network) -> str:
     """Return the header with the counts, sizes and offsets that the library is compiled with."""
     layout, kernels = network.layout, network.kernels
-    callers = sum(operand.place <= TensorPlace.OUTPUT for operand in network.operands)
+    n_caller_tensors = sum(operand.place <= TensorPlace.OUTPUT for operand in network.operands)
     counts = {
         "LEVELS": len(network.levels),
         "STEPS": len(kernels.steps),
         "TENSORS": len(network.operands),
-        "CALLERS_TENSORS": callers,
+        "CALLER_TENSORS": n_caller_tensors,
         "ARGUMENTS": sum(len(step.arguments) for step in kernels.steps),
         "EXTENTS": sum(len(operand.shape) for operand in network.operands),
         "COPIES": len(kernels.copies),
     }
     offsets = {
         "INSTANCE_BYTES": layout.buffers,
-        "BUFFERS_AT": layout.buffers,
-        "SERIAL_AT": layout.serial,
+        "BUFFERS_OFFSET": layout.buffers,
+        "SERIAL_OFFSET": layout.serial,
         "SERIAL_BYTES": network.workspaces.serial_bytes,
-        "CHUNKS_AT": layout.chunks,
+        "CHUNKS_OFFSET": layout.chunks,
         "CHUNK_BYTES": network.workspaces.chunk_bytes,
     }
     return "".join(
@@ -144,7 +144,7 @@ def tables_text(network: Network) -> str:
         steps.append(f"{{{kernels[step.kernel]}, {len(arguments)}, {len(step.arguments)}}}, /* {step.kernel} */")
         arguments += [f"{indices[argument]}," for argument in step.arguments]
     public = (*network.kernels.inputs, *network.kernels.outputs)
-    callers = [f"{{{indices[operand]}, {at}}}," for operand, at in zip(public, layout.callers, strict=True)]
+    callers = [f"{{{indices[operand]}, {offset}}}," for operand, offset in zip(public, layout.callers, strict=True)]
     copies = [f"{{{indices[operand]}, {output}}}," for operand, output in network.kernels.copies]
     count = len(network.inputs)
     return "\n".join(
@@ -159,7 +159,7 @@ def tables_text(network: Network) -> str:
             _table("caller_row", "input_rows", callers[:count]),
             _table("caller_row", "output_rows", callers[count:]),
             _table("copy_row", "copy_rows", copies),
-            _table("range_row", "range_rows", (f"{{{each.min}, {each.max}}}," for each in network.ranges.values())),
+            _table("range_row", "range_rows", (f"{{{r.min}, {r.max}}}," for r in network.ranges.values())),
             "/* Computes the dynamic extents. */",
             "static void set_extents(const int64_t* sizes, int64_t* extents) {",
             "  (void)sizes, (void)extents;",

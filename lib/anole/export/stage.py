@@ -19,7 +19,7 @@ from anole.compile.folder import new_folder
 from anole.documents.build import Build, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
-from anole.evaluate.comparison import draw_inputs, relative_error
+from anole.evaluate.comparison import relative_error, timing_inputs
 from anole.evaluate.engines import build_engine
 from anole.export.folder import PREFIX, WEIGHTS_ENDING, check_folder, user_files
 from anole.export.kernels import Workspaces, compile_level, lower_build
@@ -33,13 +33,13 @@ from anole.targets import get_device
 
 _log = logging.getLogger(__name__)
 
-_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_PREFIX_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
-_MAX_BYTES_INSIDE = 1_500_000_000
+_MAX_EMBEDDED_BYTES = 1_500_000_000
 """Max size of embedded weights: x86-64 code can address 2 GiB, which a program's other libraries share."""
 
 _MAX_RELATIVE_ERROR = 1e-4
-"""As in the evaluate stage: results differ by rounding between instruction-set levels, more if weights changed."""
+"""As in the evaluate stage. Instruction-set levels differ only by rounding; changed weights cause larger errors."""
 
 
 def export_build(
@@ -60,7 +60,7 @@ def export_build(
         levels: names of the instruction-set levels; all by default.
         prefix: the prefix of the names of functions and files.
         options: further options of the C compiler, such as a sanitizer.
-        check: whether to compare the library's outputs with the build's, if the build's processor is present.
+        check: whether to compare the library's outputs with the build's, if this machine can run it.
 
     Raises:
         DocumentError: the folder does not contain a build.
@@ -70,7 +70,7 @@ def export_build(
         MachineError: a compiler or another tool is missing or failed.
     """
     build = read_build(source)
-    if not _PREFIX.fullmatch(prefix):
+    if not _PREFIX_PATTERN.fullmatch(prefix):
         raise ExportError(f"found prefix {prefix!r}; use 1 to 32 of a-z, 0-9 and _, starting with a letter")
     target = get_device(build.target_description)
     check_folder(folder)
@@ -112,7 +112,7 @@ def write_library(
     network: Network, kernels: Sequence[Path], scratch: Path, output: Path, prefix: str, options: Sequence[str]
 ) -> None:
     """Write the library and its user-facing files, from an object file with the kernels of each level."""
-    if network.weights_inside and len(network.weights.content) > _MAX_BYTES_INSIDE:
+    if network.weights_inside and len(network.weights.content) > _MAX_EMBEDDED_BYTES:
         raise ExportError("the weights are too large to embed in a library; write them to a file with --weights file")
     user_texts = user_files(network, version("anole"), prefix)
     weights = (scratch if network.weights_inside else output) / f"{prefix}{WEIGHTS_ENDING}"
@@ -134,8 +134,8 @@ def write_library(
 def check_library(build: Build, source: Path, wrapper: Path) -> None:
     """Compare the outputs of a library, called through its Python wrapper, with its build in the folder `source`.
 
-    The model, or Anole, may have changed since the build was compiled. Nothing is compared if this processor cannot
-    run the library.
+    The model, or Anole, may have changed since the build was compiled. Nothing is compared if this CPU cannot run
+    the library.
 
     Raises:
         BuildError: the build cannot be loaded.
@@ -149,18 +149,18 @@ def check_library(build: Build, source: Path, wrapper: Path) -> None:
         _log.warning("%s: not compared with the build: %s", build.name, error)
         return
     with network:
-        for sized in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
-            inputs = draw_inputs(sized)
+        for fixed in (build, *(build.at(sizes) for sizes in checked_sizes(build.ranges or {}))):
+            inputs = timing_inputs(fixed)
             try:
                 outputs = network(*inputs)
             except python.NetworkError as error:
-                raise ExportError(f"build {sized.name}: the library fails: {error}") from error
-            _compare(sized, outputs, build_engine(source, inputs, "cpu").compute(), network.level)
+                raise ExportError(f"build {fixed.name}: the library fails: {error}") from error
+            _compare(fixed, outputs, build_engine(source, inputs, "cpu").compute(), network.level)
 
 
 def _compare(build: Build, outputs: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]], level: str) -> None:
     """Compare a library's outputs at an instruction-set level with its build's; raise ExportError if they differ."""
-    if all(mine.tobytes() == theirs.tobytes() for mine, theirs in zip(outputs, expected, strict=True)):
+    if all(output.tobytes() == reference.tobytes() for output, reference in zip(outputs, expected, strict=True)):
         _log.info("%s: the library's outputs are bit-identical to the build's", build.name)
         return
     distance = relative_error(outputs, expected)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from anole.config.entries import ModelSpec
 
-_COLLECTED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Binding:
 
     def arguments(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments and the keyword arguments of a call, given one value for each input."""
-        named = dict(zip(self.inputs, values, strict=True))
-        return tuple(named[name] for name in self.positional), {name: named[name] for name in self.keyword}
+        by_name = dict(zip(self.inputs, values, strict=True))
+        return tuple(by_name[name] for name in self.positional), {name: by_name[name] for name in self.keyword}
 
     def call(self, network: torch.nn.Module, values: Sequence[Any]) -> Any:
         """Run a network on one value for each input."""
@@ -53,8 +53,8 @@ def bind(model: ModelSpec, network: torch.nn.Module) -> Binding:
         signature = inspect.signature(network.forward)
     except ValueError:  # Compiled functions may have no signature.
         return Binding(inputs, inputs, ())
-    parameters = {name: each for name, each in signature.parameters.items() if each.kind not in _COLLECTED}
-    collector = next((each.name for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD), None)
+    parameters = {name: param for name, param in signature.parameters.items() if param.kind not in _VARIADIC_KINDS}
+    collector = next((param.name for param in signature.parameters.values() if param.kind is param.VAR_KEYWORD), None)
     unknown = [name for name in inputs if name not in parameters]
     if len(unknown) == len(inputs) and (collector is None or _accepts_positional(signature, len(inputs))):
         return Binding(inputs, inputs, ())

@@ -33,7 +33,7 @@ def rewrite_complex(program: torch.export.ExportedProgram) -> None:
             emit = _Emitter(program, node, pairs)
             result = rewrite(emit, *node.args, **node.kwargs)
             if isinstance(result, tuple):
-                pairs[node] = (emit.in_shape(result[0]), emit.in_shape(result[1]))
+                pairs[node] = (emit.broadcast(result[0]), emit.broadcast(result[1]))
             elif result is not None:
                 node.replace_all_uses_with(result)
     for node in reversed(nodes):
@@ -79,10 +79,10 @@ class _Emitter:
     node: torch.fx.Node
     pairs: dict[torch.fx.Node, Pair]
 
-    def __call__(self, operator: Any, *args: Any, **keywords: Any) -> torch.fx.Node:
-        node: torch.fx.Node = self.program.graph.call_function(operator, args, keywords)
+    def __call__(self, operator: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        node: torch.fx.Node = self.program.graph.call_function(operator, args, kwargs)
         with self.node.meta["val"].fake_mode:
-            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]), **keywords)
+            value = operator(*torch.fx.node.map_arg(args, lambda operand: operand.meta["val"]), **kwargs)
         node.meta = {**self.node.meta, "val": value}
         return node
 
@@ -95,7 +95,7 @@ class _Emitter:
         is_float = operand.meta["val"].is_floating_point()
         return (operand if is_float else self(_aten._to_copy.default, operand, dtype=torch.float32)), 0
 
-    def in_shape(self, part: Any) -> torch.fx.Node:
+    def broadcast(self, part: Any) -> torch.fx.Node:
         """Broadcast a part of the node to the node's shape."""
         shape = list(self.node.meta["val"].shape)
         if not isinstance(part, torch.fx.Node):
@@ -121,16 +121,16 @@ class _Emitter:
         return self(_aten.add.Tensor if sign > 0 else _aten.sub.Tensor, left, right)
 
 
-def _on_each_part(emit: _Emitter, data: Any, *args: Any, **named: Any) -> Any:
+def _map_parts(emit: _Emitter, data: Any, *args: Any, **kwargs: Any) -> Any:
     """Apply an operator, such as a slice, to each part separately."""
-    if named.keys() - {"memory_format"}:
+    if kwargs.keys() - {"memory_format"}:
         return None
     real, imaginary = emit.parts(data)
     return emit(emit.node.target, real, *args), emit(emit.node.target, imaginary, *args)
 
 
-def _convert(emit: _Emitter, data: Any, **named: Any) -> Any:
-    return emit.parts(data) if named == {"dtype": torch.complex64} else None
+def _convert(emit: _Emitter, data: Any, **kwargs: Any) -> Any:
+    return emit.parts(data) if kwargs == {"dtype": torch.complex64} else None
 
 
 def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
@@ -141,7 +141,7 @@ def _concatenate(emit: _Emitter, data: Sequence[Any], axis: int = 0) -> Any:
 
 
 def _pad(emit: _Emitter, data: Any, sides: Sequence[int], value: float = 0) -> Any:
-    return None if value else _on_each_part(emit, data, sides)
+    return None if value else _map_parts(emit, data, sides)
 
 
 def _add(emit: _Emitter, left: Any, right: Any, *, alpha: float = 1, sign: int = 1) -> Any:
@@ -179,27 +179,27 @@ def _as_real(emit: _Emitter, data: torch.fx.Node) -> Any:
     return emit(_aten.cat.default, [emit(_aten.unsqueeze.default, part, -1) for part in emit.parts(data)], -1)
 
 
-def _fft_of_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
-    *others, last = axes
+def _fft_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, onesided: bool) -> Any:
+    *other_axes, last = axes
     size = _extent(data, last)
     count = size // 2 + 1 if onesided else size
     transform = _transform_matrix(size, norm, forward=True)
     if transform is None:
         return None
-    product = _along(emit, [data], last, torch.cat([transform[0][:, :count], transform[1][:, :count]], 1))
-    return _fft(emit, (product[0], product[1]), others, norm, forward=True)
+    product = _matmul(emit, [data], last, torch.cat([transform[0][:, :count], transform[1][:, :count]], 1))
+    return _fft(emit, (product[0], product[1]), other_axes, norm, forward=True)
 
 
 def _fft_to_real(emit: _Emitter, data: torch.fx.Node, axes: Sequence[int], norm: int, size: int) -> Any:
     """Invert the transform; each frequency counts twice, except the first, and the middle one if the size is even."""
-    *others, last = axes
-    pair = _fft(emit, emit.parts(data), others, norm, forward=False)
+    *other_axes, last = axes
+    pair = _fft(emit, emit.parts(data), other_axes, norm, forward=False)
     transform = _transform_matrix(size, norm, forward=False)
     if pair is None or transform is None or _extent(pair[0], last) != size // 2 + 1:
         return None
-    counts = torch.tensor([1.0 if 2 * at in (0, size) else 2.0 for at in range(size // 2 + 1)], dtype=torch.float64)
+    counts = torch.tensor([1.0 if 2 * i in (0, size) else 2.0 for i in range(size // 2 + 1)], dtype=torch.float64)
     matrix = torch.cat([part[: len(counts)] * counts[:, None] for part in (transform[0], -transform[1])])
-    (result,) = _along(emit, list(pair), last, matrix, n_parts=1)
+    (result,) = _matmul(emit, list(pair), last, matrix, n_parts=1)
     return result
 
 
@@ -210,7 +210,7 @@ def _fft(emit: _Emitter, pair: Pair, axes: Sequence[int], norm: int, forward: bo
             return None
         real, imaginary = transform
         matrix = torch.cat([torch.cat([real, imaginary], 1), torch.cat([-imaginary, real], 1)])
-        pair = tuple(_along(emit, list(pair), axis, matrix))  # type: ignore[assignment]
+        pair = tuple(_matmul(emit, list(pair), axis, matrix))  # type: ignore[assignment]
     return pair
 
 
@@ -224,15 +224,15 @@ def _transform_matrix(size: int, norm: int, forward: bool) -> tuple[torch.Tensor
     return scale * angles.cos(), (-scale if forward else scale) * angles.sin()
 
 
-def _along(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_parts: int = 2) -> list[torch.fx.Node]:
+def _matmul(emit: _Emitter, parts: list[Any], axis: int, matrix: torch.Tensor, n_parts: int = 2) -> list[torch.fx.Node]:
     """Multiply one axis of all parts, concatenated, with a matrix; return the parts of the product."""
     rank = parts[0].meta["val"].dim()
-    order = [*(at for at in range(rank) if at != axis % rank), axis % rank]
+    order = [*(i for i in range(rank) if i != axis % rank), axis % rank]
     last = [emit(_aten.permute.default, part, order) for part in parts]
     concatenated = emit(_aten.cat.default, last, -1) if len(last) > 1 else last[0]
     product = emit(_aten.matmul.default, concatenated, emit.constant(matrix))
-    size, inverse_order = matrix.shape[1] // n_parts, [order.index(at) for at in range(rank)]
-    cuts = [emit(_aten.slice.Tensor, product, -1, at * size, (at + 1) * size) for at in range(n_parts)]
+    size, inverse_order = matrix.shape[1] // n_parts, [order.index(i) for i in range(rank)]
+    cuts = [emit(_aten.slice.Tensor, product, -1, i * size, (i + 1) * size) for i in range(n_parts)]
     return [emit(_aten.permute.default, cut, inverse_order) for cut in cuts]
 
 
@@ -241,11 +241,11 @@ def _extent(data: torch.fx.Node, axis: int) -> int:
 
 
 _REWRITES: dict[Any, Callable[..., Any]] = {
-    _aten._fft_r2c.default: _fft_of_real,
+    _aten._fft_r2c.default: _fft_real,
     _aten._fft_c2c.default: lambda emit, data, *settings: _fft(emit, emit.parts(data), *settings),
     _aten._fft_c2r.default: _fft_to_real,
     _aten.view_as_real.default: _as_real,
-    _aten.view_as_complex.default: lambda emit, data: tuple(emit(_aten.select.int, data, -1, at) for at in (0, 1)),
+    _aten.view_as_complex.default: lambda emit, data: tuple(emit(_aten.select.int, data, -1, i) for i in (0, 1)),
     _aten.complex.default: lambda emit, real, imaginary: (real, imaginary),
     _aten._to_copy.default: _convert,
     _aten.real.default: lambda emit, data: emit.parts(data)[0],
@@ -271,7 +271,7 @@ _REWRITES: dict[Any, Callable[..., Any]] = {
             *(_aten.select.int, _aten.slice.Tensor, _aten.squeeze.dim, _aten.squeeze.dims, _aten.sum.dim_IntList),
             *(_aten.transpose.int, _aten.unsqueeze.default, _aten.view.default),
         ),
-        _on_each_part,
+        _map_parts,
     ),
 }
 """The rewrite of each operator on pairs; it returns None for calls that it does not support."""

@@ -28,8 +28,8 @@ def _three_arguments(node: torch.fx.Node) -> list[Any]:
     return [*node.args, *[None] * (3 - len(node.args))]
 
 
-def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    """Return the converter of a maximum or minimum along the given axes, or along all of them."""
+def _reduction_converter(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+    """Return the converter of a maximum or minimum along some or all axes."""
 
     def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         data, axes, keeps = _three_arguments(node)
@@ -38,7 +38,7 @@ def _extreme(operator: Callable[..., ir.Expr]) -> Callable[[torch.fx.Node, Any],
     return convert
 
 
-def _nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
+def _resize_nearest(node: torch.fx.Node, importer: Any) -> ir.Expr:
     """Round source positions down, as torch does; TVM's importer rounds to the nearest center."""
     data, size, factors = _three_arguments(node)
     value, emit = importer.env[data], importer.block_builder.emit
@@ -66,7 +66,7 @@ def nearest_indices(inputs: int, outputs: int, factor: float | None) -> NDArray[
     return indices.astype(np.int64)
 
 
-def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+def _max_pool_converter(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     """Return the converter of a max pool; an empty stride means the kernel's size, which TVM's importer misreads."""
     pool, layout = (relax.op.nn.max_pool2d, "NCHW") if rank == 2 else (relax.op.nn.max_pool3d, "NCDHW")
 
@@ -82,10 +82,10 @@ def _max_pool(rank: int) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     return convert
 
 
-def _with_statistics(method: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+def _normalization_converter(method: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     """Return the converter of a normalization that also returns its means and scales, which TVM's importer omits."""
 
-    def converted(node: torch.fx.Node, importer: Any) -> ir.Expr:
+    def convert(node: torch.fx.Node, importer: Any) -> ir.Expr:
         normal = getattr(importer, method)(node)
         if all(user.args[1] == 0 for user in node.users):
             return normal
@@ -95,7 +95,7 @@ def _with_statistics(method: str) -> Callable[[torch.fx.Node, Any], ir.Expr]:
         statistics = (emit(relax.op.mean(rows, -1)), emit(relax.op.rsqrt(variance)))
         return emit(relax.Tuple([normal, *(emit(relax.op.reshape(statistic, shape)) for statistic in statistics)]))
 
-    return converted
+    return convert
 
 
 def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
@@ -116,7 +116,7 @@ def _grid_sample(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _index(node: torch.fx.Node, importer: Any) -> ir.Expr:
-    """Convert indexing by tensors that broadcast to each other to one take along the flattened indexed axes.
+    """Convert indexing by broadcastable tensors to a single take along the flattened indexed axes.
 
     TVM's importer takes along one axis after the other, which is wrong for indices that share axes, and does not wrap
     negative indices.
@@ -164,20 +164,20 @@ def _scatter_add(node: torch.fx.Node, importer: Any) -> ir.Expr:
     return importer.block_builder.emit(relax.op.scatter_elements(*operands, axis=axis, reduction="add"))
 
 
-def _product(node: torch.fx.Node, importer: Any) -> ir.Expr:
+def _matmul(node: torch.fx.Node, importer: Any) -> ir.Expr:
     """Multiply in the operands' type; TVM's importer always returns float32."""
     left, right = (importer.env[operand] for operand in node.args)
     dtype = str(left.ty.dtype)
     return importer.block_builder.emit(relax.op.matmul(left, right, "float32" if dtype == "float32" else None))
 
 
-def _shift(is_right: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
+def _shift_converter(is_right: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
     operator = partial(shifted, is_right=is_right)
     return lambda node, importer: importer._binary_op(operator, operator)(node)
 
 
-_LEFT = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", "shift_left.default")
-_RIGHT = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default")
+_LSHIFTS = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor", "shift_left.default")
+_RSHIFTS = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor", "shift_right_arithmetic.default")
 
 _GATE_ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn": (0,)}
 """For each gate in ONNX's order, its index in torch's order."""
@@ -185,7 +185,7 @@ _GATE_ORDER: Mapping[str, tuple[int, ...]] = {"lstm": (0, 3, 1, 2), "gru": (1, 0
 _SIGMOID, _TANH, _RELU = (Activation(name) for name in ("sigmoid", "tanh", "relu"))
 
 
-def _recurrent(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tuple[relax.Expr, ...]]:
+def _recurrent_converter(cell: Cell, *activations: Activation) -> Callable[[Any, Any], tuple[relax.Expr, ...]]:
     """Return the converter of a recurrent operator with these activation functions."""
 
     def convert(node: Any, importer: Any) -> tuple[relax.Expr, ...]:
@@ -231,7 +231,7 @@ class _Layers:
         n_directions = self._spec.directions
         n_weights = 4 if self._has_biases else 2
         start = layer * n_directions * n_weights
-        directions = [self._weights[start + at * n_weights :][:n_weights] for at in range(n_directions)]
+        directions = [self._weights[start + i * n_weights :][:n_weights] for i in range(n_directions)]
         weight, recurrent, *biases = (
             self._concatenate([self._emit(relax.op.expand_dims(self._reorder_gates(weight_), 0)) for weight_ in kind])
             for kind in zip(*directions, strict=True)
@@ -273,26 +273,26 @@ def _scatter_reduce(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 CONVERTERS: dict[str, Callable[[torch.fx.Node, Any], ir.Expr]] = {
-    "amax.default": _extreme(relax.op.max),
-    "amin.default": _extreme(relax.op.min),
+    "amax.default": _reduction_converter(relax.op.max),
+    "amin.default": _reduction_converter(relax.op.min),
     "grid_sampler_2d.default": _grid_sample,
     "index.Tensor": _index,
-    "gru.input": _recurrent("gru", _SIGMOID, _TANH),
+    "gru.input": _recurrent_converter("gru", _SIGMOID, _TANH),
     "index_put.default": _index_put,
-    "lstm.input": _recurrent("lstm", _SIGMOID, _TANH, _TANH),
-    "rnn_relu.input": _recurrent("rnn", _RELU),
-    "rnn_tanh.input": _recurrent("rnn", _TANH),
-    "max_pool2d.default": _max_pool(2),
-    "max_pool3d.default": _max_pool(3),
-    "native_group_norm.default": _with_statistics("_native_group_norm"),
-    "native_layer_norm.default": _with_statistics("_native_layer_norm"),
+    "lstm.input": _recurrent_converter("lstm", _SIGMOID, _TANH, _TANH),
+    "rnn_relu.input": _recurrent_converter("rnn", _RELU),
+    "rnn_tanh.input": _recurrent_converter("rnn", _TANH),
+    "max_pool2d.default": _max_pool_converter(2),
+    "max_pool3d.default": _max_pool_converter(3),
+    "native_group_norm.default": _normalization_converter("_native_group_norm"),
+    "native_layer_norm.default": _normalization_converter("_native_layer_norm"),
     "permute.default": _permute,
-    **dict.fromkeys(_LEFT, _shift(is_right=False)),
-    **dict.fromkeys(_RIGHT, _shift(is_right=True)),
-    **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _product),
+    **dict.fromkeys(_LSHIFTS, _shift_converter(is_right=False)),
+    **dict.fromkeys(_RSHIFTS, _shift_converter(is_right=True)),
+    **dict.fromkeys(("bmm.default", "matmul.default", "mm.default"), _matmul),
     "scatter_add.default": _scatter_add,
     "scatter_reduce.two": _scatter_reduce,
-    "upsample_nearest2d.vec": _nearest,
+    "upsample_nearest2d.vec": _resize_nearest,
 }
 """Converters by the operator's name in a `torch.fx` graph."""
 

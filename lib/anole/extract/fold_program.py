@@ -11,7 +11,7 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 _MAX_ELEMENTS = 2**24
 """Max number of elements of a folded result; larger results stay expressions."""
 
-_FIXED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_CONSTANTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def fold_program(program: torch.export.ExportedProgram) -> None:
@@ -32,7 +32,7 @@ def fold_program(program: torch.export.ExportedProgram) -> None:
 def given_values(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, Any]:
     """Return the value of each placeholder that is a weight, buffer or constant."""
     values = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
-    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in _FIXED}
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind in _CONSTANTS}
     nodes = program.graph.find_nodes(op="placeholder")
     return {node: values[targets[node.name]] for node in nodes if node.name in targets}
 
@@ -42,10 +42,10 @@ def _evaluate(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> bool:
     if not _is_pure(node) or any(operand not in values for operand in node.all_input_nodes) or _is_too_large(node):
         return False
     operator: Any = node.target
-    arguments, keywords = torch.fx.node.map_arg((node.args, node.kwargs), lambda operand: values[operand])
+    arguments, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda operand: values[operand])
     try:
         with torch.no_grad():
-            values[node] = operator(*arguments, **keywords)
+            values[node] = operator(*arguments, **kwargs)
     except Exception:  # Nodes that torch cannot evaluate stay in the program.
         return False
     return True

@@ -13,22 +13,22 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 _INSTALL_DIRS = (os.path.join(sys.prefix, "lib"), *map(sysconfig.get_path, ("stdlib", "platlib", "purelib")))
-_INSTALLED = tuple(f"{place}{os.sep}" for place in _INSTALL_DIRS)
+_INSTALLED_PREFIXES = tuple(f"{folder}{os.sep}" for folder in _INSTALL_DIRS)
 """Path prefixes of installed modules."""
 
 
-def import_fresh(name: str, own: Iterable[Path]) -> ModuleType:
+def import_fresh(name: str, project_files: Iterable[Path]) -> ModuleType:
     """Import a module, its package and the project's files that it imports from their current sources.
 
     Args:
         name: the module's dotted name.
-        own: the project's files that the module imports, relative to the import path.
+        project_files: the project's files that the module imports, relative to the import path.
     """
-    names = {_module_name(file) for file in own}
+    names = {_module_name(file) for file in project_files}
     for loaded_name, module in list(sys.modules.items()):
         is_stale = loaded_name in names or loaded_name.partition(".")[0] == name.partition(".")[0]
         file = getattr(module, "__file__", None)
-        if is_stale and file is not None and not file.startswith(_INSTALLED):
+        if is_stale and file is not None and not file.startswith(_INSTALLED_PREFIXES):
             del sys.modules[loaded_name]
     importlib.invalidate_caches()
     return importlib.import_module(name)
@@ -53,10 +53,10 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        others = (finder for finder in list(sys.meta_path) if not isinstance(finder, _Finder))
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        finders = (finder for finder in list(sys.meta_path) if not isinstance(finder, _Finder))
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
         loader = None if spec is None else spec.loader
-        if spec is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED):
+        if spec is not None and type(loader) is SourceFileLoader and not loader.path.startswith(_INSTALLED_PREFIXES):
             spec.loader = _SourceLoader(name, loader.path)
         return spec
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
 
 _ANCHORS = ("relax.nn.conv2d", "relax.matmul", WEIGHT_ONLY)
-_PRODUCTS = {
+_ANCHOR_DTYPES = {
     ("float32", "float32", "float32"),
     ("float32", "float32", "int32"),
     ("bfloat16", "bfloat16", "float32"),
@@ -92,17 +92,17 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     _check_sizes(model, module)
     failure = errors_as_extract_error(f"model {model.name}: TVM cannot convert it")
     with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
-        for change in (*prepare, *inference, *fold, *convert, *fold, *simplify):
-            module = change(module)
+        for pass_ in (*prepare, *inference, *fold, *convert, *fold, *simplify):
+            module = pass_(module)
     main = module["main"]
-    if readers := [operator_of(binding.value) for binding in bindings(main) if reads_empty_operand(binding.value)]:
+    if consumers := [operator_of(binding.value) for binding in bindings(main) if reads_empty_operand(binding.value)]:
         raise ExtractError(
-            f"model {model.name}: {readers[0]} reads a tensor without elements; only "
+            f"model {model.name}: {consumers[0]} reads a tensor without elements; only "
             "slices, concatenations, sums and products of such tensors are supported"
         )
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
-    outputs = tuple(_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
-    inputs = tuple(_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
+    outputs = tuple(_to_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
+    inputs = tuple(_to_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 
@@ -215,7 +215,7 @@ def _has_constant_weight(call: ir.Call) -> bool:
 def _dtype_of(call: ir.Call) -> str:
     """Return the dtype of a call's left operand; empty if no workload has these operand and result dtypes."""
     left, right = (str(operand.ty.dtype) for operand in operands_of(call))
-    is_known = (left, right, str(call.ty.dtype)) in _PRODUCTS
+    is_known = (left, right, str(call.ty.dtype)) in _ANCHOR_DTYPES
     return left if is_known else ""
 
 
@@ -231,7 +231,7 @@ def _shape(ty: Any) -> tuple[int, ...] | None:
     return typical_shape(getattr(ty, "shape", None))
 
 
-def _static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:
+def _to_static(model: ModelSpec, info: TensorInfo, ty: Any) -> TensorInfo:
     shape = _shape(ty)
     if shape is None:
         raise ExtractError(

@@ -43,7 +43,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class _Head:
+class _Header:
     """The first line of the file; `module` has variables in place of weights, and also stores the list of variables."""
 
     module: str
@@ -61,15 +61,15 @@ def write_network(path: Path, imported: Imported) -> None:
     from anole.ir.mutators import value_of
 
     variables: dict[ir.GenericConst, relax.Var] = {}
-    module = _map(imported.module, ir.GenericConst, lambda each: variables.setdefault(each, relax.Var("", each.ty)))
-    weights = [np.asarray(value_of(each), order="C") for each in variables]
-    infos = tuple(TensorInfo("", each.shape, str(each.dtype)) for each in weights)
+    module = _map_ir(imported.module, ir.GenericConst, lambda node: variables.setdefault(node, relax.Var("", node.ty)))
+    weights = [np.asarray(value_of(constant), order="C") for constant in variables]
+    infos = tuple(TensorInfo("", array.shape, str(array.dtype)) for array in weights)
     interface = imported.inputs, imported.outputs, imported.anchors, imported.prepared
-    head = _Head(ir.save_json([module, list(variables.values())]), infos, *interface)
+    head = _Header(ir.save_json([module, list(variables.values())]), infos, *interface)
     line = json.dumps(encode(head)).encode() + b"\n"
     parts: list[bytes | memoryview] = [line, bytes(-len(line) % _ALIGNMENT_BYTES)]
-    for each in weights:
-        parts += [each.reshape(-1).view(np.uint8).data, bytes(-each.nbytes % _ALIGNMENT_BYTES)]
+    for array in weights:
+        parts += [array.reshape(-1).view(np.uint8).data, bytes(-array.nbytes % _ALIGNMENT_BYTES)]
     write_atomically(path, b"".join(parts))
 
 
@@ -79,7 +79,7 @@ def read_network(path: Path) -> Imported:
 
     try:
         with path.open("rb") as stream:
-            head, offset = decode(_Head, parse_json(stream.readline())), stream.tell()
+            head, offset = decode(_Header, parse_json(stream.readline())), stream.tell()
         content = np.memmap(path, np.uint8, "r")
         module, variables = ir.load_json(head.module)
         weights = {}
@@ -88,13 +88,13 @@ def read_network(path: Path) -> Imported:
             end = offset + int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
             weights[variable] = relax.const(content[offset:end].view(info.dtype).reshape(info.shape), info.dtype)
             offset = end
-        module = _map(module, relax.Var, lambda variable: weights.get(variable, variable))
+        module = _map_ir(module, relax.Var, lambda variable: weights.get(variable, variable))
     except Exception as error:
         raise DocumentError(path, f"cannot be read: {cause(error)}", "extract") from error
     return Imported(module, head.inputs, head.outputs, head.anchors, head.prepared)
 
 
-def _map(module: tvm.IRModule, kind: type, change: Callable[[Any], Any]) -> tvm.IRModule:
+def _map_ir(module: tvm.IRModule, kind: type, change: Callable[[Any], Any]) -> tvm.IRModule:
     import tvm
     import tvm_ffi
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 EXTRACT_VERSION = 19
-"""Incremented when a code change makes extraction return other tasks or another network for the same model."""
+"""Incremented when a code change makes extraction return different tasks or a different network for the same model."""
 
 
 @contextmanager

@@ -73,37 +73,37 @@ class _Emitter:
     def results(self) -> list[relax.Var]:
         spec, operands = self._spec, self._operands
         values = {
-            "projected": self._projected(),
-            "recurrent": self._packed_recurrent_weights(),
+            "projected": self._project_inputs(),
+            "recurrent": self._pack_recurrent_weights(),
             "initial_h": self._state(operands.initial_h),
             "initial_c": self._state(operands.initial_c),
             "bias": self._hidden_bias(),
-            "peepholes": None if operands.peepholes is None else self._by_gates(operands.peepholes, 3),
-            "scales": None if operands.scales is None else self._by_gates(operands.scales.recurrent, spec.gates),
+            "peepholes": None if operands.peepholes is None else self._spread_to_gates(operands.peepholes, 3),
+            "scales": None if operands.scales is None else self._spread_to_gates(operands.scales.recurrent, spec.gates),
             "lengths": operands.lengths,
         }
         function = self._builder.add_func(recurrent_kernel(spec), spec.cell)
         types = [relax.TensorType(result.shape, result.dtype) for result in spec.results]
-        arguments = [self._var(values[parameter.name]) for parameter in spec.parameters]
+        arguments = [self._bind(values[parameter.name]) for parameter in spec.parameters]
         outputs = self._builder.emit(relax.call_tir(function, arguments, types))
         return [self._builder.emit(relax.TupleGetItem(outputs, index)) for index in range(len(types))]
 
-    def _projected(self) -> ir.Expr:
+    def _project_inputs(self) -> ir.Expr:
         """Multiply all inputs with the weights W, and add the biases."""
         spec, scales = self._spec, self._operands.scales
         directions, inputs = spec.directions, extents(self._operands.data)[-1]
-        weight = self._reshaped(self._operands.weight, [directions, spec.gates, spec.hidden, inputs])
-        weight = self._emit(relax.op.permute_dims(self._zero_padded(weight), [3, 0, 1, 2]))
-        weight = self._reshaped(weight, [inputs, self._columns])
+        weight = self._reshape(self._operands.weight, [directions, spec.gates, spec.hidden, inputs])
+        weight = self._emit(relax.op.permute_dims(self._pad_hidden(weight), [3, 0, 1, 2]))
+        weight = self._reshape(weight, [inputs, self._columns])
         if scales is None:
             product = self._emit(relax.op.matmul(self._operands.data, weight))
         else:
             product = self._emit(relax.op.astype(self._integer_product(weight, scales.parts), "float32"))
-            columns = self._reshaped(self._by_gates(scales.weight, spec.gates), [self._columns])
+            columns = self._reshape(self._spread_to_gates(scales.weight, spec.gates), [self._columns])
             product = self._emit(relax.op.multiply(product, self._emit(relax.op.multiply(scales.data, columns))))
         if self._operands.bias is not None:
             product = self._emit(relax.op.add(product, self._outer_bias()))
-        return self._reshaped(product, [*extents(self._operands.data)[:2], directions, spec.gates, spec.padded])
+        return self._reshape(product, [*extents(self._operands.data)[:2], directions, spec.gates, spec.padded])
 
     def _integer_product(self, weight: ir.Expr, parts: Sequence[slice]) -> ir.Expr:
         """Return an integer product in int32; see `anole.extract.onnx.operators.integer_products`."""
@@ -120,12 +120,12 @@ class _Emitter:
             products.append(self._emit(relax.op.matmul(*operands, out_dtype="int32")))
         return reduce(lambda total, product: self._emit(relax.op.add(total, product)), products)
 
-    def _packed_recurrent_weights(self) -> ir.Expr:
+    def _pack_recurrent_weights(self) -> ir.Expr:
         """Pack the weights R block by block."""
         spec = self._spec
-        weight = self._reshaped(self._operands.recurrent, [spec.directions, spec.gates, spec.hidden, spec.hidden])
+        weight = self._reshape(self._operands.recurrent, [spec.directions, spec.gates, spec.hidden, spec.hidden])
         shape = [spec.directions, spec.gates, spec.blocks, LANES, spec.hidden]
-        blocks = self._reshaped(self._zero_padded(weight), shape)
+        blocks = self._reshape(self._pad_hidden(weight), shape)
         return self._emit(relax.op.permute_dims(blocks, [0, 2, 4, 1, 3]))
 
     def _outer_bias(self) -> ir.Expr:
@@ -134,7 +134,7 @@ class _Emitter:
         if spec.reset_after:
             mask[:, HIDDEN] = 0
         inner = self._emit(relax.op.multiply(self._bias_of(1), relax.const(mask)))
-        return self._reshaped(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
+        return self._reshape(self._emit(relax.op.add(self._bias_of(0), inner)), [self._columns])
 
     def _hidden_bias(self) -> ir.Expr | None:
         """Return the bias that is added within the loop, shape (directions, padded)."""
@@ -144,28 +144,28 @@ class _Emitter:
         if self._operands.bias is None:
             return _zeros(spec.directions, spec.padded)
         hidden = relax.op.take(self._bias_of(1), relax.const(np.array([HIDDEN])), 1, mode="clip")
-        return self._reshaped(self._emit(hidden), [spec.directions, spec.padded])
+        return self._reshape(self._emit(hidden), [spec.directions, spec.padded])
 
     def _bias_of(self, index: int) -> ir.Expr:
         """Return the bias of W (0) or of R (1), shape (directions, gates, padded)."""
         spec = self._spec
-        biases = self._reshaped(self._operands.bias, [spec.directions, 2, spec.gates * spec.hidden])
+        biases = self._reshape(self._operands.bias, [spec.directions, 2, spec.gates * spec.hidden])
         bias = self._emit(relax.op.take(biases, relax.const(np.array([index])), 1, mode="clip"))
-        return self._by_gates(self._reshaped(bias, [spec.directions, spec.gates * spec.hidden]), spec.gates)
+        return self._spread_to_gates(self._reshape(bias, [spec.directions, spec.gates * spec.hidden]), spec.gates)
 
-    def _by_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
+    def _spread_to_gates(self, value: ir.Expr, gates: int) -> ir.Expr:
         """Broadcast values per hidden unit or per direction to shape (directions, gates, padded)."""
         spec = self._spec
         if extents(value)[1] == 1:
             ones = relax.const(np.ones((1, gates, spec.padded), np.float32))
-            return self._emit(relax.op.multiply(self._reshaped(value, [spec.directions, 1, 1]), ones))
-        return self._zero_padded(self._reshaped(value, [spec.directions, gates, spec.hidden]))
+            return self._emit(relax.op.multiply(self._reshape(value, [spec.directions, 1, 1]), ones))
+        return self._pad_hidden(self._reshape(value, [spec.directions, gates, spec.hidden]))
 
     def _state(self, value: ir.Expr | None) -> ir.Expr:
         spec = self._spec
         return _zeros(spec.directions, spec.batch, spec.hidden) if value is None else value
 
-    def _zero_padded(self, value: ir.Expr) -> ir.Expr:
+    def _pad_hidden(self, value: ir.Expr) -> ir.Expr:
         """Pad the hidden units, along the third axis, with zeros."""
         directions, gates, hidden, *rest = extents(value)
         if hidden == self._spec.padded:
@@ -173,13 +173,13 @@ class _Emitter:
         zeros = _zeros(directions, gates, self._spec.padded - hidden, *rest, dtype=str(value.ty.dtype))
         return self._emit(relax.op.concat([value, zeros], 2))
 
-    def _reshaped(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
+    def _reshape(self, value: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         return value if extents(value) == list(shape) else self._emit(relax.op.reshape(value, list(shape)))
 
     def _emit(self, value: ir.Expr) -> relax.Var:
         return self._builder.emit(value)
 
-    def _var(self, value: Any) -> ir.Expr:
+    def _bind(self, value: Any) -> ir.Expr:
         return value if isinstance(value, relax.Var) else self._emit(value)
 
 

@@ -23,7 +23,7 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     """Return a model's calibration samples, or random samples if it has none; raise BuildError if they do not fit."""
     if model.calibration is None:
         rng = np.random.default_rng(0)
-        return [[_random(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
+        return [[_random_input(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
     path = Path(model.calibration)
     try:
         content = np.load(path)
@@ -33,16 +33,16 @@ def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]
     for info in inputs:
         array = arrays.get(info.name)
         if array is None or array.shape[1:] != info.shape or not len(array):
-            problem = f"shape {array.shape}" if array is not None else "no array of its name"
+            problem = f"shape {array.shape}" if array is not None else "no array with its name"
             expected = f"(samples, {', '.join(map(str, info.shape))})"
-            raise BuildError(f"{path}: found {problem} for input {info.name}; allowed is shape {expected}")
+            raise BuildError(f"{path}: found {problem} for input {info.name}; expected shape {expected}")
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise BuildError(f"{path}: input {info.name}: found values that are not finite numbers")
     n = min(len(arrays[info.name]) for info in inputs)
     return [[arrays[info.name][i].astype(info.dtype) for info in inputs] for i in range(n)]
 
 
-def _random(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
+def _random_input(info: TensorInfo, rng: np.random.Generator) -> NDArray[Any]:
     if info.dtype.startswith("float"):
         return rng.standard_normal(info.shape).astype(info.dtype)
     return rng.integers(0, 2, info.shape).astype(info.dtype)

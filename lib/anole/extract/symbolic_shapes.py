@@ -39,7 +39,7 @@ LARGEST = "tir_var_upper_bound"
 
 
 class ShapeDependentGraph(ValueError):
-    """The networks imported at several sizes differ in more than integers."""
+    """Raised if the networks imported at several sizes differ in more than integers."""
 
 
 def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]) -> Imported:
@@ -67,8 +67,8 @@ def with_symbolic_shapes(model: ModelSpec, load: Callable[[ModelSpec], Imported]
     module.update_func(module.get_global_var("main"), main)
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     _check_images(model, main)
-    inputs = _varying(networks[0].inputs, [param.ty for param in main.params])
-    return replace(networks[0], module=module, inputs=inputs, outputs=_varying(networks[0].outputs, fields))
+    inputs = _set_varying(networks[0].inputs, [param.ty for param in main.params])
+    return replace(networks[0], module=module, inputs=inputs, outputs=_set_varying(networks[0].outputs, fields))
 
 
 def _check_images(model: ModelSpec, main: relax.Function) -> None:
@@ -85,7 +85,7 @@ def _check_images(model: ModelSpec, main: relax.Function) -> None:
             )
 
 
-def _varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorInfo, ...]:
+def _set_varying(infos: Sequence[TensorInfo], types: Sequence[Any]) -> tuple[TensorInfo, ...]:
     return tuple(replace(info, varying=varying_texts(ty.shape)) for info, ty in zip(infos, types, strict=True))
 
 
@@ -117,7 +117,7 @@ class _Joiner:
     def merge(self) -> tvm.IRModule:
         """Return the module for all sizes."""
         mains = [module["main"] for module in self._modules]
-        params = [self._param(group) for group in zip(*(main.params for main in mains), strict=True)]
+        params = [self._merge_params(group) for group in zip(*(main.params for main in mains), strict=True)]
         binding_lists = [list(bindings(main)) for main in mains]
         for sizes, bindings_ in zip(self._samples, binding_lists, strict=True):
             if len(bindings_) != len(binding_lists[0]):
@@ -127,17 +127,17 @@ class _Joiner:
             with self._builder.dataflow():
                 for group in zip(*binding_lists, strict=True):
                     merged = self._builder.emit(self._merge([binding.value for binding in group]))
-                    self._note([binding.var for binding in group], merged)
+                    self._record([binding.var for binding in group], merged)
                 result = self._builder.emit_output(self._merge([main.body.body for main in mains]))
             self._builder.emit_func_output(result)
         return self._builder.get()
 
-    def _param(self, params: Sequence[relax.Var]) -> relax.Var:
-        merged = relax.Var(str(params[0].name), self._type([param.ty for param in params]))
-        self._note(params, merged)
+    def _merge_params(self, params: Sequence[relax.Var]) -> relax.Var:
+        merged = relax.Var(str(params[0].name), self._merge_types([param.ty for param in params]))
+        self._record(params, merged)
         return merged
 
-    def _note(self, variables: Sequence[relax.Var], merged: relax.Var) -> None:
+    def _record(self, variables: Sequence[relax.Var], merged: relax.Var) -> None:
         for merged_variables, variable in zip(self._merged_variables, variables, strict=True):
             merged_variables[variable] = merged
 
@@ -146,24 +146,24 @@ class _Joiner:
         if any(type(other) is not type(expr) for other in exprs):
             raise ShapeDependentGraph("its operators depend on the input size")
         if isinstance(expr, relax.Var):
-            (merged, *others) = (known[variable] for known, variable in zip(self._merged_variables, exprs, strict=True))
-            if any(not merged.same_as(other) for other in others):
+            (merged, *rest) = (known[variable] for known, variable in zip(self._merged_variables, exprs, strict=True))
+            if any(not merged.same_as(other) for other in rest):
                 raise ShapeDependentGraph("the operands of its operators depend on the input size")
             return merged
         if isinstance(expr, ir.GenericConst):
-            return self._constant([value_of(constant) for constant in exprs], expr)
+            return self._merge_constants([value_of(constant) for constant in exprs], expr)
         if isinstance(expr, relax.ShapeExpr):
-            return relax.ShapeExpr([self._size(extents) for extents in _zip_equal(shape.values for shape in exprs)])
+            return relax.ShapeExpr([self._fit(extents) for extents in _zip_equal(shape.values for shape in exprs)])
         if isinstance(expr, tirx.IntImm):
-            return self._size(exprs)
+            return self._fit(exprs)
         if isinstance(expr, ir.Tuple):
-            return relax.Tuple([self._merge(fields) for fields in _zip_equal(one.fields for one in exprs)])
+            return relax.Tuple([self._merge(fields) for fields in _zip_equal(tuple_.fields for tuple_ in exprs)])
         if isinstance(expr, relax.TupleGetItem):
-            return relax.TupleGetItem(self._merge([one.tuple_value for one in exprs]), expr.index)
+            return relax.TupleGetItem(self._merge([item.tuple_value for item in exprs]), expr.index)
         if isinstance(expr, ir.Call):
-            return self._call(exprs)
+            return self._merge_calls(exprs)
         if isinstance(expr, ir.GlobalVar):
-            return self._kernel(exprs)
+            return self._merge_kernels(exprs)
         for other in exprs[1:]:
             if not _is_same(expr, other):
                 raise ShapeDependentGraph(
@@ -171,27 +171,27 @@ class _Joiner:
                 )
         return expr
 
-    def _kernel(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
+    def _merge_kernels(self, variables: Sequence[ir.GlobalVar]) -> ir.GlobalVar:
         """Return the kernel of a recurrent layer, whose steps and batch may vary."""
         layers = [recurrence_of(module[variable]) for module, variable in zip(self._modules, variables, strict=True)]
         first = layers[0]
         normalized = [other and first and replace(other, steps=first.steps, batch=first.batch) for other in layers]
         if first is None or any(other != first for other in normalized):
             raise ShapeDependentGraph("its functions depend on the input size")
-        steps, batch = (self._symbol(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
+        steps, batch = (self._range_of(name, [getattr(layer, name) for layer in layers]) for name in ("steps", "batch"))
         kernel = replace(first, steps_symbol=steps, batch_symbol=batch)
         return self._builder.add_func(recurrent_kernel(kernel), kernel.cell)
 
-    def _symbol(self, name: str, values: Sequence[int]) -> str | None:
+    def _range_of(self, name: str, values: Sequence[int]) -> str | None:
         """Return the name of the range that determines a recurrent layer's extent; None if it is fixed."""
-        size = self._size([tirx.IntImm("int64", value) for value in values])
+        size = self._fit([tirx.IntImm("int64", value) for value in values])
         if not isinstance(size, (tirx.IntImm, tirx.Var)):
             raise ShapeDependentGraph(
                 f"a recurrent layer has {name} = {format_extent(size)}; it must be fixed, or one of the ranges"
             )
         return str(size.name) if isinstance(size, tirx.Var) else None
 
-    def _call(self, calls: Sequence[ir.Call]) -> ir.Expr:
+    def _merge_calls(self, calls: Sequence[ir.Call]) -> ir.Expr:
         first, name = calls[0], operator_of(calls[0])
         for other in calls[1:]:
             if not _is_same(first.op, other.op) or not _is_same(first.attrs, other.attrs):
@@ -199,24 +199,22 @@ class _Joiner:
                     f"the attributes of {name or 'a function'}, or the operator itself, depend on the input size"
                 )
         operands = [self._merge(operands) for operands in _zip_equal(call.args for call in calls)]
-        types = [self._type(types) for types in _zip_equal(call.ty_args for call in calls)]
+        types = [self._merge_types(types) for types in _zip_equal(call.ty_args for call in calls)]
         return ir.Call(first.op, operands, first.attrs, types)
 
-    def _type(self, types: Sequence[Any]) -> Any:
+    def _merge_types(self, types: Sequence[Any]) -> Any:
         first = types[0]
         if isinstance(first, ir.TupleType):
-            return ir.TupleType([self._type(fields) for fields in _zip_equal(each.fields for each in types)])
-        return relax.TensorType(
-            [self._size(extents) for extents in _zip_equal(each.shape for each in types)], first.dtype
-        )
+            return ir.TupleType([self._merge_types(fields) for fields in _zip_equal(ty.fields for ty in types)])
+        return relax.TensorType([self._fit(extents) for extents in _zip_equal(ty.shape for ty in types)], first.dtype)
 
-    def _size(self, extents: Sequence[Any]) -> Any:
+    def _fit(self, extents: Sequence[Any]) -> Any:
         """Interpolate integers by a polynomial of the sizes with integer coefficients."""
         values, dtype = [int(number) for number in extents], str(extents[0].ty.dtype)
         if len(set(values)) == 1:
             return tirx.IntImm(dtype, values[0])
         names = list(self._symbols)
-        corners, others = self._samples[: 2 ** len(names)], self._samples[2 ** len(names) :]
+        corners, tests = self._samples[: 2 ** len(names)], self._samples[2 ** len(names) :]
         first, terms = corners[0], dict[tuple[str, ...], Fraction]()
         for corner in corners:
             changed = [name for name in names if corner[name] != first[name]]
@@ -228,11 +226,11 @@ class _Joiner:
             slope = Fraction(sum(differences), _product(corner[name] - first[name] for name in changed))
             # Expand the product of the distances of the changed sizes from the first corner.
             for n in range(len(changed) + 1):
-                for part in combinations(changed, n):
-                    rest = _product(-first[name] for name in changed if name not in part)
-                    terms[part] = terms.get(part, Fraction()) + slope * rest
+                for term in combinations(changed, n):
+                    constant = _product(-first[name] for name in changed if name not in term)
+                    terms[term] = terms.get(term, Fraction()) + slope * constant
         predicted = [
-            sum(factor * _product(sizes[name] for name in part) for part, factor in terms.items()) for sizes in others
+            sum(factor * _product(sizes[name] for name in term) for term, factor in terms.items()) for sizes in tests
         ]
         if predicted != values[len(corners) :] or any(factor.denominator > 1 for factor in terms.values()):
             raise ShapeDependentGraph(
@@ -240,11 +238,11 @@ class _Joiner:
                 "allowed: sums of products of the ranges' sizes"
             )
         total: Any = tirx.IntImm("int64", 0)
-        for part, factor in terms.items():
-            total = total + reduce(mul, (self._symbols[name] for name in part), tirx.IntImm("int64", int(factor)))
+        for term, factor in terms.items():
+            total = total + reduce(mul, (self._symbols[name] for name in term), tirx.IntImm("int64", int(factor)))
         return self._analyzer.simplify(total)
 
-    def _constant(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
+    def _merge_constants(self, values: Sequence[Any], first: ir.GenericConst) -> ir.Expr:
         """Return a constant for all sizes; a constant that grows with the size is sliced from the largest one."""
         if all(np.array_equal(value, values[0], equal_nan=value.dtype.kind == "f") for value in values):
             return first
@@ -255,7 +253,7 @@ class _Joiner:
                 shapes = ", ".join(str(list(array.shape)) for array in (values[0], largest))
                 raise ShapeDependentGraph(f"it computes with constants of shapes {shapes}, which depend on the size")
         axes = [axis for axis in range(largest.ndim) if len({value.shape[axis] for value in values}) > 1]
-        ends = [self._size([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
+        ends = [self._fit([tirx.IntImm("int64", value.shape[axis]) for value in values]) for axis in axes]
         constant = self._builder.emit(relax.const(largest, str(largest.dtype)))
         return relax.op.strided_slice(constant, axes, [0] * len(axes), ends, assume_inbound=True)
 
@@ -272,8 +270,8 @@ def _product(factors: Any) -> int:
     return reduce(mul, factors, 1)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other or (one is not None and other is not None and bool(tvm_ffi.structural_equal(one, other)))
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (a is not None and b is not None and bool(tvm_ffi.structural_equal(a, b)))
 
 
 def _describe(sizes: Sizes) -> str:

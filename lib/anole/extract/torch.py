@@ -20,7 +20,7 @@ from anole.config.source import model_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
-from anole.extract.decompose import RECURRENT, count_layers, decompose
+from anole.extract.decompositions import RECURRENT, count_layers, decompose
 from anole.extract.error_context import errors_as_extract_error
 from anole.extract.fresh_import import import_fresh, sources_first
 from anole.extract.imported import Imported
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anole.config.entries import ModelSpec
 
 _SEED = 0
-_FAILURES = (Exception, SystemExit)
+_MODEL_ERRORS = (Exception, SystemExit)
 """Exceptions that a model's own code may raise."""
 _ANCHORS = ("convolution", "linear", "matmul", "bmm", "mm", "addmm")
 
@@ -40,25 +40,25 @@ def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
     """Import a torch model through `torch.export`.
 
     Raises:
-        ExtractError: the model cannot be made or run on its inputs, or it has an unsupported operator.
+        ExtractError: the model cannot be created or run on its inputs, or it has an unsupported operator.
     """
     network = make_network(model, random_weights)
     arguments, binding = example_inputs(model), bind(model, network)
     try:
         program = _trace(network, binding, arguments)
-    except _FAILURES:
+    except _MODEL_ERRORS:
         # Some networks initialize themselves at their first run; if a network does not run, report that instead.
         network = make_network(model, random_weights)
         run_network(model, network, arguments)
         with errors_as_extract_error(
-            f"model {model.name}: torch.export cannot trace it", *_FAILURES, line=0, more=_failure_hint
+            f"model {model.name}: torch.export cannot trace it", *_MODEL_ERRORS, line=0, more=_failure_hint
         ):
             program = _trace(network, binding, arguments)
     if mutated := program.graph_signature.buffers_to_mutate:
         _check_state(model, sorted(set(mutated.values())), make_network(model, random_weights))
     # The program's inputs are in the order in which torch flattens the arguments.
-    keywords = program.call_spec.in_spec.child(1)
-    return import_program(model, program, arguments, (*binding.positional, *keywords.context))
+    kwargs_spec = program.call_spec.in_spec.child(1)
+    return import_program(model, program, arguments, (*binding.positional, *kwargs_spec.context))
 
 
 def import_program(
@@ -78,14 +78,14 @@ def import_program(
 
     from anole.extract.converters import CONVERTERS
 
-    _check_unknown(model, program)
+    _check_supported(model, program)
     output = _keep_tensors(program)
     if not output:
         raise ExtractError(f"model {model.name}: returned no tensor")
     with errors_as_extract_error(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
-    module = _with_inputs(module, list(arguments), list(arguments if order is None else order))
+    module = _reorder_params(module, list(arguments), list(arguments if order is None else order))
     results = dict(zip(output_names(len(output)), output, strict=True))
     return Imported(module, _infos(arguments), _infos(results), _anchor_names(program))
 
@@ -95,7 +95,7 @@ def output_names(count: int) -> list[str]:
     return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
 
 
-def _with_inputs(module: Any, names: list[str], current_names: list[str]) -> Any:
+def _reorder_params(module: Any, names: list[str], current_names: list[str]) -> Any:
     """Reorder the parameters of the function ``main``."""
     from tvm import relax
 
@@ -115,7 +115,7 @@ def _trace(
     network: torch.nn.Module, binding: Binding, arguments: dict[str, torch.Tensor]
 ) -> torch.export.ExportedProgram:
     args, kwargs = binding.arguments(list(arguments.values()))
-    # On failure, torch prints the whole graph.
+    # On failure, torch prints the entire graph.
     with step("torch.export"), redirect_stderr(io.StringIO()):
         try:
             return decompose(torch.export.export(network, args, kwargs))
@@ -160,23 +160,23 @@ def _keep_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
     return [output.meta["val"] for output, _ in pairs]
 
 
-def _check_state(model: ModelSpec, written: Sequence[str], network: torch.nn.Module) -> None:
+def _check_state(model: ModelSpec, buffers: Sequence[str], network: torch.nn.Module) -> None:
     """Raise ExtractError if a network's outputs depend on what earlier calls wrote to these buffers."""
     inputs = example_inputs(model)
     changed = {name: value.logical_not() if value.dtype is torch.bool else 1 - value for name, value in inputs.items()}
     # A network may write to its inputs and return its buffers, so clone both.
     calls = [
-        [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in each.items()})]
-        for each in (inputs, changed, inputs)
+        [output.double().clone() for output in run_network(model, network, {k: v.clone() for k, v in args.items()})]
+        for args in (inputs, changed, inputs)
     ]
-    if not all(torch.allclose(*each, 1e-5, 1e-6, equal_nan=True) for each in zip(calls[0], calls[2], strict=True)):
+    if not all(torch.allclose(*pair, 1e-5, 1e-6, equal_nan=True) for pair in zip(calls[0], calls[2], strict=True)):
         raise ExtractError(
-            f"model {model.name}: its outputs depend on what earlier calls wrote to {', '.join(written)}, and a build "
+            f"model {model.name}: its outputs depend on what earlier calls wrote to {', '.join(buffers)}, and a build "
             "keeps no state: make each of these buffers an input, and return its new value as an output"
         )
 
 
-def _check_unknown(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
+def _check_supported(model: ModelSpec, program: torch.export.ExportedProgram) -> None:
     """Raise ExtractError if TVM cannot import a program's operators or outputs."""
     from anole.extract.converters import unsupported_operators
 
@@ -200,14 +200,14 @@ def make_network(model: ModelSpec, random_weights: bool = False) -> torch.nn.Mod
     Networks from torchvision get random weights. `random_weights` randomizes the weights of any network.
 
     Raises:
-        ExtractError: the network is unknown or cannot be made.
+        ExtractError: the network is unknown or cannot be created.
     """
     # The fast path of nn.TransformerEncoder returns zeros at padded positions; torch.export and training do not.
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(_SEED)
-    has_no_weights = model.scheme == "torchvision"
-    network = (_from_torchvision(model) if has_no_weights else _from_factory(model)).eval()
-    if has_no_weights or random_weights:
+    is_untrained = model.scheme == "torchvision"
+    network = (_build_torchvision(model) if is_untrained else _call_factory(model)).eval()
+    if is_untrained or random_weights:
         with step("randomizing weights"):
             # The weights are the same for all sizes of a range.
             inputs = tuple(example_inputs(model.at(model.sizes)).values())
@@ -224,7 +224,7 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model requires the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    with errors_as_extract_error(f"model {model.name}: its `inputs` cannot be made", RuntimeError, MemoryError, line=0):
+    with errors_as_extract_error(f"model {model.name}: `inputs` cannot be created", RuntimeError, MemoryError, line=0):
         return {name: _random_input(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
 
 
@@ -245,7 +245,7 @@ def run_network(
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
     failure = errors_as_extract_error(
-        f"model {model.name}: does not run on inputs {{{shapes}}}", *_FAILURES, line=0, more=_failure_hint
+        f"model {model.name}: does not run on inputs {{{shapes}}}", *_MODEL_ERRORS, line=0, more=_failure_hint
     )
     with failure, step("running the network"), torch.no_grad():
         return _tensors(model, bind(model, network).call(network, list(arguments.values())))
@@ -258,7 +258,7 @@ def _tensors(model: ModelSpec, output: Any) -> tuple[torch.Tensor, ...]:
     return outputs
 
 
-def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
+def _build_torchvision(model: ModelSpec) -> torch.nn.Module:
     from torchvision.models import get_model_builder, list_models
 
     names = list_models()
@@ -267,7 +267,7 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
             f"{suggestion(model.location, names)}"
         )
-    with errors_as_extract_error(f"model {model.name}: torchvision cannot make {model.location}", line=0):
+    with errors_as_extract_error(f"model {model.name}: torchvision cannot create {model.location}", line=0):
         builder = get_model_builder(model.location)
         # A detector or a segmentation model would otherwise download weights for its backbone.
         no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
@@ -275,20 +275,20 @@ def _from_torchvision(model: ModelSpec) -> torch.nn.Module:
     return network
 
 
-def _from_factory(model: ModelSpec) -> torch.nn.Module:
+def _call_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
     with sources_first(Path.cwd()), step(f"the factory {name}:{attribute}"):
         with errors_as_extract_error(
-            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_FAILURES, line=0
+            f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_MODEL_ERRORS, line=0
         ):
             module = import_fresh(name, model_files(model.source, Path.cwd()))
         factory = getattr(module, attribute, None)
         if not callable(factory):
             description = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {description} at {name}:{attribute}; expected a callable")
-        with errors_as_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_FAILURES, line=0):
+        with errors_as_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_MODEL_ERRORS, line=0):
             network = factory()
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(

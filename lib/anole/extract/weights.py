@@ -23,7 +23,7 @@ _RANDOM_RANGE = 0.25
 
 _ROUNDING_STEPS = 256
 """Steps between two powers of two to which measured values are rounded: coarse enough to give the same weights on
-processors that sum in another order."""
+CPUs that sum in another order."""
 
 _TARGET_RMS = 0.5
 """The root mean square of a layer's output before its bias. With 1, products of activations, as in gates and attention,
@@ -68,7 +68,7 @@ def randomize_weights(
     dtypes = {value.dtype for value in network.state_dict().values() if value.is_floating_point()}
     if dtypes != {torch.float32}:
         return
-    with torch.no_grad(), _in_double(network) as double:
+    with torch.no_grad(), _copy_in_double(network) as double:
         _calibrate(double, arguments, call, torch.Generator().manual_seed(_SEED))
         calibrated = double.state_dict()
         for name, value in network.state_dict().items():
@@ -76,9 +76,9 @@ def randomize_weights(
 
 
 @contextmanager
-def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
+def _copy_in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """Yield a double-precision copy, since a run may change a network, or the network itself if it cannot be copied."""
-    copies = {id(value): _widened(value) for value in (*network.parameters(), *network.buffers())}
+    copies = {id(value): _widen(value) for value in (*network.parameters(), *network.buffers())}
     try:
         working_copy = copy.deepcopy(network, dict(copies))
     except Exception:
@@ -90,11 +90,11 @@ def _in_double(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
         if working_copy is network:
             network.float()
         for value in copies.values():
-            # Free the copy's memory, twice that of the network, before the garbage collector finds its cycles.
+            # Free the copy's memory, twice the network's size, before the garbage collector finds its cycles.
             value.untyped_storage().resize_(0)
 
 
-def _widened(value: torch.Tensor) -> torch.Tensor:
+def _widen(value: torch.Tensor) -> torch.Tensor:
     """Return a copy of a weight or buffer, in double precision if it is floating-point."""
     tensor = value.detach().to(torch.float64 if value.is_floating_point() else value.dtype, copy=True)
     is_parameter = isinstance(value, torch.nn.Parameter)
@@ -109,7 +109,7 @@ def _randomize(name: str, weight: torch.nn.Parameter, generator: torch.Generator
         if weight.dim() == 1 and not name.endswith("bias"):
             rms = float(weight.double().square().mean().sqrt())
             if rms < _MIN_SCALE:
-                weight.mul_(float(_rounded(torch.tensor(1 / rms, dtype=torch.float64))))
+                weight.mul_(float(_round(torch.tensor(1 / rms, dtype=torch.float64))))
         return
     value = float(weight.flatten()[0])
     values = torch.empty(weight.shape, dtype=weight.dtype).uniform_(-_RANDOM_RANGE, _RANDOM_RANGE, generator=generator)
@@ -170,22 +170,22 @@ def _hook(layer: torch.nn.Module, calibrated: set[int], hooks: ExitStack) -> Non
 
 
 class _DepthwiseByTaps(TorchFunctionMode):
-    """A context in which `_by_taps` computes depthwise layers, for which torch takes seconds in double precision."""
+    """A context in which `_sum_taps` computes depthwise layers, for which torch takes seconds in double precision."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.conv2d and len(args) == 7 and all(isinstance(argument, tuple) for argument in args[3:6]):
             data, weight, *_, groups = args
             if data.dim() == 4 and groups == data.shape[1] == len(weight) > 1:
-                return _by_taps(*args[:6])
+                return _sum_taps(*args[:6])
         return func(*args, **(kwargs or {}))
 
 
-def _by_taps(
+def _sum_taps(
     data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *geometry: tuple[int, int]
 ) -> torch.Tensor:
     """Compute a depthwise convolution tap by tap, on blocks of rows that fit into the cache."""
-    (down, right), (high, wide), dilation = geometry
-    padded = torch.nn.functional.pad(data, (wide, wide, high, high)).permute(0, 2, 3, 1).contiguous()
+    (dy, dx), (row_pad, column_pad), dilation = geometry
+    padded = torch.nn.functional.pad(data, (column_pad, column_pad, row_pad, row_pad)).permute(0, 2, 3, 1).contiguous()
     rows, columns = (
         (size - gap * (taps - 1) - 1) // step + 1
         for size, gap, taps, step in zip(padded.shape[1:3], dilation, weight.shape[2:], geometry[0], strict=True)
@@ -195,18 +195,18 @@ def _by_taps(
         result += bias
     n_rows = max(1, _MAX_CACHED_VALUES // max(columns * len(weight), 1))
     for image, first in product(range(len(data)), range(0, rows, n_rows)):
-        part = result[image, first : first + n_rows]
+        block = result[image, first : first + n_rows]
         for row, column in product(*map(range, weight.shape[2:])):
-            top, left = first * down + row * dilation[0], column * dilation[1]
-            ends = top + down * (len(part) - 1) + 1, left + right * (columns - 1) + 1
-            part.addcmul_(padded[image, top : ends[0] : down, left : ends[1] : right], weight[:, 0, row, column])
+            top, left = first * dy + row * dilation[0], column * dilation[1]
+            ends = top + dy * (len(block) - 1) + 1, left + dx * (columns - 1) + 1
+            block.addcmul_(padded[image, top : ends[0] : dy, left : ends[1] : dx], weight[:, 0, row, column])
     return result.permute(0, 3, 1, 2)
 
 
 def _set_statistics(layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None:
     """Set a batch-norm's statistics; the fewer values a channel has, the closer they are to the mean of all channels.
 
-    Statistics of few values would make the network chaotic, which amplifies rounding errors.
+    Statistics computed from few values would make the network chaotic, which amplifies rounding errors.
     """
     data = inputs[0]
     axes, _ = _per_channel(data, 1)
@@ -214,16 +214,16 @@ def _set_statistics(layer: _BatchNorm, inputs: tuple[torch.Tensor, ...]) -> None
     spread, center = torch.var_mean(data, axes, correction=0)
     mean = share * center
     variance = spread + (center - mean).square()
-    typical = variance.mean()
-    if layer.running_mean is None or layer.running_var is None or not 0 < float(typical) < torch.inf:
+    average = variance.mean()
+    if layer.running_mean is None or layer.running_var is None or not 0 < float(average) < torch.inf:
         return
-    layer.running_mean.copy_(_rounded(mean))
+    layer.running_mean.copy_(_round(mean))
     layer.running_var.copy_(
-        _rounded((share * variance + (1 - share) * typical).clamp(min=_MIN_RELATIVE_VARIANCE * float(typical)))
+        _round((share * variance + (1 - share) * average).clamp(min=_MIN_RELATIVE_VARIANCE * float(average)))
     )
 
 
-def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor | None:
+def _set_scale(layer: Any, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor | None:
     """Scale a layer's output before its bias to the root mean square of all layers."""
     channel = output.dim() - 1 if isinstance(layer, torch.nn.Linear) else output.dim() - (layer.weight.dim() - 1)
     _, shape = _per_channel(output, channel)
@@ -232,7 +232,7 @@ def _set_scale(layer: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor
     rms = float(torch.linalg.vector_norm(without_bias)) / max(without_bias.numel(), 1) ** 0.5
     if not 0 < rms < torch.inf:
         return None
-    scale = float(_rounded(torch.tensor(_TARGET_RMS / rms, dtype=torch.float64)))
+    scale = float(_round(torch.tensor(_TARGET_RMS / rms, dtype=torch.float64)))
     layer.weight.mul_(scale)
     return without_bias.mul_(scale).add_(bias)
 
@@ -243,7 +243,7 @@ def _per_channel(data: torch.Tensor, channel: int) -> tuple[list[int], list[int]
     return axes, [-1 if axis == channel else 1 for axis in range(data.dim())]
 
 
-def _rounded(values: torch.Tensor) -> torch.Tensor:
-    """Round values to the significant digits that are the same on every processor."""
+def _round(values: torch.Tensor) -> torch.Tensor:
+    """Round values to the significant digits that are the same on every CPU."""
     mantissa, exponent = torch.frexp(values)
     return torch.ldexp((mantissa * 2 * _ROUNDING_STEPS).round() / (2 * _ROUNDING_STEPS), exponent)

@@ -1,1 +1,1 @@
-"""This machine: processor, cores, software and hardware facts; isolated processes, device locks, temporary folders."""
+"""The local machine: CPU, cores, software and hardware facts; isolated processes, device locks, temporary folders."""

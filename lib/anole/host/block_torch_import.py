@@ -1,4 +1,4 @@
-"""Block the import of torch in workers, which halves the time to import TVM; the fork server imports this first."""
+"""Block the import of torch in workers, to halve the import time of TVM; the fork server imports this module first."""
 
 from __future__ import annotations
 

@@ -22,16 +22,16 @@ def caller_on_separate_core() -> Iterator[None]:
     no threads. If the caller lands on another thread's core, the scheduler may leave both there for seconds, and each
     timed run then takes twice as long.
     """
-    before = os.sched_getaffinity(0)
-    free = before - _cores_of_bound_threads()
-    if not free:
+    original_cores = os.sched_getaffinity(0)
+    free_cores = original_cores - _cores_of_bound_threads()
+    if not free_cores:
         yield
         return
-    os.sched_setaffinity(0, {min(free)})
+    os.sched_setaffinity(0, {min(free_cores)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, original_cores)
 
 
 def spread_busy_threads(run: Callable[[], object]) -> None:
@@ -47,10 +47,10 @@ def spread_busy_threads(run: Callable[[], object]) -> None:
     busy_s = {thread: after_s - before.get(thread, 0.0) for thread, after_s in _cpu_seconds().items()}
     min_s = _MIN_BUSY_SHARE * max(busy_s.values())
     busy = [thread for thread in busy_s if busy_s[thread] > min_s]
-    allowed = {thread: os.sched_getaffinity(thread) for thread in busy if thread != threading.get_native_id()}
-    bound = {core for cores in allowed.values() if len(cores) == 1 for core in cores}
-    free = sorted(os.sched_getaffinity(0) - bound)[1:]
-    for thread, core in zip((thread for thread, cores in allowed.items() if len(cores) > 1), free, strict=False):
+    affinities = {thread: os.sched_getaffinity(thread) for thread in busy if thread != threading.get_native_id()}
+    bound_cores = {core for cores in affinities.values() if len(cores) == 1 for core in cores}
+    free = sorted(os.sched_getaffinity(0) - bound_cores)[1:]
+    for thread, core in zip((thread for thread, cores in affinities.items() if len(cores) > 1), free, strict=False):
         os.sched_setaffinity(thread, {core})
 
 
@@ -67,12 +67,12 @@ def _cpu_seconds() -> dict[int, float]:
 
 def _cores_of_bound_threads() -> set[int]:
     """Return the cores of other threads that are bound to exactly one core."""
-    bound: set[int] = set()
+    bound_cores: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         try:
             cores = os.sched_getaffinity(int(task.name))
         except ProcessLookupError:
             continue
         if len(cores) == 1 and int(task.name) != threading.get_native_id():
-            bound |= cores
-    return bound
+            bound_cores |= cores
+    return bound_cores

@@ -44,7 +44,7 @@ def machine_error(error: BaseException) -> MachineError | None:
     if isinstance(error, AnoleError):
         return error if isinstance(error, MachineError) else None
     if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-        return _error(cause(error), _REMEDIES.get(error.errno or 0))
+        return _make_error(cause(error), _REMEDIES.get(error.errno or 0))
     return machine_error_in(f"{error}", cause(error))
 
 
@@ -52,8 +52,8 @@ def machine_error_in(text: str, shown: str | None = None) -> MachineError | None
     """Return a MachineError if a text reports a fault of the machine; its message quotes `shown` or else the text."""
     for number, remedy in _REMEDIES.items():
         if os.strerror(number) in text:
-            return _error(shown or text, remedy)
-    return _error(shown or text, _FREE_SPACE) if any(message in text for message in _LOADER_ERRORS) else None
+            return _make_error(shown or text, remedy)
+    return _make_error(shown or text, _FREE_SPACE) if any(message in text for message in _LOADER_ERRORS) else None
 
 
 def full_disk() -> MachineError | None:
@@ -61,7 +61,7 @@ def full_disk() -> MachineError | None:
     folder = tempfile.gettempdir()
     if shutil.disk_usage(folder).free >= _MIN_FREE_BYTES:
         return None
-    return _error(f"{folder}: {os.strerror(errno.ENOSPC)}", _FREE_SPACE)
+    return _make_error(f"{folder}: {os.strerror(errno.ENOSPC)}", _FREE_SPACE)
 
 
 def ran_out_of_memory(error: str | None) -> bool:
@@ -69,5 +69,5 @@ def ran_out_of_memory(error: str | None) -> bool:
     return error is not None and any(text in error for text in _MEMORY_ERRORS)
 
 
-def _error(problem: str, remedy: str | None) -> MachineError:
+def _make_error(problem: str, remedy: str | None) -> MachineError:
     return MachineError(f"cannot build or run anything here: {problem}" + (f"; {remedy}" if remedy else ""))

@@ -30,7 +30,7 @@ _EXIT_GRACE_S = 60.0
 _DONE = b"done"
 _PR_SET_PDEATHSIG = 1
 
-_report: int | None = None
+_report_fd: int | None = None
 
 
 def guard(where: str) -> None:
@@ -42,10 +42,10 @@ def guard(where: str) -> None:
         where: the prefix of each message, such as the model's name.
 
     Raises:
-        ExtractError: in the parent: the stage was killed, a step exceeded the limit, or the model's code ended it.
+        ExtractError: in the parent: the stage was killed, exceeded a step's limit, or was ended by the model's code.
         SystemExit: in the parent: the stage exited, with this status.
     """
-    global _report
+    global _report_fd
     limit_s = _limit_s()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -57,7 +57,7 @@ def guard(where: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent_pid:
             os._exit(1)
-        _report = write_fd
+        _report_fd = write_fd
         return
     os.close(write_fd)
     raise SystemExit(_Watch(child, read_fd, where, limit_s).status())
@@ -79,10 +79,10 @@ def finish() -> None:
 
 
 def _send(message: bytes) -> None:
-    if _report is not None:
+    if _report_fd is not None:
         # If the guard no longer listens, this process is about to be killed.
         with suppress(OSError):
-            os.write(_report, message + b"\n")
+            os.write(_report_fd, message + b"\n")
 
 
 def _limit_s() -> float:
@@ -109,17 +109,17 @@ class _Watch:
         """Return the stage's exit status.
 
         Raises:
-            ExtractError: it was killed, a step exceeded the limit, or the model's code ended it.
+            ExtractError: the stage was killed, exceeded a step's limit, or was ended by the model's code.
         """
         # A terminal sends Ctrl-C to both processes; the stage handles it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._forward_signal)
-        ended = self._wait()
+        has_ended = self._wait()
         code = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
         if self._is_done:
             return max(code, 0)
-        if not ended:
+        if not has_ended:
             raise ExtractError(
                 f"{self._where}: {self._step} did not finish within {self._limit_s:g} s; "
                 f"set the environment variable {LIMIT_NAME} to more seconds if it takes longer"
@@ -139,13 +139,13 @@ class _Watch:
         """Return whether the stage ended before the limit; kill it otherwise."""
         sources = [self._child_handle, self._read_fd]
         while True:
-            left_s = None if self._deadline == float("inf") else max(self._deadline - time.monotonic(), 0)
-            ready = select.select(sources, [], [], left_s)[0]
+            remaining_s = None if self._deadline == float("inf") else max(self._deadline - time.monotonic(), 0)
+            ready = select.select(sources, [], [], remaining_s)[0]
             if self._read_fd in ready:
-                text = os.read(self._read_fd, 4096)
-                if not text:
+                data = os.read(self._read_fd, 4096)
+                if not data:
                     sources.remove(self._read_fd)
-                self._read_messages(text)
+                self._read_messages(data)
             elif self._child_handle in ready:
                 return True
             else:

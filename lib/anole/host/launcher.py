@@ -18,7 +18,7 @@ def callers_packages() -> list[str]:
     Relative folders are resolved where Python started, because Snakemake has since changed to the project's folder.
     """
     entries = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return [_resolved_entry(entry) for entry in entries]
+    return [_resolve_entry(entry) for entry in entries]
 
 
 def launcher() -> str:
@@ -31,7 +31,7 @@ def launcher() -> str:
     return f'PATH={quote(str(Path(sys.executable).parent))}:"$PATH" {path}{quote(sys.executable)} -m anole'
 
 
-def _resolved_entry(entry: str) -> str:
+def _resolve_entry(entry: str) -> str:
     """Resolve an entry of ``PYTHONPATH``; Python has put its absolute path into `sys.path`."""
     folders = (os.getcwd(), os.path.realpath(os.environ.get("PWD", "")))
     paths = [os.path.abspath(os.path.join(folder, entry)) for folder in folders]
@@ -39,6 +39,6 @@ def _resolved_entry(entry: str) -> str:
 
 
 def _library_folders() -> list[str]:
-    """Return the library's folder, unless it is a site folder, which would come before the standard library."""
-    installed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    return [] if str(LIBRARY) in installed else [str(LIBRARY)]
+    """Return the library's folder, unless it is a site folder, which would precede the standard library."""
+    site_folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return [] if str(LIBRARY) in site_folders else [str(LIBRARY)]

@@ -56,10 +56,10 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 @contextmanager
 def idle_device(devices: Sequence[str]) -> Iterator[str]:
     """Hold the first idle device exclusively and yield its name; wait, log and raise as `device_lock` does."""
-    with _logging_holders(devices):
-        while (held := _lock_first_idle(devices)) is None:
+    with _log_holders_while_waiting(devices):
+        while (lock := _lock_first_idle(devices)) is None:
             time.sleep(_POLL_S)
-    device, handle = held
+    device, handle = lock
     try:
         yield device
     finally:
@@ -95,7 +95,7 @@ def _wait_for_lock(device: str, shared: bool) -> int:
         handle = _open(device)
         try:
             if not try_lock(handle, shared=shared):
-                with _logging_holders([device]):
+                with _log_holders_while_waiting([device]):
                     fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
             if _is_current(device, handle):
                 return handle
@@ -136,12 +136,12 @@ def _is_current(device: str, handle: int) -> bool:
 
 
 @contextmanager
-def _logging_holders(devices: Sequence[str]) -> Iterator[None]:
-    """Log the holders of devices while the block waits for a device, at most once a minute per device."""
-    ended = threading.Event()
+def _log_holders_while_waiting(devices: Sequence[str]) -> Iterator[None]:
+    """Log the holders of devices while the `with` block waits for a device, at most once a minute per device."""
+    stop = threading.Event()
 
     def log_holders() -> None:
-        while not ended.wait(_LOG_AFTER_S):
+        while not stop.wait(_LOG_AFTER_S):
             for device in devices:
                 now_s, path = time.monotonic(), lock_path(device)
                 if now_s >= _logged_at_s.get(device, float("-inf")) + _LOG_EVERY_S:
@@ -153,7 +153,7 @@ def _logging_holders(devices: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         thread.join()
 
 
@@ -167,7 +167,7 @@ def _holders(path: Path) -> str:
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     # A line is `1: FLOCK  ADVISORY  WRITE 6525 fe:00:2148721 0 EOF`; a waiting process has `->` after the number.
     locks = [parts for parts in map(str.split, lines) if len(parts) > 5 and (parts[1], parts[5]) == ("FLOCK", file)]
-    # This process may have just acquired the lock; processes of other containers have no valid id here.
+    # This process may have just acquired the lock; processes of other containers have no valid id in this one.
     pids = sorted(pid for parts in locks if (pid := int(parts[4])) > 0 and pid != os.getpid())
     more = f" and {len(pids) - _MAX_SHOWN_HOLDERS} more" * (len(pids) > _MAX_SHOWN_HOLDERS)
     return ", ".join(map(_describe_process, pids[:_MAX_SHOWN_HOLDERS])) + more or "another process"

@@ -41,7 +41,7 @@ def affinity() -> set[int]:
     """
     cpus: set[int] = set()
     for thread in map(int, os.listdir("/proc/self/task")):
-        with suppress(ProcessLookupError):  # it has ended
+        with suppress(ProcessLookupError):  # the thread has ended
             cpus |= os.sched_getaffinity(thread)
     return cpus
 

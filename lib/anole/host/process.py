@@ -1,7 +1,7 @@
 """Worker processes: a crash, a hang or memory exhaustion in one of them costs only its current call.
 
 All workers are forked from one server that has already imported the target's modules, so a new worker starts in
-milliseconds. Each leads a process group, which is killed as a whole: by the master, or by a guard if the master ends.
+milliseconds. Each worker leads a process group, which the master kills, or a guard if the master ends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CallTimedOut(WorkerTimeout):
 
 
 class CallFailed(CallError):
-    """The called function raised an exception; this one has the same message."""
+    """The called function raised an exception; this exception quotes its message."""
 
 
 _DEVICE_ERRORS = (DeviceLostError, MachineError, TargetError)
@@ -263,7 +263,7 @@ def _fork_guard(connection: Connection) -> None:
     master = multiprocessing.parent_process()
     if master is None or os.fork():
         return
-    # While a copy of the connection is open here, the master cannot notice the worker's death.
+    # While a copy of the connection is open in the guard, the master cannot notice the worker's death.
     connection.close()
     master.join()
     os.killpg(0, signal.SIGKILL)

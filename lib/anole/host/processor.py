@@ -1,4 +1,4 @@
-"""The processor: its features, its name in Linux, and its name in LLVM (`mcpu`)."""
+"""The CPU: its features, its name in Linux, and its name in LLVM (`mcpu`)."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ _LLVM_NAMES = {
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor as Linux describes it.
+    """A CPU as Linux describes it.
 
     Attributes:
         architecture: as in `platform.machine`, such as ``x86_64``.
-        family, model: numbers of the x86 processor; 0 on other architectures.
+        family, model: numbers of the x86 CPU; 0 on other architectures.
         name: readable name, which is part of a target's identity.
         flags: as spelled in /proc/cpuinfo.
     """
@@ -105,11 +105,11 @@ class Processor:
 
     @cached_property
     def mcpu(self) -> str:
-        """LLVM's name of the processor, or the best generic name if the hypervisor hides a required flag."""
+        """LLVM's name of the CPU, or the best generic name if the hypervisor hides a required flag."""
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
-        guesses = (self._family_name(), *_GENERIC)
-        return next(name for name in guesses if name is not None and not self.missing_features(name))
+        names = (self._family_name(), *_GENERIC)
+        return next(name for name in names if name is not None and not self.missing_features(name))
 
     @property
     def features(self) -> list[str]:
@@ -117,7 +117,7 @@ class Processor:
         return [feature for feature in _FEATURES if feature in self.flags]
 
     def missing_features(self, mcpu: str) -> list[str]:
-        """Return the flags that code for an LLVM processor requires and this processor does not have."""
+        """Return the flags that code for an LLVM processor requires and this CPU does not have."""
         return sorted(_X86_REQUIRED_FLAGS.get(mcpu, frozenset()) - self.flags)
 
     def _family_name(self) -> str | None:
@@ -129,30 +129,30 @@ class Processor:
 
 
 def processor(cpuinfo: str | None = None, architecture: str | None = None) -> Processor:
-    """Return this machine's processor, or the one described by a text of /proc/cpuinfo.
+    """Return this machine's CPU, or the CPU that a text of /proc/cpuinfo describes.
 
     For tests, the environment variable ``ANOLE_CPUINFO`` names a file to read instead of /proc/cpuinfo. Flags that the
-    real processor does not have are dropped, so code for the described processor runs here.
+    real CPU does not have are dropped, so code for the described CPU runs on this machine.
 
     Raises:
         MachineError: that file cannot be read.
     """
     architecture = architecture or platform.machine()
     if cpuinfo is not None:
-        return _parsed(cpuinfo, architecture)
+        return _parse(cpuinfo, architecture)
     path = Path("/proc/cpuinfo")
-    actual = _without_forbidden_amx(_parsed(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
+    actual = _drop_forbidden_amx(_parse(path.read_text(encoding="utf-8") if path.exists() else "", architecture))
     cpuinfo_path = os.environ.get("ANOLE_CPUINFO")
     if not cpuinfo_path:
         return actual
     try:
-        described = _parsed(Path(cpuinfo_path).read_text(encoding="utf-8"), architecture)
+        override = _parse(Path(cpuinfo_path).read_text(encoding="utf-8"), architecture)
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"ANOLE_CPUINFO: cannot read {cpuinfo_path}: {error}") from error
-    return replace(described, flags=described.flags & actual.flags)
+    return replace(override, flags=override.flags & actual.flags)
 
 
-def _parsed(cpuinfo: str, architecture: str) -> Processor:
+def _parse(cpuinfo: str, architecture: str) -> Processor:
     lines = (line.partition(":") for line in cpuinfo.partition("\n\n")[0].splitlines())
     facts = {key.strip(): value.strip() for key, _, value in lines}
     arm = " ".join(facts[key] for key in ("CPU implementer", "CPU part") if key in facts)
@@ -166,7 +166,7 @@ def _parsed(cpuinfo: str, architecture: str) -> Processor:
     )
 
 
-def _without_forbidden_amx(cpu: Processor) -> Processor:
+def _drop_forbidden_amx(cpu: Processor) -> Processor:
     """Drop the AMX flags if this process may not use AMX; old kernels list the flags even then."""
     flags = frozenset(flag for flag in cpu.flags if flag.startswith("amx_"))
     return replace(cpu, flags=cpu.flags - flags) if flags and not _may_use_tiles() else cpu
@@ -184,15 +184,15 @@ def known_processors(architecture: str | None = None) -> tuple[str, ...]:
 
 
 def features_of(mcpu: str) -> list[str]:
-    """Return the vector extensions that every processor with this LLVM name has, in a fixed order."""
+    """Return the vector extensions that every CPU with this LLVM name has, in a fixed order."""
     flags = _X86_REQUIRED_FLAGS.get(mcpu, frozenset({"asimd"}))
     return [feature for feature in _FEATURES if feature in flags]
 
 
 def llvm_attributes(mcpu: str, features: Iterable[str]) -> list[str]:
-    """Return LLVM attributes, such as ``+avx512bf16``, for features that vary between processors of an LLVM name."""
-    additional = [feature for feature in features if feature not in features_of(mcpu)]
-    return [f"+{_LLVM_NAMES[feature]}" for feature in additional if feature in _LLVM_NAMES]
+    """Return LLVM attributes, such as ``+avx512bf16``, for features that vary between CPUs with an LLVM name."""
+    extra_features = [feature for feature in features if feature not in features_of(mcpu)]
+    return [f"+{_LLVM_NAMES[feature]}" for feature in extra_features if feature in _LLVM_NAMES]
 
 
 def _amd_name(family: int, model: int) -> str | None:

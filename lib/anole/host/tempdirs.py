@@ -1,4 +1,4 @@
-"""A private folder for all temporary files of a process; if the process is killed, the next one removes it."""
+"""A private folder for all temporary files of a process; after a kill, the next process removes the folder."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SOCKET_SUFFIX = "/pymp-12345678/listener-12345678"
 """Sockets that multiprocessing creates below the temporary folder; the system limits the length of their paths."""
 
 _EXIT_PRIORITY = -200
-"""Remove the folder at exit after multiprocessing has removed its own, which has priority -100."""
+"""Remove the folder at exit after multiprocessing has removed its own folder, at priority -100."""
 
 
 @contextmanager
-def own_temporaries() -> Iterator[None]:
+def private_temp_folder() -> Iterator[None]:
     """Put all temporary files of this process and its children into a private folder.
 
     The folder is created in the default temporary folder and removed when the process exits. Folders that killed
@@ -36,38 +36,38 @@ def own_temporaries() -> Iterator[None]:
     try:
         default = tempfile.gettempdir()
         sweep(Path(default))
-        own = str(_private_folder_in(default))
+        folder = str(_private_folder_in(default))
     except OSError:
         yield
         return
-    if len(os.fsencode(own + _SOCKET_SUFFIX)) > _MAX_SOCKET_PATH_BYTES:
+    if len(os.fsencode(folder + _SOCKET_SUFFIX)) > _MAX_SOCKET_PATH_BYTES:
         _shorten_socket_paths()
-    before, variable = tempfile.tempdir, os.environ.get("TMPDIR")
-    tempfile.tempdir = os.environ["TMPDIR"] = own
+    old_tempdir, old_variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = folder
     try:
         yield
     finally:
-        tempfile.tempdir = before
-        if variable is None:
+        tempfile.tempdir = old_tempdir
+        if old_variable is None:
             del os.environ["TMPDIR"]
         else:
-            os.environ["TMPDIR"] = variable
+            os.environ["TMPDIR"] = old_variable
 
 
 def _shorten_socket_paths() -> None:
     """Let multiprocessing create its folder in /tmp, where the paths of sockets are short enough."""
-    before = tempfile.tempdir
+    old_tempdir = tempfile.tempdir
     try:
         with suppress(OSError):
             sweep(Path("/tmp"))
             tempfile.tempdir = str(_private_folder_in("/tmp"))
             util.get_temp_dir()
     finally:
-        tempfile.tempdir = before
+        tempfile.tempdir = old_tempdir
 
 
 def sweep(folder: Path, prefix: str = PREFIX) -> None:
-    """Remove the subfolders that `make_locked` created for killed processes of this user.
+    """Remove the subfolders that `make_locked_folder` created for killed processes of this user.
 
     Raises:
         OSError: the folder cannot be read.
@@ -76,40 +76,40 @@ def sweep(folder: Path, prefix: str = PREFIX) -> None:
         paths = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     for path in paths:
         with suppress(OSError):
-            lock = _try_lock_own(path)
+            lock = _try_lock_folder(path)
             if lock is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
 
 
-def make_locked(folder: Path, prefix: str) -> tuple[Path, int]:
+def make_locked_folder(folder: Path, prefix: str) -> tuple[Path, int]:
     """Create a subfolder that `sweep` does not remove as long as the returned handle is open.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: the subfolder cannot be created.
     """
     while True:
-        own = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
-        # Another process may have removed it before it was locked.
+        subfolder = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
+        # Another process may have removed the subfolder before it was locked.
         with suppress(FileNotFoundError):
-            lock = _try_lock_own(own)
-            if lock is not None and os.path.samestat(os.fstat(lock), own.stat(follow_symlinks=False)):
-                return own, lock
+            lock = _try_lock_folder(subfolder)
+            if lock is not None and os.path.samestat(os.fstat(lock), subfolder.stat(follow_symlinks=False)):
+                return subfolder, lock
 
 
 @cache
 def _private_folder_in(default: str) -> Path:
     """Create this process's private folder, which stays locked until the process ends."""
-    own, _ = make_locked(Path(default), PREFIX)
-    util.Finalize(None, shutil.rmtree, (own, True), exitpriority=_EXIT_PRIORITY)
-    return own
+    folder, _ = make_locked_folder(Path(default), PREFIX)
+    util.Finalize(None, shutil.rmtree, (folder, True), exitpriority=_EXIT_PRIORITY)
+    return folder
 
 
-def _try_lock_own(path: Path) -> int | None:
+def _try_lock_folder(path: Path) -> int | None:
     """Lock a folder and return the handle; return None if a process holds it or another user owns it.
 
     Raises:
-        OSError: it is not a folder, or cannot be locked.
+        OSError: the path is not a folder, or cannot be locked.
     """
     lock = os.open(path, _OPEN_FLAGS)
     try:

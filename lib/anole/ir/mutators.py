@@ -36,9 +36,9 @@ def _functions(module: tvm.IRModule) -> list[tuple[ir.GlobalVar, relax.Function]
     return [(var, function) for var, function in module.functions_items() if isinstance(function, relax.Function)]
 
 
-def bindings(of: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
+def bindings(source: tvm.IRModule | relax.Function) -> Iterator[relax.Binding]:
     """Yield the bindings of a function, or of all functions of a module, in order."""
-    functions = [function for _, function in _functions(of)] if isinstance(of, tvm.IRModule) else [of]
+    functions = [function for _, function in _functions(source)] if isinstance(source, tvm.IRModule) else [source]
     for function in functions:
         for block in function.body.blocks:
             yield from block.bindings
@@ -71,7 +71,7 @@ def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Ex
     return mutator.lookup_binding(value) if is_read_once else None
 
 
-def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
+def resolve_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     """Return the call of this operator that an expression is bound to, or None."""
     call = bound(mutator, expr)
     return call if operator_of(call) == operator else None
@@ -79,9 +79,9 @@ def bound_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
 
 def variables(expr: ir.Expr) -> list[relax.Var]:
     """Return the variables of an expression, with repetitions."""
-    found: list[relax.Var] = []
-    relax.analysis.post_order_visit(expr, lambda node: found.append(node) if isinstance(node, relax.Var) else None)
-    return found
+    result: list[relax.Var] = []
+    relax.analysis.post_order_visit(expr, lambda node: result.append(node) if isinstance(node, relax.Var) else None)
+    return result
 
 
 def read_counts(module: tvm.IRModule) -> Counter[relax.Var]:
@@ -96,7 +96,7 @@ def extents(expr: ir.Expr) -> list[int]:
     return list(typical_shape(getattr(expr.ty, "shape", None)) or ())
 
 
-def bound_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
+def resolve_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
     value = bound(mutator, expr)
     return value_of(expr if value is None else value)
@@ -109,11 +109,11 @@ def value_of(expr: ir.Expr) -> NDArray[Any] | None:
     if isinstance(expr, (tirx.FloatImm, tirx.IntImm)):
         return np.array(expr.value, str(expr.ty.dtype))
     if isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor):
-        return _shared(expr.value)
+        return _view(expr.value)
     return None
 
 
-def _shared(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
+def _view(tensor: tvm.runtime.Tensor) -> NDArray[Any]:
     """View a tensor as an array; copy it only if NumPy does not support its dtype, since copying takes minutes."""
     try:
         array = np.from_dlpack(tensor)

@@ -29,9 +29,9 @@ def prefetched(load: Any, level: int) -> Any:
 
 def chosen(index: Any, values: Sequence[Any]) -> Any:
     """Return the value at an index as a chain of selects, which folds if the loop over the index is unrolled."""
-    *others, value = values
-    for at, other in reversed(list(enumerate(others))):
-        value = tirx.if_then_else(index == at, other, value)
+    *leading, value = values
+    for position, choice in reversed(list(enumerate(leading))):
+        value = tirx.if_then_else(index == position, choice, value)
     return value
 
 
@@ -47,7 +47,7 @@ def with_new_definition(node: Any) -> Any:
     return with_values(node, {variable: tirx.Var(variable.name, variable.ty.dtype) for variable in defined})
 
 
-def with_each(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
+def map_nodes(func: tirx.PrimFunc, kind: type, change: Callable[[Any], Any]) -> tirx.PrimFunc:
     """Apply a change to all nodes of a type in a function, in post-order."""
     return func.with_body(tvm_ffi.structural_map(func.body, (kind, change), order="post"))
 
@@ -61,23 +61,23 @@ def with_ascending_dividends(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def quotient(node: tirx.FloorDiv) -> tirx.Expr:
         return -1 - tirx.floordiv(-1 - node.a, node.b) if _descends(node) else node
 
-    return with_each(with_each(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
+    return map_nodes(map_nodes(func, tirx.FloorMod, remainder), tirx.FloorDiv, quotient)
 
 
 def _descends(division: tirx.FloorMod | tirx.FloorDiv) -> bool:
-    subtracted = [each.b for each in collect(division.a, tirx.Sub)]
-    subtracted += [each for each in collect(division.a, tirx.Mul) if isinstance(each.b, tirx.IntImm) and each.b < 0]
-    return isinstance(division.b, tirx.IntImm) and any(collect(each, tirx.Var) for each in subtracted)
+    subtracted = [node.b for node in collect(division.a, tirx.Sub)]
+    subtracted += [node for node in collect(division.a, tirx.Mul) if isinstance(node.b, tirx.IntImm) and node.b < 0]
+    return isinstance(division.b, tirx.IntImm) and any(collect(node, tirx.Var) for node in subtracted)
 
 
 def with_loop(func: tirx.PrimFunc, loop: tirx.For, change: Callable[[tirx.For], tirx.Stmt]) -> tirx.PrimFunc:
     """Apply a change to one loop, identified by its variable."""
-    return with_each(func, tirx.For, lambda each: change(each) if each.loop_var.same_as(loop.loop_var) else each)
+    return map_nodes(func, tirx.For, lambda node: change(node) if node.loop_var.same_as(loop.loop_var) else node)
 
 
 def nest_around(block: s_tir.SBlock) -> tirx.Stmt:
     """Build a serial loop around a block for each of its iteration variables."""
-    loops = [tirx.Var(f"i{at}", axis.dom.extent.ty.dtype) for at, axis in enumerate(block.iter_vars)]
+    loops = [tirx.Var(f"i{i}", axis.dom.extent.ty.dtype) for i, axis in enumerate(block.iter_vars)]
     nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
     for loop, axis in zip(reversed(loops), reversed(block.iter_vars), strict=True):
         nest = tirx.For(loop, axis.dom.min, axis.dom.extent, tirx.ForKind.SERIAL, nest)

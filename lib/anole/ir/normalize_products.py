@@ -33,11 +33,11 @@ def _multiply(left: te.Tensor, right: te.Tensor) -> te.Tensor:
     *batch, rows, inner = left.shape
     k = te.reduce_axis((0, inner), "k")
 
-    def point(*at: Any) -> Any:
-        *own, row, column = at
-        return te.sum(left[(*own, row, k)].astype("int32") * right[(*own, column, k)].astype("int32"), axis=k)
+    def element(*i: Any) -> Any:
+        *outer, row, column = i
+        return te.sum(left[(*outer, row, k)].astype("int32") * right[(*outer, column, k)].astype("int32"), axis=k)
 
-    return te.compute((*batch, rows, right.shape[-2]), point, name="transposed_bytes")
+    return te.compute((*batch, rows, right.shape[-2]), element, name="transposed_bytes")
 
 
 tvm.ir._ffi_api.RegisterOp(TRANSPOSED_INT8, "Matrix products of uint8 and transposed int8.")
@@ -91,15 +91,15 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         batches = [list(operand.ty.shape)[:-2] for operand in (left, right)]
         if min(len(left.ty.shape), len(right.ty.shape)) < 2 or (batches[1] and batches[0] != batches[1]):
             return call
-        transposed = self._transposed(right)
+        transposed = self._transpose(right)
         if transposed is None:
             return call
         product = transposed_product(left, transposed)
         dtype = str(self.builder_.normalize(call).ty.dtype)
         return product if dtype == str(left.ty.dtype) else relax.op.astype(product, dtype)
 
-    def _transposed(self, value: ir.Expr) -> ir.Expr | None:
-        """Return a value with its last two axes swapped, or None if that does not remove a transposition.
+    def _transpose(self, value: ir.Expr) -> ir.Expr | None:
+        """Return a value with its last two axes swapped, or None if this does not remove a transposition.
 
         Scaling, subtraction of a zero point, casts and reshapes of the batch axes may follow the transposition.
         """
@@ -108,12 +108,12 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         if call is None or not name:
             return None
         if name == "relax.permute_dims":
-            return self._permuted(call)
+            return self._transpose_permuted(call)
         shape = extents(call)
         splits_batch = name == "relax.reshape" and extents(call.args[0])[-2:] == shape[-2:]
         is_scalar_operation = name in ("relax.multiply", "relax.subtract") and prod(extents(call.args[1])) == 1
         keeps_layout = is_scalar_operation or name == "relax.astype"
-        inner = self._transposed(call.args[0]) if splits_batch or keeps_layout else None
+        inner = self._transpose(call.args[0]) if splits_batch or keeps_layout else None
         if inner is None:
             return None
         if keeps_layout:
@@ -121,7 +121,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         *batch, rows, columns = call.ty.shape
         return self.builder_.emit(relax.op.reshape(inner, (*batch, columns, rows)))
 
-    def _permuted(self, call: ir.Call) -> ir.Expr | None:
+    def _transpose_permuted(self, call: ir.Call) -> ir.Expr | None:
         rank = len(call.ty.shape)
         axes = [int(axis) for axis in call.attrs.axes or reversed(range(rank))]
         if rank < 2 or axes[-2] != rank - 1:

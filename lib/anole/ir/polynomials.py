@@ -18,7 +18,7 @@ Value = Any
 _ZERO_EXP, _INFINITE_EXP = -104.0, 89.0
 """Arguments below and above which exponentials round to zero and to infinity."""
 
-_TO_INTEGER = 1.5 * 2**23 + 2 * 127
+_ROUNDING_SHIFT = 1.5 * 2**23 + 2 * 127
 """Adding this rounds a float to an integer n; the low bits of the sum are n + 254."""
 
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1.0, 1.0)
@@ -39,25 +39,25 @@ _LOG = (
     *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
     *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
 )
-_MIN_NORMAL, _BITS = 2.0**-126, 23
+_MIN_NORMAL, _FRACTION_BITS = 2.0**-126, 23
 """The smallest normal float32, and the number of fraction bits."""
 
 
 def exp(x: Value) -> Value:
     """Compute 2^n times a polynomial of the remainder (Cephes, expf); correct for subnormal results, too."""
 
-    def scaled(rest: Value, shifted: Value) -> Value:
+    def scale(remainder: Value, shifted: Value) -> Value:
         bits = tirx.reinterpret("int32", shifted)
-        return bound(bits, lambda bits: _times_power(_polynomial(rest, _EXP), bits))
+        return bound(bits, lambda bits: _multiply_by_power(_polynomial(remainder, _EXP), bits))
 
-    def of_power(x: Value, shifted: Value) -> Value:
-        rest = x - (shifted + const(-_TO_INTEGER)) * const(log(2))
-        return bound(rest, lambda rest: scaled(rest, shifted))
+    def subtract_power(x: Value, shifted: Value) -> Value:
+        remainder = x - (shifted + const(-_ROUNDING_SHIFT)) * const(log(2))
+        return bound(remainder, lambda remainder: scale(remainder, shifted))
 
-    def within(x: Value) -> Value:
-        return bound(x * const(1 / log(2)) + const(_TO_INTEGER), lambda shifted: of_power(x, shifted))
+    def split(x: Value) -> Value:
+        return bound(x * const(1 / log(2)) + const(_ROUNDING_SHIFT), lambda shifted: subtract_power(x, shifted))
 
-    return bound(tirx.max(const(_ZERO_EXP), tirx.min(const(_INFINITE_EXP), x)), within)
+    return bound(tirx.max(const(_ZERO_EXP), tirx.min(const(_INFINITE_EXP), x)), split)
 
 
 def tanh(x: Value) -> Value:
@@ -73,24 +73,24 @@ def erf(x: Value) -> Value:
 def logarithm(x: Value) -> Value:
     """Compute the logarithm from the argument's exponent and a polynomial of its fraction (Cephes, logf)."""
 
-    def near_one(rest: Value, power: Value) -> Value:
-        square = rest * rest
-        return rest + (square * (rest * _polynomial(rest, _LOG) - const(0.5)) + power * const(log(2)))
+    def combine(remainder: Value, power: Value) -> Value:
+        square = remainder * remainder
+        return remainder + (square * (remainder * _polynomial(remainder, _LOG) - const(0.5)) + power * const(log(2)))
 
-    def of_parts(fraction: Value, power: Value) -> Value:
+    def reduce_fraction(fraction: Value, power: Value) -> Value:
         is_large = fraction > const(2**0.5)
-        rest = tirx.Select(is_large, fraction * const(0.5), fraction) - 1.0
+        remainder = tirx.Select(is_large, fraction * const(0.5), fraction) - 1.0
         total_power = tirx.Cast("float32", power) + tirx.Select(is_large, const(1.0), const(0.0))
-        return bound(rest, lambda rest: bound(total_power, lambda power: near_one(rest, power)))
+        return bound(remainder, lambda remainder: bound(total_power, lambda power: combine(remainder, power)))
 
-    def of_bits(bits: Value, shift: Value) -> Value:
-        fraction = tirx.reinterpret("float32", (bits & ((1 << _BITS) - 1)) | (127 << _BITS))
-        return bound(fraction, lambda fraction: of_parts(fraction, (bits >> _BITS) - 127 - shift))
+    def split_bits(bits: Value, shift: Value) -> Value:
+        fraction = tirx.reinterpret("float32", (bits & ((1 << _FRACTION_BITS) - 1)) | (127 << _FRACTION_BITS))
+        return bound(fraction, lambda fraction: reduce_fraction(fraction, (bits >> _FRACTION_BITS) - 127 - shift))
 
     is_small = x < const(_MIN_NORMAL)
-    normal = tirx.Select(is_small, x * const(2.0**_BITS), x)
-    shift = tirx.Select(is_small, tirx.const(_BITS, "int32"), tirx.const(0, "int32"))
-    result = bound(tirx.reinterpret("int32", normal), lambda bits: of_bits(bits, shift))
+    normal = tirx.Select(is_small, x * const(2.0**_FRACTION_BITS), x)
+    shift = tirx.Select(is_small, tirx.const(_FRACTION_BITS, "int32"), tirx.const(0, "int32"))
+    result = bound(tirx.reinterpret("int32", normal), lambda bits: split_bits(bits, shift))
     outside = tirx.Select(x >= 0.0, const(-inf), const(nan))
     return tirx.Select(x > 0.0, tirx.Select(x < const(inf), result, x), outside)
 
@@ -116,17 +116,17 @@ def gelu_tanh(x: Value) -> Value:
     return x * const(0.5) * (1.0 + bound(inner, tanh))
 
 
-def _times_power(value: Value, bits: Value) -> Value:
+def _multiply_by_power(value: Value, bits: Value) -> Value:
     """Multiply by 2^n in two steps, since 2^128 and 2^-127 are not normal floats; the low bits of `bits` are n + 254.
 
     The biased exponents of both factors add up to n + 254; higher bits are shifted out.
     """
-    exponents = bits << _BITS
+    exponents = bits << _FRACTION_BITS
 
-    def scaled(half: Value) -> Value:
+    def scale(half: Value) -> Value:
         return value * tirx.reinterpret("float32", half) * tirx.reinterpret("float32", exponents - half)
 
-    return bound((bits >> 1) << _BITS, scaled)
+    return bound((bits >> 1) << _FRACTION_BITS, scale)
 
 
 def _odd_ratio(x: Value, numerator: Sequence[float], denominator: Sequence[float]) -> Value:

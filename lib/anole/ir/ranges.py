@@ -30,7 +30,7 @@ class SizeRange:
 
     @property
     def typical(self) -> int:
-        """The size to tune tasks at: a power of two near the geometric mean, if the range contains one."""
+        """The size for which tasks are tuned: a power of two near the geometric mean, if the range contains one."""
         mean = isqrt(self.min * self.max)
         return max(self.min, 1 << (mean.bit_length() - 1), 2)
 
@@ -41,18 +41,18 @@ class SizeRange:
 
     @property
     def samples(self) -> tuple[int, int, int]:
-        """Three sizes above 1 to import a model at, to find size-dependent values: typical, low, and largest or above.
+        """Three sizes above 1 to find size-dependent values: the typical one, a low one, and the maximum or above.
 
         Their differences are coprime, which exposes values that change in steps.
         """
         largest = max(self.max, self.typical + 2)
-        others = (size for size in count(max(self.min, 2)) if size != self.typical)
-        low = next(size for size in others if gcd(size - self.typical, largest - self.typical) == 1)
+        sizes = (size for size in count(max(self.min, 2)) if size != self.typical)
+        low = next(size for size in sizes if gcd(size - self.typical, largest - self.typical) == 1)
         return self.typical, low, largest
 
     @property
     def checked(self) -> tuple[int, ...]:
-        """The further sizes to evaluate a build at: both ends, an odd size, and the kernel thresholds."""
+        """Further sizes at which a build is evaluated: both ends, an odd size, and the kernel thresholds."""
         odd = min((self.typical + self.max) // 2 | 1, self.max)
         return tuple(sorted({self.min, self.min + 1, self.small, self.small + 1, odd, self.max} - {self.typical}))
 
@@ -64,10 +64,10 @@ class SizeRange:
 
 
 def checked_sizes(ranges: Mapping[str, SizeRange]) -> list[dict[str, int]]:
-    """Return the sizes to evaluate a build at: one range varied at a time, then all ranges at their ends."""
-    typical = {name: each.typical for name, each in ranges.items()}
-    varied = [{**typical, name: size} for name, each in ranges.items() for size in each.checked]
-    ends = [{name: each.min for name, each in ranges.items()}, {name: each.max for name, each in ranges.items()}]
-    ends += [{name: each.small + offset for name, each in ranges.items()} for offset in (0, 1)]
+    """Return the sizes at which a build is evaluated: one range varied at a time, then all ranges at their ends."""
+    typical = {name: range_.typical for name, range_ in ranges.items()}
+    varied = [{**typical, name: size} for name, range_ in ranges.items() for size in range_.checked]
+    ends = [{name: r.min for name, r in ranges.items()}, {name: r.max for name, r in ranges.items()}]
+    ends += [{name: range_.small + offset for name, range_ in ranges.items()} for offset in (0, 1)]
     candidates = [typical, *varied, *ends]
-    return [sizes for at, sizes in enumerate(candidates) if sizes not in candidates[:at]][1:]
+    return [sizes for i, sizes in enumerate(candidates) if sizes not in candidates[:i]][1:]

@@ -14,7 +14,7 @@ from tvm import relax, sym, tirx
 
 from anole.ir.ranges import SizeRange
 
-_RANGED = re.compile(r"(.+):(\d+\.\.\d+)")
+_SYMBOL_NAME = re.compile(r"(.+):(\d+\.\.\d+)")
 """A symbol's name and its range."""
 
 _COMPUTED = "anole.computed_extents"
@@ -36,13 +36,13 @@ def symbol_names(ranges: Mapping[str, SizeRange]) -> dict[str, SizeRange]:
 
 def range_of(symbol: tirx.Var) -> SizeRange | None:
     """Return the range of a symbol made by `symbol_of`, or None for other variables."""
-    match = _RANGED.fullmatch(str(symbol.name))
+    match = _SYMBOL_NAME.fullmatch(str(symbol.name))
     return SizeRange.parse(match[2]) if match else None
 
 
 def name_of(symbol: tirx.Var) -> str:
     """Return the name of a variable, without the range of a symbol."""
-    match = _RANGED.fullmatch(str(symbol.name))
+    match = _SYMBOL_NAME.fullmatch(str(symbol.name))
     return match[1] if match else str(symbol.name)
 
 
@@ -144,18 +144,18 @@ def _symbols(types: Sequence[Any]) -> list[tirx.Var]:
     return list({str(symbol.name): symbol for ty in types for symbol in symbols_in(ty)}.values())
 
 
-def with_opaque_extents(func: tirx.PrimFunc, act: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
+def with_opaque_extents(func: tirx.PrimFunc, transform: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> tirx.PrimFunc:
     """Transform a function while each computed extent of its parameters is replaced by an opaque symbol.
 
     TVM cannot prove that ``(batch * 4 + 127) // 128 * 128`` is at least ``batch * 4``.
     """
-    transformed = act(with_opaque_extents_named(func))
+    transformed = transform(name_opaque_extents(func))
     computed = computed_extents(transformed)
     return with_extents(transformed.without_attr(_COMPUTED), computed) if computed else transformed
 
 
 def computed_extents(func: tirx.PrimFunc) -> dict[str, Any]:
-    """Return the extents that `with_opaque_extents_named` replaced, by their text."""
+    """Return the extents that `name_opaque_extents` replaced, by their text."""
     return dict(func.attrs[_COMPUTED]) if func.attrs and _COMPUTED in func.attrs else {}
 
 
@@ -164,39 +164,39 @@ def with_extents(node: Any, extents: Mapping[str, Any]) -> Any:
     return tvm_ffi.structural_map(node, (tirx.Var, lambda symbol: extents.get(str(symbol.name), symbol)))
 
 
-def with_opaque_extents_named(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def name_opaque_extents(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Replace each computed extent of a function's parameters by a symbol named by the extent's text."""
-    computed = _computed([param.ty for param in func.params])
+    computed = _find_computed([param.ty for param in func.params])
     if not computed:
         return func
-    symbols = _symbols_for(computed)
+    symbols = _make_symbols(computed)
 
-    def plain(node: Any) -> Any:
-        return next((symbols[text] for text, own in computed.items() if tvm_ffi.structural_equal(own, node)), node)
+    def replace(node: Any) -> Any:
+        return next((symbols[text] for text, expr in computed.items() if tvm_ffi.structural_equal(expr, node)), node)
 
     kinds = tuple({type(extent) for extent in computed.values()})
-    replaced = tvm_ffi.structural_map(func, (kinds, plain), order="pre")
+    replaced = tvm_ffi.structural_map(func, (kinds, replace), order="pre")
     return replaced.with_attr(_COMPUTED, computed)
 
 
 def with_opaque_types(types: Sequence[Any]) -> tuple[list[relax.TensorType], dict[tirx.Var, Any]]:
     """Replace computed extents of tensor types by symbols, and return the extent of each symbol, too."""
-    computed = _computed(types)
-    symbols = _symbols_for(computed)
+    computed = _find_computed(types)
+    symbols = _make_symbols(computed)
     opaque = [
         relax.TensorType([symbols.get(format_extent(extent), extent) for extent in ty.shape], ty.dtype) for ty in types
     ]
     return opaque, {symbol: computed[text] for text, symbol in symbols.items()}
 
 
-def _symbols_for(texts: Iterable[str]) -> dict[str, tirx.Var]:
+def _make_symbols(texts: Iterable[str]) -> dict[str, tirx.Var]:
     return {text: tirx.Var(text, "int64") for text in texts}
 
 
-def _computed(types: Sequence[Any]) -> dict[str, Any]:
+def _find_computed(types: Sequence[Any]) -> dict[str, Any]:
     """Return the extents that are neither constants nor symbols, by their text."""
     extents = [extent for ty in types for extent in getattr(ty, "shape", None) or ()]
-    return {format_extent(each): each for each in extents if not isinstance(each, (tirx.IntImm, tirx.Var))}
+    return {format_extent(extent): extent for extent in extents if not isinstance(extent, (tirx.IntImm, tirx.Var))}
 
 
 def prime_sizes(func: tirx.PrimFunc) -> dict[str, int]:

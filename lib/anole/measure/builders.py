@@ -37,7 +37,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class _Building:
+class _RunningBuild:
     position: int
     builder: Worker
     config: Config
@@ -60,7 +60,7 @@ class Builders:
     ) -> None:
         self.n, self._limit_s, self._folder = n, limit_s, folder
         self._idle = [Worker(start, preload=preload) for _ in range(n)]
-        self._busy: dict[Connection, _Building] = {}
+        self._busy: dict[Connection, _RunningBuild] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -85,19 +85,19 @@ class Builders:
     @property
     def left_s(self) -> float:
         """Seconds until the oldest build reaches its limit; infinite if nothing is being built."""
-        ends_s = min((building.began_s + self._limit_s for building in self._busy.values()), default=float("inf"))
+        ends_s = min((build.began_s + self._limit_s for build in self._busy.values()), default=float("inf"))
         return max(0.0, ends_s - time.perf_counter())
 
     def begin(self, position: int, config: Config) -> None:
         """Start building a candidate; at least one builder must be idle."""
         builder, artifact = self._idle.pop(), self._folder / f"{uuid4().hex}.so"
         builder.submit(dict(config), str(artifact))
-        self._busy[builder.connection] = _Building(position, builder, config, artifact, time.perf_counter())
+        self._busy[builder.connection] = _RunningBuild(position, builder, config, artifact, time.perf_counter())
 
     def collect(self, readable: Container[Any]) -> list[Built]:
         """Return the builds that have ended, according to the readable connections, or have exceeded their limit."""
         overdue_s = time.perf_counter() - self._limit_s
-        ended = [at for at, building in self._busy.items() if at in readable or building.began_s <= overdue_s]
+        ended = [key for key, build in self._busy.items() if key in readable or build.began_s <= overdue_s]
         return [self._finish(self._busy.pop(connection)) for connection in ended]
 
     def build_all(self, configs: Sequence[Config]) -> list[Built]:
@@ -111,19 +111,19 @@ class Builders:
 
     def abandon(self) -> None:
         """Kill the running builds."""
-        for building in self._busy.values():
-            building.builder.kill()
-            self._idle.append(building.builder)
+        for build in self._busy.values():
+            build.builder.kill()
+            self._idle.append(build.builder)
         self._busy.clear()
 
-    def _finish(self, building: _Building) -> Built:
+    def _finish(self, build: _RunningBuild) -> Built:
         failure = None
         try:
-            build_s = float(building.builder.result(timeout_s=0.0))
+            build_s = float(build.builder.result(timeout_s=0.0))
         except CallError as error:
-            build_s = time.perf_counter() - building.began_s
+            build_s = time.perf_counter() - build.began_s
             status = Status.BUILD_TIMEOUT if isinstance(error, WorkerTimeout) else Status.BUILD_ERROR
             failure = Measurement(status, str(error), build_s=build_s)
         finally:
-            self._idle.append(building.builder)
-        return Built(building.position, building.config, building.artifact, build_s, failure)
+            self._idle.append(build.builder)
+        return Built(build.position, build.config, build.artifact, build_s, failure)

@@ -1,4 +1,4 @@
-"""Access to the devices that run candidates: the processor, an idle local GPU, or remote devices."""
+"""Access to the devices that run candidates: the CPU, an idle local GPU, or remote devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_LATENCY_RATIO = 1.07
 """A server is too slow if a kernel takes more than this many times as long as on the fastest server."""
 
 _MAX_COMPARISONS = 3
-"""Comparisons before a difference is reported; a difference during one or two batches may be background load."""
+"""Number of comparisons before a difference is reported: in one or two batches, the cause may be background load."""
 
 
 class DeviceAccess:
@@ -50,14 +50,14 @@ class DeviceAccess:
 
 
 def device_access(target: Device, remote: Remote | None = None) -> DeviceAccess:
-    """Return the access to a target's devices: remote ones if given, otherwise local ones."""
+    """Return the access to a target's devices, which are local unless `remote` is set."""
     if remote is not None:
         return RemoteDevices(remote)
     return ProcessorAccess(target) if target.place is DeviceLocation.PROCESSOR else FirstIdleDevice(target)
 
 
 class ProcessorAccess(DeviceAccess):
-    """The processor of this machine; timing and building exclude each other, and hold the lock only while they run."""
+    """The CPU of this machine; timing and building exclude each other, and hold the lock only while they run."""
 
     is_disturbed = True
 
@@ -73,12 +73,12 @@ class ProcessorAccess(DeviceAccess):
         return device_lock(self._unit.name)
 
     def environment(self) -> Mapping[str, str]:
-        """Return the processor's variables."""
+        """Return the environment variables for the CPU."""
         return self._unit.environment
 
 
 class FirstIdleDevice(DeviceAccess):
-    """The first idle one of several local devices, held until the context ends.
+    """The first idle device of several local devices, held until the context ends.
 
     The first call of `timing` or `environment` claims a device; it raises TargetError if the machine has none.
     """
@@ -97,7 +97,7 @@ class FirstIdleDevice(DeviceAccess):
         return nullcontext()
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that hide all other devices."""
+        """Return the environment variables that hide all other devices."""
         return self._claim().environment
 
     def _claim(self) -> LocalDevice:

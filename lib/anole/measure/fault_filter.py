@@ -10,9 +10,8 @@ from typing import Self
 from anole.errors import MeasureError
 from anole.host.faults import ran_out_of_memory
 from anole.measure.device_access import DeviceAccess
-from anole.measure.measurer import Measurer
+from anole.measure.measurer import Measurer, SimulatedMeasurer
 from anole.measure.options import MeasureOptions
-from anole.measure.simulation import SimulatedMeasurer
 from anole.record import Config, Measurement, Status, Trial
 from anole.targets import get_target
 from anole.targets.base import Device, DeviceLocation
@@ -66,33 +65,33 @@ class FaultFilteringMeasurer:
             TargetError: there is no such device.
             MeasureError: the machine cannot measure, or no longer can; failures held back are not yielded.
         """
-        n, held, max_held = 0, list[Measurement](), _MAX_HELD_FAILURES
+        n, failures, max_failures = 0, list[Measurement](), _MAX_HELD_FAILURES
         while n < len(configs):
-            with closing(self._measurer.measure(configs[n:])) as measured:
-                for measurement in measured:
+            with closing(self._measurer.measure(configs[n:])) as measurements:
+                for measurement in measurements:
                     n += 1
                     if ran_out_of_memory(measurement.error):
                         logger.warning("a candidate failed (%s); measuring it again on its own", measurement.error)
-                        measured.close()
+                        measurements.close()
                         measurement = self._measure_alone(configs[n - 1])
                     if measurement.status is Status.OK:
                         self._known = configs[n - 1]
-                        yield from (*held, measurement)
-                        held, max_held = [], _MAX_HELD_FAILURES
+                        yield from (*failures, measurement)
+                        failures, max_failures = [], _MAX_HELD_FAILURES
                         continue
-                    held.append(measurement)
-                    if len(held) == max_held or n == len(configs):
-                        measured.close()
-                        self._check_machine(held)
-                        yield from held
-                        held, max_held = [], 2 * max_held
+                    failures.append(measurement)
+                    if len(failures) == max_failures or n == len(configs):
+                        measurements.close()
+                        self._check_machine(failures)
+                        yield from failures
+                        failures, max_failures = [], 2 * max_failures
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals together as `Measurer.confirm` does; raise as `measure` does."""
-        measured = self._measurer.confirm(configs, seconds_each)
-        if measured and all(measurement.status is not Status.OK for measurement in measured):
-            self._check_machine(measured)
-        return measured
+        """Measure competing configs together as `Measurer.confirm` does; raise as `measure` does."""
+        measurements = self._measurer.confirm(configs, seconds_each)
+        if measurements and all(measurement.status is not Status.OK for measurement in measurements):
+            self._check_machine(measurements)
+        return measurements
 
     def _measure_alone(self, config: Config) -> Measurement:
         """Measure a config while nothing else is built or run."""
@@ -101,33 +100,33 @@ class FaultFilteringMeasurer:
 
     def _check_machine(self, failures: Sequence[Measurement]) -> None:
         """Measure a config that should work; if it fails, too, the machine is at fault: raise MeasureError."""
-        failed: Measurement | None = None
+        failure: Measurement | None = None
         if self._known is not None:
-            failed, checked = self._failure(self._known), "a config that worked before"
-            if failed is None:
+            failure, subject = self._try_config(self._known), "a config that worked before"
+            if failure is None:
                 return
         if not self._default_fails:
-            default = self._target.default_config(self._task.workload)
-            failure = self._failure(default)
-            if failure is None:
-                self._known = self._known or default
+            default_config = self._target.default_config(self._task.workload)
+            default_failure = self._try_config(default_config)
+            if default_failure is None:
+                self._known = self._known or default_config
                 return
-            self._default_fails = failed is None
-        if failed is None:
-            tiny = _smallest_task(self._target, self._task.workload.dtype)
-            with self._measurer.beside(tiny) as measurer:
-                (measurement,) = measurer.measure([self._target.default_config(tiny.workload)])
+            self._default_fails = failure is None
+        if failure is None:
+            smallest_task = _smallest_task(self._target, self._task.workload.dtype)
+            with self._measurer.beside(smallest_task) as measurer:
+                (measurement,) = measurer.measure([self._target.default_config(smallest_task.workload)])
             if measurement.status is Status.OK:
                 return
-            failed, checked = measurement, f"the smallest task ({tiny.label})"
+            failure, subject = measurement, f"the smallest task ({smallest_task.label})"
         last = failures[-1]
         raise MeasureError(
             f"{self._task.label}: {len(failures)} candidates in a row failed, the last with {_describe(last)}; "
-            f"{checked} fails now too, with {_describe(failed)}; the machine is at fault, and these failures are not "
+            f"{subject} fails now too, with {_describe(failure)}; the machine is at fault, and these failures are not "
             "recorded"
         )
 
-    def _failure(self, config: Config) -> Measurement | None:
+    def _try_config(self, config: Config) -> Measurement | None:
         measurement = self._measure_alone(config)
         return None if measurement.status is Status.OK else measurement
 

@@ -1,9 +1,13 @@
-"""Measure candidates of one task: build them in parallel and run one per device, all in isolated processes."""
+"""Measure candidates of one task: on devices, in isolated processes, or deterministically on a simulator.
+
+For devices, candidates are built in parallel and run one per device.
+"""
 
 from __future__ import annotations
 
 import logging
 import tempfile
+import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -11,19 +15,20 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Self
 
-from anole.errors import MachineError, cause
+from anole.errors import ConfigError, MachineError, cause
 from anole.host.machine import available_cores
 from anole.measure.builders import Builders, Built
 from anole.measure.device_access import DeviceAccess, RemoteDevices, device_access
-from anole.measure.local_runner import LocalRunner
 from anole.measure.options import MeasureOptions
-from anole.measure.remote_runner import RemoteRunner
 from anole.measure.results import FAILURES, Results
+from anole.measure.runners.local import LocalRunner
+from anole.measure.runners.remote import RemoteRunner
 from anole.measure.worker_functions import start_building
-from anole.record import Config, Measurement
+from anole.record import Config, Measurement, Status
 from anole.targets import get_device
-from anole.targets.base import Device
+from anole.targets.base import Device, Simulator
 from anole.task import Task
 
 logger = logging.getLogger(__name__)
@@ -39,7 +44,7 @@ class Measurer:
     """A measurer of the candidates of one task on its target.
 
     Args:
-        access: to the candidates' devices, entered and left by the caller; by default the measurer's own, local one.
+        access: access to the candidates' devices, which the caller enters and leaves; by default a new, local one.
         target: builds and runs the candidates; by default the task's target.
         best_s: minimum latency of earlier measurements.
     """
@@ -71,8 +76,8 @@ class Measurer:
             if self._owns_access:
                 stack.enter_context(self._access)
             stack.enter_context(self._runner)
-            building = partial(start_building, self._target, self._workload)
-            pool = Builders(self._n_builders, building, self._target.preload, self._options.limits.build_s, folder)
+            start = partial(start_building, self._target, self._workload)
+            pool = Builders(self._n_builders, start, self._target.preload, self._options.limits.build_s, folder)
             self._builders = stack.enter_context(pool)
             self._stack = stack.pop_all()
         return self
@@ -95,9 +100,9 @@ class Measurer:
             self._runner.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
-        """Measure rivals in turns, so changes of the machine's state affect all of them equally.
+        """Measure competing configs interleaved, so changes of the machine's state affect all of them equally.
 
-        Each runs for at most `seconds_each`; its latency is the median over all turns. Raises as `measure`.
+        Each runs for about `seconds_each`, in 5 to 100 turns; its latency is their median. Raises as `measure`.
         """
         built = self._find_or_build(configs)
         n_built = sum(candidate.failure is None for candidate in built)
@@ -105,7 +110,7 @@ class Measurer:
             try:
                 return self._runner.compare(built, seconds_each * n_built)
             except FAILURES:
-                logger.warning("the rivals could not run in turns; measuring each on its own")
+                logger.warning("the best candidates could not run interleaved; measuring each on its own")
                 return self._runner.run_each(built)
 
     def beside(self, task: Task) -> Measurer:
@@ -120,9 +125,9 @@ class Measurer:
     def _alternate(self, configs: Sequence[Config]) -> Generator[Measurement]:
         """Alternate between building and timing, which never overlap."""
         # Small chunks, so an interruption loses few builds.
-        chunk = 8 * self._n_builders
-        for first in range(0, len(configs), chunk):
-            built = self._build_all(configs[first : first + chunk])
+        chunk_size = 8 * self._n_builders
+        for first in range(0, len(configs), chunk_size):
+            built = self._build_all(configs[first : first + chunk_size])
             with self._runner.held(1):
                 for candidate in built:
                     yield self._runner.run_each([candidate])[0]
@@ -149,15 +154,15 @@ class Overlap:
         self._builders, self._runner, self._n = builders, runner, len(configs)
         self._waiting = deque(enumerate(configs))
         self._ready: dict[int, Built] = {}
-        self._measured: dict[int, Measurement] = {}
+        self._measurements: dict[int, Measurement] = {}
 
     def __iter__(self) -> Iterator[Measurement]:
         try:
             self._start_work()
             for position in range(self._n):
-                while position not in self._measured:
+                while position not in self._measurements:
                     self._advance()
-                yield self._measured.pop(position)
+                yield self._measurements.pop(position)
         finally:
             self._builders.abandon()
             self._runner.abandon()
@@ -170,8 +175,8 @@ class Overlap:
             if candidate.failure is None:
                 self._ready[candidate.position] = candidate
             else:
-                self._measured[candidate.position] = candidate.failure
-        self._measured.update(self._runner.collect(readable))
+                self._measurements[candidate.position] = candidate.failure
+        self._measurements.update(self._runner.collect(readable))
         self._start_work()
 
     def _start_work(self) -> None:
@@ -181,3 +186,29 @@ class Overlap:
             builders.begin(*self._waiting.popleft())
         while self._ready and self._runner.has_room:
             self._runner.begin(self._ready.pop(min(self._ready)))
+
+
+class SimulatedMeasurer:
+    """A measurer of the candidates of one task on a simulator."""
+
+    def __init__(self, task: Task, target: Simulator) -> None:
+        self._workload, self._target = task.workload, target
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def measure(self, configs: Sequence[Config]) -> Iterator[Measurement]:
+        """Measure configs lazily and yield their measurements in order."""
+        return map(self._measure, configs)
+
+    def _measure(self, config: Config) -> Measurement:
+        began_s = time.perf_counter()
+        try:
+            latency_s = self._target.simulate(self._workload, config)
+        except ConfigError as error:
+            return Measurement(Status.REJECTED, str(error), run_s=time.perf_counter() - began_s)
+        run_s = time.perf_counter() - began_s
+        return Measurement(Status.OK, None, latency_s, latency_std_s=0.0, cv=0.0, repeats=1, run_s=run_s)

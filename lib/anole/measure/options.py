@@ -1,4 +1,4 @@
-"""Settings for measuring: how often candidates run, how many are built in parallel, time limits and retries."""
+"""Settings for measuring: numbers of runs and of parallel builds, time limits and retries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Limits:
     Attributes:
         build_s: one build: AutoTVM's ten seconds, doubled because all cores build at once.
         run_s: loading, checking and timing a candidate together.
-        lease_s: how long a session with a remote device accepts candidates before the next one is opened.
+        lease_s: duration for which a session with a remote device accepts candidates.
         connect_s: opening a session.
     """
 
@@ -56,7 +56,7 @@ class MeasureOptions:
         evaluator: decides how often a kernel runs.
         n_builders: number of parallel builds; by default one per thread of the target if building disturbs timing,
             otherwise one per core.
-        retries: how long to wait for remote devices.
+        retries: the waits for remote devices.
     """
 
     evaluator: Evaluator

@@ -16,10 +16,10 @@ from anole.record import Config, Measurement, Status
 from anole.search.ties import Compared
 
 FAILURES = (CallError, DeviceLostError)
-"""Exceptions of a run that are the candidate's own fault."""
+"""Exceptions of a run for which the candidate is to blame."""
 
-_MAX_CONFIRMED = 64
-"""Maximum number of candidates that can be confirmed."""
+_MAX_KEPT = 64
+"""Default maximum number of candidates whose artifacts are kept."""
 
 
 class Results:
@@ -33,8 +33,8 @@ class Results:
         most: maximum number of artifacts to keep.
     """
 
-    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MAX_CONFIRMED) -> None:
-        self._tolerance, self.best_s, self._most = tolerance, best_s, most
+    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MAX_KEPT) -> None:
+        self._tolerance, self.best_s, self._max_kept = tolerance, best_s, most
         self._kept: dict[str, tuple[float, Built]] = {}
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
@@ -44,28 +44,28 @@ class Results:
             measurement = Measurement(status, str(outcome), build_s=candidate.build_s, run_s=run_s)
         else:
             (timed,) = outcome
-            measurement = self._measured(candidate, timed, run_s)
+            measurement = self._make_measurement(candidate, timed, run_s)
         self.keep(candidate, measurement.latency_s)
         return measurement
 
-    def rival_measurements(
+    def interleaved_measurements(
         self, candidates: Sequence[Built], outcome: Sequence[Timed], run_s: float
     ) -> list[Measurement]:
-        """Return the measurements of rivals that ran in turns; the outcome covers only rivals that were built."""
-        timed, each_s = iter(outcome), run_s / max(1, len(outcome))
-        return [candidate.failure or self._compared(candidate, next(timed), each_s) for candidate in candidates]
+        """Return the measurements of interleaved candidates; the outcome covers only candidates that were built."""
+        timed, per_run_s = iter(outcome), run_s / max(1, len(outcome))
+        return [candidate.failure or self._make_compared(candidate, next(timed), per_run_s) for candidate in candidates]
 
     def keep(self, candidate: Built, latency_s: float | None) -> None:
         """Keep a candidate's artifact while it is among the fastest; remove it at once if the candidate failed."""
-        name = canonical_json(dict(candidate.config))
-        if name in self._kept:
+        key = canonical_json(dict(candidate.config))
+        if key in self._kept:
             return
         if latency_s is None:
             candidate.artifact.unlink(missing_ok=True)
             return
-        self._kept[name] = latency_s, candidate
-        if len(self._kept) > self._most:
-            slowest = max(self._kept, key=lambda name: self._kept[name][0])
+        self._kept[key] = latency_s, candidate
+        if len(self._kept) > self._max_kept:
+            slowest = max(self._kept, key=lambda kept_key: self._kept[kept_key][0])
             self._kept.pop(slowest)[1].artifact.unlink(missing_ok=True)
 
     @property
@@ -75,17 +75,17 @@ class Results:
 
     def find(self, config: Config) -> Built | None:
         """Return the candidate of a config; None if its artifact is not kept."""
-        kept = self._kept.get(canonical_json(dict(config)))
-        return None if kept is None else kept[1]
+        entry = self._kept.get(canonical_json(dict(config)))
+        return None if entry is None else entry[1]
 
-    def _compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
-        return Compared(**vars(self._measured(candidate, timed, run_s)), min_ratio=timed.min_ratio)
+    def _make_compared(self, candidate: Built, timed: Timed, run_s: float) -> Compared:
+        return Compared(**vars(self._make_measurement(candidate, timed, run_s)), min_ratio=timed.min_ratio)
 
-    def _measured(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
+    def _make_measurement(self, candidate: Built, timed: Timed, run_s: float) -> Measurement:
         error = timed.relative_error if math.isfinite(timed.relative_error) else None
-        measured = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
+        measurement = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
         if timed.timing is None:
             reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
-            return replace(measured, status=Status.WRONG_ANSWER, error=reason)
+            return replace(measurement, status=Status.WRONG_ANSWER, error=reason)
         self.best_s = min(timed.timing.latency_s, self.best_s or math.inf)
-        return replace(measured, **asdict(timed.timing))
+        return replace(measurement, **asdict(timed.timing))

@@ -32,7 +32,7 @@ class Timed:
     Attributes:
         relative_error: L2 distance of its result from the reference; NaN if part of the output was not written.
         timing: None if the error is too large, because incorrect candidates are not timed.
-        min_ratio: see `anole.search.ties.Compared`; also None without rivals.
+        min_ratio: see `anole.search.ties.Compared`; also None for a candidate that ran alone.
     """
 
     relative_error: float
@@ -52,29 +52,29 @@ def start_building(target: Device, workload: Workload) -> Callable[[Config, str]
 
 
 def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
-    """Return a function that runs candidates of a workload in this process, one by one or in turns."""
+    """Return a function that runs candidates of a workload in this process, one by one or interleaved."""
     # An idle BLAS thread spins on its core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
     return _run_function(target.runner(workload), evaluator, target.max_relative_error)
 
 
-def start_running_elsewhere(
+def start_running_remotely(
     target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
-    """Return the same function for a remote device; its first call takes the server to open a session with.
+    """Return the function of `start_running` for a remote device; its first call takes the server to connect to.
 
     The server ends the session after `session_s` seconds.
     """
     threadpool_limits(1, user_api="blas")
     run: Callable[..., list[Timed]] | None = None
 
-    def handle(first: Any, *others: Any) -> list[Timed]:
+    def handle(first_argument: Any, *rest: Any) -> list[Timed]:
         from anole.targets.rpc.runner import open_session
 
         nonlocal run
         if run is not None:
-            return run(first, *others)
-        runner = target.remote_runner(workload, open_session(first, session_s))
+            return run(first_argument, *rest)
+        runner = target.remote_runner(workload, open_session(first_argument, session_s))
         run = _run_function(runner, evaluator, target.max_relative_error)
         return []
 
@@ -102,7 +102,7 @@ def _measure(
 
 
 def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
-    """Time rivals in turns, which exposes all of them to the same state of the machine."""
+    """Time candidates interleaved, which exposes all of them to the same state of the machine."""
     kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
     errors = [kernel.relative_error() for kernel in kernels]
     correct = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
@@ -113,12 +113,12 @@ def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: flo
             turns.append([_time_turn(kernel) for kernel in correct])
     by_kernel = list(zip(*turns, strict=True))
     ratios = min_ratios(by_kernel)
-    timed = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
-    return [Timed(error, *next(timed)) if error <= tolerance else Timed(error, None) for error in errors]
+    results = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
+    return [Timed(error, *next(results)) if error <= tolerance else Timed(error, None) for error in errors]
 
 
 def _time_turn(kernel: Timeable) -> float:
-    # The first run refills the caches that rivals have evicted.
+    # The first run refills the caches, from which other candidates have evicted this one's data.
     first_s = kernel(1)
     return first_s if first_s >= _CACHE_INSENSITIVE_S else kernel(2)
 

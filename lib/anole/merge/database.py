@@ -48,7 +48,7 @@ def seal_path(database: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The files to merge: the folder of shards, and the paths of the documents of each kind."""
+    """The files to merge: the folder of shards, and the paths of documents by kind."""
 
     shards_dir: Path
     manifests: tuple[Path, ...]
@@ -56,7 +56,7 @@ class _Sources:
     evaluations: tuple[Path, ...]
 
     def sha256(self) -> str:
-        """Return one hash of the names and contents of all files and of the views."""
+        """Return one hash over the views and the names and contents of all files."""
         digest = hashlib.sha256(views_sha256().encode())
         builds = (folder / FILE for folder in self.builds)
         for path in (*shard_paths(self.shards_dir), *self.manifests, *builds, *self.evaluations):
@@ -80,9 +80,9 @@ def merge_files(
     and so do the user's own tables, views and indexes. Merging again changes nothing.
 
     The hash of the database is stored next to it. A database with this hash is copied, and only changed shards are
-    read; reading all shards would take 12 times as long if there are 1,000. Any other database, such as one that is
-    from an older version, damaged or changed by the user, is rebuilt: all files are merged, and records without a local
-    file are copied if they can be read and fit. If anything is lost, the old file is kept under another name.
+    read; reading all shards would take 12 times as long if there are 1,000. Any other database is rebuilt, such as one
+    from an older version, or one that is damaged or was changed by the user. All files are merged, and records without
+    a local file are copied if they can be read and fit. If anything is lost, the old file is kept under another name.
 
     Raises:
         DocumentError: a document is missing or broken.
@@ -136,9 +136,9 @@ def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
             copy.copy_user_tables()
             missing += copy.missing
         if missing:
-            rebuilt = f"was rebuilt from shards and documents; the old file was kept as {file.keep_aside().name}"
-            log.replaced += [f"{file.path}: {sentence}" for sentence in (rebuilt, *missing)]
-        return _merged(db, log)
+            summary = f"was rebuilt from shards and documents; the old file was kept as {file.keep_aside().name}"
+            log.replaced += [f"{file.path}: {sentence}" for sentence in (summary, *missing)]
+        return _merge_result(db, log)
 
 
 def _open_old(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
@@ -160,13 +160,13 @@ def _fold_documents(db: Database, sources: _Sources, snapshot: Snapshot, log: Me
         with naming(folder):
             fold_build(db, folder, snapshot, log)
     evaluations = ((path, read_evaluation(path)) for path in sources.evaluations)
-    for path in _newest(((found.build, found.created_at, path) for path, found in evaluations), log):
+    for path in _newest(((evaluation.build, evaluation.created_at, path) for path, evaluation in evaluations), log):
         with naming(path):
             fold_evaluation(db, path, snapshot, log)
 
 
 def _newest(documents: Iterable[tuple[str, str, Path]], log: MergeLog) -> list[Path]:
-    """Return the path of the newest document of each name, given triples of name, creation time and path."""
+    """Return the path of the newest document with each name, given triples of name, creation time and path."""
     newest: dict[str, tuple[str, Path]] = {}
     for name, created_at, path in documents:
         older, newest[name] = sorted((newest.get(name, (created_at, path)), (created_at, path)))
@@ -175,7 +175,7 @@ def _newest(documents: Iterable[tuple[str, str, Path]], log: MergeLog) -> list[P
     return [path for _, path in newest.values()]
 
 
-def _merged(db: Database, log: MergeLog) -> Merged:
+def _merge_result(db: Database, log: MergeLog) -> Merged:
     runs = {key: sealed for key, sealed in db.execute("select key, sealed from run")}
     local_runs = log.shards
     return Merged(

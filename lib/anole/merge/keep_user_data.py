@@ -12,7 +12,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.merge import schema
-from anole.merge.import_database import RUN_TABLES, Runs
+from anole.merge.exchange.database_runs import RUN_TABLES, Runs
 from anole.merge.merge_log import MergeLog, Snapshot
 from anole.merge.untrusted_database import Entity, Key, UnreadableError, UntrustedDatabase, is_fault, limit_steps, quote
 from anole.merge.upsert import BUILD_TABLES, EVALUATION_TABLES, fold_run, fold_task, insert, is_known
@@ -29,7 +29,7 @@ class UserDataCopy:
     """A copier of the content that only the old file has; it leaves out records that are damaged or do not fit.
 
     Attributes:
-        missing: a sentence on each omission.
+        missing: a sentence on each table, record or object that was left out.
     """
 
     def __init__(self, db: Database, old: UntrustedDatabase) -> None:
@@ -97,8 +97,8 @@ class UserDataCopy:
         """Copy each task, run or document of a kind that the new database does not have."""
         n_lost = 0
         # An evaluation may have rows in any of its tables, and belongs to a build.
-        of, key_tables = ("build", tables) if tables is EVALUATION_TABLES else (tables[0], tables[:1])
-        if of not in self._old.kinds:
+        owner, key_tables = ("build", tables) if tables is EVALUATION_TABLES else (tables[0], tables[:1])
+        if owner not in self._old.kinds:
             return
         present = set(excluded)
         for table in key_tables:
@@ -108,7 +108,7 @@ class UserDataCopy:
         try:
             if not any(self._old.keys(table, n_columns) - present for table in key_tables if table in self._old.kinds):
                 return
-            for key, rows in self._old.entities(*tables, n_columns=n_columns, of=of):
+            for key, rows in self._old.entities(*tables, n_columns=n_columns, of=owner):
                 if key not in present:
                     try:
                         with self._savepoint():
@@ -118,27 +118,27 @@ class UserDataCopy:
         except UnreadableError as error:
             self._report_missing(f"its {kind}s could not be read", error)
         if n_lost:
-            self.missing.append(f"{n_lost} of its {kind}s without a file here could not be copied")
+            self.missing.append(f"{n_lost} of its {kind}s without a local file could not be copied")
 
     def _copy_rows(self, _: Key, rows: Entity) -> None:
         """Copy a document's rows, with the columns of the old file."""
-        for table, found in rows.items():
-            if found:
-                insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in found))
+        for table, table_rows in rows.items():
+            if table_rows:
+                insert(self._db, table, self._old.columns(table), (tuple(row.values()) for row in table_rows))
 
     def _user_columns(self) -> list[str]:
         """Return the columns that the user added to Anole's tables."""
-        expected = schema.columns()
-        added = ((table, set(self._old.column_names(table)) - {*expected[table]}) for table in expected)
-        return [f"{table}.{name}" for table, names in added for name in sorted(names)]
+        columns = schema.columns()
+        user_names = ((table, set(self._old.column_names(table)) - {*columns[table]}) for table in columns)
+        return [f"{table}.{name}" for table, names in user_names for name in sorted(names)]
 
     def _user_objects(self) -> list[tuple[str, str, str]]:
         """Return the kind, name and definition of each object that the user created, in the order of `_KINDS`."""
         present = {name for (name,) in self._db.execute("select name from sqlite_master")}
-        listed = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
+        objects = self._old.rows("select type, name, tbl_name, sql from sqlite_master where sql is not null")
         user_objects = [
             (str(kind), str(name), str(sql))
-            for kind, name, table, sql in listed
+            for kind, name, table, sql in objects
             if name not in present and table not in schema.FORMER_TABLES and self._old.kinds.get(name) != "shadow"
             if not str(name).startswith("sqlite_")
         ]
@@ -153,8 +153,8 @@ class UserDataCopy:
             columns = [quote(column) for column, is_computed in self._old.column_names(name).items() if not is_computed]
             insert(self._db, quote(name), columns, self._old.each(f"select {', '.join(columns)} from {quote(name)}"))
 
-    def _report_missing(self, what: str, error: StoreError) -> None:
-        self.missing.append(f"{what} ({str(error).removeprefix(f'{self._old.path}: ')})")
+    def _report_missing(self, problem: str, error: StoreError) -> None:
+        self.missing.append(f"{problem} ({str(error).removeprefix(f'{self._old.path}: ')})")
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ class Merged:
         runs, trials: numbers of runs and trials in the database after the merge.
         unsealed_runs: number of runs whose shards have lines without checksums.
         ignored: a sentence for each file that was not merged because another state was preferred.
-        replaced: a sentence on everything that the database no longer contains.
+        replaced: a sentence for each loss or replacement of former content.
     """
 
     changed_runs: int
@@ -66,7 +66,7 @@ class Snapshot:
     def __init__(self, database: UntrustedDatabase | None) -> None:
         self._database = database
         types = {"key": str, "started_at": str, "shard_bytes": int, "shard_sha256": str}
-        self.recordings = {key: Recording(*state) for key, *state in self._typed("run", types, "")}
+        self.recordings = {key: Recording(*state) for key, *state in self._rows("run", types, "")}
 
     def n_lost(self, content: ShardContent) -> int:
         """Return the number of trials of a run that the database has and its shard does not.
@@ -77,18 +77,18 @@ class Snapshot:
         is_restarted = self.recordings[key].started_at != content.started_at
         types = {"number": int, "config": str, "created_at": str}
         n_lost = 0
-        for number, config, created_at in self._typed("trial", types, "where run_key = ?", key):
+        for number, config, created_at in self._rows("trial", types, "where run_key = ?", key):
             is_same = number < len(configs) and configs[number] == config
-            at = content.trials[number].created_at if is_same else ""
-            n_lost += at != created_at if is_restarted else at < created_at
+            shard_created_at = content.trials[number].created_at if is_same else ""
+            n_lost += shard_created_at != created_at if is_restarted else shard_created_at < created_at
         return n_lost
 
     def has_newer(self, table: str, column: str, value: str, created_at: str) -> bool:
         """Whether a table contained a later document with the same name."""
-        rows = self._typed(table, {"created_at": str}, f"where {column} = ?", value)
+        rows = self._rows(table, {"created_at": str}, f"where {column} = ?", value)
         return any(stored_at > created_at for (stored_at,) in rows)
 
-    def _typed(self, table: str, types: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, table: str, types: Mapping[str, type], where: str, *parameters: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows whose values have the given types; a damaged file may also hold other rows."""
         if self._database is not None:
             for row in self._database.select(table, types, where, *parameters):

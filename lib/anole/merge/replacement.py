@@ -41,39 +41,39 @@ class HeldDatabase:
     @contextmanager
     def replaced(self, *, empty: bool = False) -> Iterator[Database]:
         """Yield a copy, or an empty database, that replaces this file if the block ends without an error."""
-        temporary = self.path.with_name(f"{self.path.name}.tmp")
-        _remove_with_journal(temporary)
+        copy_path = self.path.with_name(f"{self.path.name}.tmp")
+        _remove_with_journal(copy_path)
         try:
-            with closing(_temporary_database(self.path, temporary, empty)) as db:
+            with closing(_temporary_database(self.path, copy_path, empty)) as db:
                 yield db
-            sha256 = _sha256_of(temporary)
-            replace_durably(temporary, self.path)
+            sha256 = _sha256_of(copy_path)
+            replace_durably(copy_path, self.path)
             self.sha256 = sha256
         finally:
-            _remove_with_journal(temporary)
+            _remove_with_journal(copy_path)
 
     def keep_aside(self) -> Path:
         """Link the file to a second name, which preserves it when it is replaced, and return that name.
 
-        The first name exists at all times. The journal is moved, too; otherwise SQLite would apply it to the new file.
+        The first name always exists. The journal is moved, too; otherwise SQLite would apply it to the new file.
         """
         for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
             if older.samefile(self.path):
                 return older
         now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        aside = self.path.with_name(f"{self.path.name}.damaged-{now}")
+        second_path = self.path.with_name(f"{self.path.name}.damaged-{now}")
         try:
-            os.link(self.path, aside)
+            os.link(self.path, second_path)
         except OSError:
             # Some file systems have no hard links.
-            shutil.copy2(self.path, aside)
-            sync(aside)
+            shutil.copy2(self.path, second_path)
+            sync(second_path)
         for suffix in ("-journal", "-wal"):
             journal = self.path.with_name(f"{self.path.name}{suffix}")
             if journal.exists():
-                journal.rename(aside.with_name(f"{aside.name}{suffix}"))
+                journal.rename(second_path.with_name(f"{second_path.name}{suffix}"))
         sync(self.path.parent)
-        return aside
+        return second_path
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def held(path: Path) -> Iterator[HeldDatabase]:
     try:
         make_folder(path.parent)
         with ExitStack() as stack:
-            stack.enter_context(_locked(path.parent))
+            stack.enter_context(_lock_folder(path.parent))
             if not path.exists():
                 yield HeldDatabase(path, None)
                 return
@@ -106,7 +106,7 @@ def held(path: Path) -> Iterator[HeldDatabase]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -134,20 +134,20 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("rollback")
 
 
-def _temporary_database(path: Path, temporary: Path, empty: bool) -> Database:
-    db = Database(temporary)
+def _temporary_database(path: Path, copy_path: Path, empty: bool) -> Database:
+    db = Database(copy_path)
     if path.exists():
         if not empty:
             with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as source:
                 source.backup(db.conn)
-        shutil.copymode(path, temporary)
+        shutil.copymode(path, copy_path)
     for pragma in ("synchronous = off", "foreign_keys = on", "cell_size_check = on", f"cache_size = -{_CACHE_KIB}"):
         db.execute(f"pragma {pragma}")
     return db
 
 
-def _remove_with_journal(temporary: Path) -> None:
-    for leftover in (temporary, temporary.with_name(f"{temporary.name}-journal")):
+def _remove_with_journal(copy_path: Path) -> None:
+    for leftover in (copy_path, copy_path.with_name(f"{copy_path.name}-journal")):
         leftover.unlink(missing_ok=True)
 
 

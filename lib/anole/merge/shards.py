@@ -15,7 +15,7 @@ from anole.merge.merge_log import MergeLog, Recording, Snapshot
 from anole.merge.upsert import fold_run, naming
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import complete_lines
-from anole.store.shard import is_copy, named_run, shard_paths
+from anole.store.shard import is_copy, run_key_in_name, shard_paths
 
 
 class RunState(NamedTuple):
@@ -33,11 +33,11 @@ class RunState(NamedTuple):
         return cls(content.run.key, Recording(content.started_at, len(data), sha256), path, data, content)
 
 
-def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
-    """Yield the states of each run in a folder: its local shard, or else all copies; `read` returns None for no state.
+def run_states(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator[list[RunState]]:
+    """Yield the states of each run in a folder: its local shard, or its copies; `read` returns None to skip a file.
 
     ``<task>/<run>.jsonl`` is the local shard, to which a tuner appends. Files with other names are copies, such as
-    ``<run>.<digest>.jsonl`` from an import. They are read after all local shards, and used only if there is none.
+    ``<run>.<digest>.jsonl`` from an import. They are read after all local shards; `read` skips them if there is one.
     """
     copies: dict[str, list[RunState]] = {}
     for path in sorted(shard_paths(folder), key=is_copy):
@@ -49,7 +49,7 @@ def states_of(folder: Path, read: Callable[[Path], RunState | None]) -> Iterator
     yield from copies.values()
 
 
-def newest_of(states: Sequence[RunState]) -> RunState:
+def newest_state(states: Sequence[RunState]) -> RunState:
     """Return the state with the greatest `Recording`."""
     return max(states, key=lambda state: (state.recording, state.path))
 
@@ -65,15 +65,15 @@ def fold_shards(db: Database, shards_dir: Path, snapshot: Snapshot, log: MergeLo
 
     # All local shards are merged before the first copy is read.
     def read(path: Path) -> RunState | None:
-        has_local = is_copy(path) and named_run(path) in log.shards
+        has_local = is_copy(path) and run_key_in_name(path) in log.shards
         state = None if has_local else _read(path, known)
         if has_local or (state is not None and is_copy(path) and state.key in log.shards):
             log.ignored.append(f"{path}: is not merged: there is a local shard of its run")
             return None
         return state
 
-    for states in states_of(shards_dir, read):
-        newest = newest_of(states)
+    for states in run_states(shards_dir, read):
+        newest = newest_state(states)
         stored = snapshot.recordings.get(newest.key)
         if is_copy(newest.path) and stored is not None and stored > newest.recording:
             log.ignored.append(f"{newest.path}: is not merged: the database has a newer state of its run")

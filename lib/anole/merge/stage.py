@@ -50,19 +50,19 @@ def merge_builds(
     """
     if seal:
         logger.info("%s: added checksums to %d shards", shards_dir, seal_shards(shards_dir))
-    compiled, manifests, evaluations, names = [], set(), [], []
+    build_folders, manifests, evaluations, names = [], set(), [], []
     for folder in folders:
         if not (folder / FILE).exists():
             logger.warning("%s: is skipped: it is not compiled yet", folder)
             continue
         build, project = read_build(folder), layout.project_of_build(folder)
-        compiled.append(folder)
+        build_folders.append(folder)
         names.append(build.name)
         manifests.add(project / layout.manifest_path(build.model, build.target))
         evaluation = project / layout.evaluation_path(build.name)
         if evaluation.exists():
             evaluations.append(evaluation)
-    merged = merge_files(shards_dir, sorted(manifests), compiled, evaluations, database_path)
+    merged = merge_files(shards_dir, sorted(manifests), build_folders, evaluations, database_path)
     _log_result(merged, database_path)
     if stamp is not None:
         write_document(stamp, Stamp(str(database_path), utc_now(), tuple(names), merged))
@@ -84,10 +84,10 @@ def _log_result(merged: Merged, database_path: Path) -> None:
             "%s: the shards of %d runs have no checksums; `anole merge --seal` adds them",
             *(database_path, merged.unsealed_runs),
         )
-    absent = f", {merged.runs_without_shard} without a shard here" if merged.runs_without_shard else ""
+    remark = f", {merged.runs_without_shard} without a local shard" if merged.runs_without_shard else ""
     logger.info(
         "%s: %d runs (%d read%s), %d trials",
-        *(database_path, merged.runs, merged.changed_runs, absent, merged.trials),
+        *(database_path, merged.runs, merged.changed_runs, remark, merged.trials),
     )
 
 

@@ -18,17 +18,17 @@ from typing import Any
 from anole.errors import StoreError, shown
 from anole.merge import schema
 
-_ROW_BYTES = 4 << 20
+_MAX_ROW_BYTES = 4 << 20
 """Maximum size of a row, text or statement."""
 
 _BASE_STEPS, _STEPS_PER_BYTE = 100_000_000, 20
-"""Maximum number of steps of SQLite's virtual machine, and additional steps per byte; real files take about 1."""
+"""Maximum number of steps of SQLite's virtual machine: a base, and more per byte; real files take 1 step per byte."""
 
 _STEPS_PER_CHECK = 100_000
 
 _LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: _ROW_BYTES,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: _ROW_BYTES,
+    sqlite3.SQLITE_LIMIT_LENGTH: _MAX_ROW_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: _MAX_ROW_BYTES,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_VDBE_OP: 25_000,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
@@ -63,7 +63,7 @@ _FAULTS = (
 )
 
 
-_RANKS = {type(None): 0, int: 1, float: 1, str: 2, bytes: 3}
+_TYPE_RANKS = {type(None): 0, int: 1, float: 1, str: 2, bytes: 3}
 """SQLite's sort order of types."""
 
 Key = tuple[Any, ...]
@@ -82,7 +82,7 @@ def is_fault(error: Exception) -> bool:
 
 
 class UntrustedDatabase:
-    """An open database. Every method raises UnreadableError if the file is damaged or reading takes too long."""
+    """A database open for reading. All methods raise UnreadableError if it is damaged or reading takes too long."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, size_bytes: int) -> None:
         self.path, self.size_bytes = path, size_bytes
@@ -104,7 +104,7 @@ class UntrustedDatabase:
 
     def each(self, sql: str, *parameters: object, text: Callable[[bytes], object] = str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query; `text` decodes text values."""
-        with _naming_file(self.path):
+        with _convert_errors(self.path):
             if self._is_limit_reached():
                 raise sqlite3.OperationalError("interrupted")
             self._connection.text_factory = text
@@ -128,12 +128,12 @@ class UntrustedDatabase:
         expected = schema.columns() if self.version == schema.version() else schema.FIRST_TABLES
         return [table for table in expected if table not in self.kinds]
 
-    def check_version(self, cure: str) -> None:
-        """Raise StoreError for a database that a newer Anole wrote; the message ends with the remedy `cure`."""
+    def check_version(self, remedy: str) -> None:
+        """Raise StoreError for a database that a newer Anole wrote; the message ends with a remedy."""
         if self.version > schema.version() and "run" in self.kinds:
             raise StoreError(
                 f"{self.path}: was written by a newer Anole (its tables have version {self.version}; this Anole "
-                f"supports versions up to {schema.version()}); {cure}"
+                f"supports versions up to {schema.version()}); {remedy}"
             )
 
     def check_is_anole(self) -> None:
@@ -164,61 +164,61 @@ class UntrustedDatabase:
     def check(self, table: str) -> None:
         """Raise UnreadableError for a table with damaged pages, or with rows that differ from its index."""
         self._check_is_table(table)
-        ((found, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
+        ((result, *_), *_) = self.rows(f"pragma quick_check({quote(table)})")
         # The check reports pages that the machine could not read as if they were damaged.
-        if (code := re.search(r"error code=(\d+)", str(found))) and int(code[1]) & 0xFF in _FAULTS:
+        if (code := re.search(r"error code=(\d+)", str(result))) and int(code[1]) & 0xFF in _FAULTS:
             fault = sqlite3.OperationalError("disk I/O error")
             fault.sqlite_errorcode = int(code[1])
             raise fault
-        counted = {self.rows(f"select count(*) from {quote(table)} {how}")[0] for how in ("", "not indexed")}
-        if found == "ok" and len(counted) > 1:
-            found = "an index has other rows"
-        if found != "ok":
-            raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(found).split()))}")
+        counts = {self.rows(f"select count(*) from {quote(table)} {clause}")[0] for clause in ("", "not indexed")}
+        if result == "ok" and len(counts) > 1:
+            result = "an index has other rows"
+        if result != "ok":
+            raise UnreadableError(f"{self.path}: is damaged: table {table}: {shown(' '.join(str(result).split()))}")
 
     def keys(self, table: str, n_columns: int) -> set[Key]:
-        """Return the distinct values of the first columns of one of Anole's tables."""
+        """Return the distinct values in the first columns of a table that Anole defines."""
         columns = schema.columns()[table][:n_columns]
         for column in columns:
             if column not in self.columns(table):
                 raise UnreadableError(f"{self.path}: table {table}: has no column {column}")
-        return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_text))
+        return set(self.each(f"select distinct {', '.join(columns)} from {table} not indexed", text=_decode_text))
 
     def entities(self, *tables: str, n_columns: int = 1, of: str | None = None) -> Iterator[tuple[Key, Entity]]:
-        """Yield the rows of some of Anole's tables, grouped by the values of their first columns.
+        """Yield the rows of tables that Anole defines, grouped by the values in their first columns.
 
         Each table is read once, in order and without its indexes, which may be damaged. Tables that an older version
         does not have count as empty. All key values must exist in the table `of`, by default the first one; otherwise
         rows are missing there.
         """
-        there = [table for table in tables if table in self.kinds or table in schema.FIRST_TABLES]
+        existing_tables = [table for table in tables if table in self.kinds or table in schema.FIRST_TABLES]
         owner = of or tables[0]
-        for table in there:
+        for table in existing_tables:
             self.check(table)
             for unknown in self.keys(table, n_columns) - self.keys(owner, n_columns):
                 row = " ".join(map(shown, unknown))
                 raise UnreadableError(
                     f"{self.path}: table {table}: holds rows of {row}, which is not in the table {owner}"
                 )
-        grouped = (self._rows_by_key(table, n_columns) for table in there)
-        for _, found in groupby(heapq.merge(*grouped, key=itemgetter(0)), key=itemgetter(0)):
-            parts = list(found)
+        groups = (self._rows_by_key(table, n_columns) for table in existing_tables)
+        for _, group in groupby(heapq.merge(*groups, key=itemgetter(0)), key=itemgetter(0)):
+            members = list(group)
             entity: dict[str, Sequence[Row]] = dict.fromkeys(tables, ())
-            yield parts[0][1], entity | {table: rows for _, _, table, rows in parts}
+            yield members[0][1], entity | {table: rows for _, _, table, rows in members}
 
     def _rows_by_key(self, table: str, n_columns: int) -> Iterator[tuple[tuple[Any, ...], Key, str, list[Row]]]:
         """Yield the rows of each key prefix of a table, with the sort key, the prefix and the table."""
         columns = self.columns(table)
         order = ", ".join(f"{column} collate binary" for column in columns[: n_columns + 1])
-        rows = self.each(f"select {', '.join(columns)} from {table} not indexed order by {order}", text=_text)
+        rows = self.each(f"select {', '.join(columns)} from {table} not indexed order by {order}", text=_decode_text)
         for key, group in groupby(rows, key=itemgetter(slice(n_columns))):
-            ranks = tuple((_RANKS[type(value)], 0 if value is None else value) for value in key)
+            ranks = tuple((_TYPE_RANKS[type(value)], 0 if value is None else value) for value in key)
             yield ranks, key, table, [dict(zip(columns, row, strict=True)) for row in group]
 
     def _check_is_table(self, name: str) -> None:
         if self.kinds.get(name) != "table":
-            found = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
-            raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {found} table")
+            description = f"a {self.kinds[name]} and not a" if name in self.kinds else "no"
+            raise UnreadableError(f"{self.path}: is not a database of trials: {name} is {description} table")
 
 
 @contextmanager
@@ -227,13 +227,13 @@ def opened(path: Path) -> Iterator[UntrustedDatabase]:
 
     Raises:
         UnreadableError: the file is missing or not a database, or another program is writing to it.
-        StoreError: an error of the machine while it is read.
+        StoreError: the machine fails while the file is read.
     """
     before = _stat(path)
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            with _naming_file(path):
+            with _convert_errors(path):
                 for limit, value in _LIMITS.items():
                     connection.setlimit(limit, value)
                 for pragma in _PRAGMAS:
@@ -249,16 +249,16 @@ def limit_steps(connection: sqlite3.Connection, size_bytes: int) -> Callable[[],
     """Limit the steps of a connection by the size of its file; return a predicate for whether the limit was reached."""
     left = (_BASE_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_PER_CHECK
 
-    def count() -> bool:
+    def count_down() -> bool:
         nonlocal left
         left -= 1
         return left < 0
 
-    connection.set_progress_handler(count, _STEPS_PER_CHECK)
+    connection.set_progress_handler(count_down, _STEPS_PER_CHECK)
     return lambda: left < 0
 
 
-def _text(data: bytes) -> str | bytes:
+def _decode_text(data: bytes) -> str | bytes:
     """Decode a text; invalid UTF-8 stays bytes, which no record accepts, so other rows can still be read."""
     try:
         return data.decode()
@@ -272,17 +272,17 @@ def quote(name: str) -> str:
 
 
 @contextmanager
-def _naming_file(path: Path) -> Iterator[None]:
+def _convert_errors(path: Path) -> Iterator[None]:
     """Convert errors that the file causes to UnreadableError, with its path."""
     try:
         yield
     except _ERRORS as error:
         if is_fault(error):
             raise
-        raise UnreadableError(f"{path}: {_problem(error)}") from error
+        raise UnreadableError(f"{path}: {_describe_error(error)}") from error
 
 
-def _problem(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT or str(error) == "interrupted":
         return "reading it takes far longer than expected for its size; it is damaged or malicious"
     return f"is damaged, or is not a database of trials: {' '.join(str(error).split())}"
@@ -291,21 +291,21 @@ def _problem(error: Exception) -> str:
 def _stat(path: Path) -> os.stat_result:
     """Return the status of a database file; raise an error unless it can be read."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
         journals = [journal.stat() for suffix in ("-journal", "-wal") if (journal := Path(f"{path}{suffix}")).exists()]
     except FileNotFoundError as error:
         raise UnreadableError(f"{path}: there is no such database or folder of shards") from error
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UnreadableError(f"{path}: is neither a file nor a folder")
     if any(journal.st_size for journal in journals):
         raise UnreadableError(
             f"{path}: has a journal, because another program is writing to it or was killed; run `anole merge` "
             "where it comes from, and copy it then"
         )
-    return found
+    return status
 
 
-def _fingerprint(found: os.stat_result) -> tuple[int, int, int, int]:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+def _fingerprint(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

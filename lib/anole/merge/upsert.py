@@ -29,7 +29,7 @@ BUILD_TABLES = ("build", "build_task", "refinement")
 EVALUATION_TABLES = ("evaluation", "size_latency", "load_latency", "kernel_profile", "kernel_latency")
 """The tables with the rows of an evaluation."""
 
-_STORED = frozenset({str, int, float, type(None)})
+_PLAIN_TYPES = frozenset({str, int, float, type(None)})
 """Types that columns store without conversion."""
 
 
@@ -48,14 +48,14 @@ def fold_run(db: Database, content: ShardContent, recording: Recording) -> None:
         _upsert(db, _row_of("space", content.space, task_key=content.task.key), "space")
     _upsert(db, _row_of("run", run, **recording._asdict(), sealed=content.sealed), "run")
     trials = ((key, run.task_key, *values) for values in _rows(Trial, content.trials, content.configs))
-    confirmed = (canonical_json(confirmation.config) for confirmation in content.confirmations)
-    numbered = enumerate(_rows(Confirmation, content.confirmations, confirmed))
+    configs = (canonical_json(confirmation.config) for confirmation in content.confirmations)
+    numbered = enumerate(_rows(Confirmation, content.confirmations, configs))
     confirmations = ((key, number, *values) for number, values in numbered)
     iterations = ((key, number, canonical_json(log)) for number, log in content.iterations.items())
     sources = ((key, source.run_key, source.task_key, source.trials) for source in content.sources or ())
     rows: dict[str, tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]] = {
-        "trial": (("run_key", "task_key", "config", *_paths(Trial)), trials),
-        "confirmation": (("run_key", "number", "config", *_paths(Confirmation)), confirmations),
+        "trial": (("run_key", "task_key", "config", *_attribute_paths(Trial)), trials),
+        "confirmation": (("run_key", "number", "config", *_attribute_paths(Confirmation)), confirmations),
         "iteration": (("run_key", "number", "log"), iterations),
         "warm_start": (("run_key", "source_run_key", "source_task_key", "trials"), sources),
     }
@@ -86,13 +86,13 @@ def fold_build(db: Database, folder: Path, snapshot: Snapshot, log: MergeLog) ->
     if not is_known(db, "model", "name", build.model):
         raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     flop = {"tuned_flop": build.coverage.tuned_flop, "total_flop": build.coverage.total_flop}
-    others = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
+    columns = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
     if snapshot.has_newer("build", "name", build.name, build.created_at):
         log.replaced.append(f"{folder / FILE}: replaced a build of this name that was compiled later")
         log.outlived.add(build.name)
         for table in EVALUATION_TABLES:
             _replace(db, table, {"build": build.name}, ())
-    _upsert(db, _row_of("build", build, **others), "build")
+    _upsert(db, _row_of("build", build, **columns), "build")
     rows = [_build_task(db, build, folder / FILE, position, task) for position, task in enumerate(build.tasks)]
     _replace(db, "build_task", {"build": build.name}, rows)
     _replace(db, "refinement", {"build": build.name}, _refinement(build))
@@ -103,18 +103,18 @@ def fold_evaluation(db: Database, path: Path, snapshot: Snapshot, log: MergeLog)
     evaluation = read_evaluation(path)
     if not is_known(db, "build", "name", evaluation.build):
         raise StoreError(f"{path}: there is no build {evaluation.build}; compile it again or delete this file")
-    is_held = evaluation.build not in log.outlived
-    if is_held and snapshot.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
+    is_same_build = evaluation.build not in log.outlived
+    if is_same_build and snapshot.has_newer("evaluation", "build", evaluation.build, evaluation.created_at):
         log.replaced.append(f"{path}: replaced a later evaluation of this build")
     key, times = {"build": evaluation.build}, {"build": evaluation.build, "created_at": evaluation.created_at}
     share, profile = {"coverage_flop_share": evaluation.coverage_share}, evaluation.kernel_profile
-    latencies = (_row_of("evaluation", evaluation, **share, **encode(each)) for each in evaluation.latencies)
+    latencies = (_row_of("evaluation", evaluation, **share, **encode(latency)) for latency in evaluation.latencies)
     at_sizes = (
-        _row_of("size_latency", each, sizes=own.sizes, **times)
-        for own in evaluation.sizes_latencies or ()
-        for each in own.latencies
+        _row_of("size_latency", latency, sizes=group.sizes, **times)
+        for group in evaluation.sizes_latencies or ()
+        for latency in group.latencies
     )
-    loads = (_row_of("load_latency", each, **times) for each in evaluation.load_latencies or ())
+    loads = (_row_of("load_latency", latency, **times) for latency in evaluation.load_latencies or ())
     profiles = () if profile is None else (_row_of("kernel_profile", profile, **times),)
     numbered = enumerate(() if profile is None else profile.kernels)
     kernels = (_row_of("kernel_latency", kernel, **key, number=number) for number, kernel in numbered)
@@ -144,8 +144,8 @@ def _build_task(db: Database, build: Build, path: Path, position: int, task: Bui
 
 def _refinement(build: Build) -> Iterator[Row]:
     for task in build.tasks:
-        for number, tried in enumerate(task.refined):
-            yield _row_of("refinement", tried, build=build.name, task_key=task.key, number=number)
+        for number, candidate in enumerate(task.refined):
+            yield _row_of("refinement", candidate, build=build.name, task_key=task.key, number=number)
 
 
 def is_known(db: Database, table: str, column: str, value: str) -> bool:
@@ -155,8 +155,8 @@ def is_known(db: Database, table: str, column: str, value: str) -> bool:
 
 def insert(db: Database, table: str, columns: Collection[str], rows: Iterable[tuple[Any, ...]]) -> None:
     """Insert rows with values for the given columns."""
-    marks = ", ".join("?" for _ in columns)
-    db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", rows)
+    placeholders = ", ".join("?" for _ in columns)
+    db.conn.executemany(f"insert into {table} ({', '.join(columns)}) values ({placeholders})", rows)
 
 
 def _upsert(db: Database, row: Row, table: str) -> None:
@@ -171,27 +171,27 @@ def _replace(db: Database, table: str, key: Row, rows: Iterable[Row]) -> None:
     db.table(table).insert_all(map(dict, rows))
 
 
-def _row_of(table: str, document: object, **others: Any) -> dict[str, Any]:
-    """Return a row of a table: each column from `others`, or else from the document's attribute with the same name."""
+def _row_of(table: str, document: object, **values: Any) -> dict[str, Any]:
+    """Return a row of a table: each column from `values`, or else from the document's attribute with the same name."""
     return {
-        column: _cell(others[column] if column in others else getattr(document, column))
+        column: _to_cell(values[column] if column in values else getattr(document, column))
         for column in schema.columns()[table]
     }
 
 
-def _paths(cls: type) -> dict[str, str]:
+def _attribute_paths(cls: type) -> dict[str, str]:
     """Return the attribute path of each column of a record, except its config."""
     return {column: path for column, path in flat_fields(cls).items() if column != "config"}
 
 
 def _rows(cls: type, records: Iterable[object], configs: Iterable[str]) -> Iterator[list[Any]]:
     """Yield the JSON text of each record's config and the values of its other columns."""
-    read = attrgetter(*_paths(cls).values())
+    get_values = attrgetter(*_attribute_paths(cls).values())
     for record, config in zip(records, configs, strict=True):
-        yield [config, *[value if type(value) in _STORED else _cell(value) for value in read(record)]]
+        yield [config, *[value if type(value) in _PLAIN_TYPES else _to_cell(value) for value in get_values(record)]]
 
 
-def _cell(value: Any) -> Any:
+def _to_cell(value: Any) -> Any:
     """Convert a value for a column: objects and lists become JSON text."""
     plain = encode(value)
     if isinstance(plain, (dict, list)):

@@ -53,8 +53,8 @@ from ranked
 where place = 1;
 
 create view tuning_curve as
--- The progress of each run: every trial, and the best result up to it. Cross joins fix the order of the joins, so trials
--- are read in the order of runs and numbers and need no sorting.
+-- The progress of each run: every trial, and the best result up to it. Cross joins fix the order of the joins. Trials
+-- are therefore read in the order of runs and numbers and need no sorting.
 select
     run.key as run_key,
     run.task_key,
@@ -99,16 +99,17 @@ added as (
         label,
         preset,
         flop,
-        count(*) over own as runs,
-        sum(trials) over own as trials,
-        sum(failures) over own as failures,
-        sum(elapsed_s) over own as elapsed_s,
-        sum(build_s) over own as build_s,
-        sum(run_s) over own as run_s,
-        min((select latency_s from best_of_run where best_of_run.run_key = spent.run_key)) over own as best_latency_s,
-        row_number() over own as place
+        count(*) over same_preset as runs,
+        sum(trials) over same_preset as trials,
+        sum(failures) over same_preset as failures,
+        sum(elapsed_s) over same_preset as elapsed_s,
+        sum(build_s) over same_preset as build_s,
+        sum(run_s) over same_preset as run_s,
+        min((select latency_s from best_of_run where best_of_run.run_key = spent.run_key))
+            over same_preset as best_latency_s,
+        row_number() over same_preset as place
     from spent
-    window own as (partition by task_key, label, preset)
+    window same_preset as (partition by task_key, label, preset)
 )
 select
     task_key,
@@ -146,30 +147,30 @@ join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;
 
 create view model_load_latency as
--- One row per build, number of background processes and reference, timed in turns under that load. Evaluations of an
--- earlier build with the same name are left out.
+-- One row per build, number of background processes and reference, with interleaved timing under that load.
+-- Evaluations of an earlier build with the same name are left out.
 select
     build.model,
     build.target,
     build.preset,
-    own.neighbours,
-    own.p50_s,
-    own.p95_s,
-    own.p99_s,
-    own.runs,
+    build_load.neighbours,
+    build_load.p50_s,
+    build_load.p95_s,
+    build_load.p99_s,
+    build_load.runs,
     reference.engine as reference,
     reference.p50_s as reference_p50_s,
     reference.p95_s as reference_p95_s,
     reference.p99_s as reference_p99_s,
     reference.runs as reference_runs,
-    reference.p50_s / own.p50_s as p50_speedup,
-    reference.p95_s / own.p95_s as p95_speedup,
-    reference.p99_s / own.p99_s as p99_speedup,
+    reference.p50_s / build_load.p50_s as p50_speedup,
+    reference.p95_s / build_load.p95_s as p95_speedup,
+    reference.p99_s / build_load.p99_s as p99_speedup,
     build.name as build
-from load_latency as own
-join load_latency as reference on reference.build = own.build and reference.neighbours = own.neighbours
-join build on build.name = own.build
-where own.engine = 'build' and reference.engine <> 'build' and own.created_at >= build.created_at;
+from load_latency as build_load
+join load_latency as reference on reference.build = build_load.build and reference.neighbours = build_load.neighbours
+join build on build.name = build_load.build
+where build_load.engine = 'build' and reference.engine <> 'build' and build_load.created_at >= build.created_at;
 
 create view task_usage as
 -- The models that use each task, and how often it occurs in all of them together.

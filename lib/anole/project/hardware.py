@@ -23,7 +23,7 @@ class Hardware:
     Attributes:
         description: the target's complete description; None if it cannot be detected, because the hardware is absent or
             because no node has described it yet.
-        absence: the reason why this machine cannot measure on the target; None if it, or a node, can.
+        absence: the reason that this machine cannot measure on the target; None if this machine or a node can.
     """
 
     description: Mapping[str, Any] | None
@@ -41,18 +41,18 @@ def is_detected_on_nodes(target: TargetSpec) -> bool:
 
 
 def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any]:
-    """Return a target's complete description in plain JSON values: its settings in models.yaml and the detected ones.
+    """Return a target's complete description in plain JSON values: the settings in models.yaml and the detected ones.
 
     Raises:
         SpecError: this machine cannot describe the target, or no node has described it yet.
     """
     if is_detected_on_nodes(target):
-        stored = _stored(target, project)
-        if stored is None or stored.description is None:
+        described = _read_stored(target, project)
+        if described is None or described.description is None:
             path = layout.described_path(target.name)
             problem = f"no node has described it yet; run `snakemake {path}` with your cluster's profile"
             raise SpecError(f"targets.{target.name}", problem, target.file)
-        return dict(stored.description)
+        return dict(described.description)
     return _detect(target)
 
 
@@ -66,9 +66,9 @@ def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> 
         SpecError: the target's entry has a mistake, or the target is required and cannot be described.
     """
     if kept or is_detected_on_nodes(target):
-        stored = _stored(target, project)
-        if stored is not None:
-            return Hardware(stored.description, stored.absence)
+        described = _read_stored(target, project)
+        if described is not None:
+            return Hardware(described.description, described.absence)
         if is_detected_on_nodes(target):
             return Hardware(None, None)
     try:
@@ -117,8 +117,8 @@ def _detect(target: TargetSpec) -> dict[str, Any]:
         raise SpecError(f"targets.{target.name}", str(error), target.file) from error
 
 
-def _stored(target: TargetSpec, project: Path) -> DescribedTarget | None:
-    """Return a target's stored description; None if there is none or models.yaml has changed since."""
+def _read_stored(target: TargetSpec, project: Path) -> DescribedTarget | None:
+    """Return a target's stored description; None if none is stored or models.yaml has changed since."""
     try:
         described = read_described(project / layout.described_path(target.name))
     except DocumentError:

@@ -38,10 +38,10 @@ def resource_limits(pipeline: Pipeline) -> dict[str, int]:
 
     Resources that no job of Anole uses are left to the workflow's other rules.
     """
-    places = {pipeline.place(name) for name in pipeline.descriptions}
-    places |= {_undescribed_place(pipeline, name) for name in pipeline.undescribed}
+    locations = {pipeline.place(name) for name in pipeline.descriptions}
+    locations |= {_undescribed_location(pipeline, name) for name in pipeline.undescribed}
     limits = {DeviceLocation.PROCESSOR: {"device": 1}, DeviceLocation.GPU: {"gpu": n_gpus(pipeline)}}
-    return {name: limit for place in places for name, limit in limits.get(place, {}).items()}
+    return {name: limit for location in locations for name, limit in limits.get(location, {}).items()}
 
 
 def n_gpus(pipeline: Pipeline) -> int:
@@ -49,25 +49,25 @@ def n_gpus(pipeline: Pipeline) -> int:
     names = [name for name in pipeline.descriptions if pipeline.place(name) == DeviceLocation.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
     # A target on a cluster's nodes counts as present, but this machine may have no such GPU.
-    present = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
-    units = {unit.name for target in present for unit in target.units()}
+    present_targets = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
+    units = {unit.name for target in present_targets for unit in target.units()}
     return max(1, len(units))
 
 
 def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResources:
-    """Return the resources of a job that measures on a target, or that describes it if no node has described it yet.
+    """Return the resources of a job that measures on a target, or that describes the target if no node has yet.
 
     All jobs share the `cores`, which is None if each job gets a node of a cluster.
     """
     if target not in pipeline.descriptions:
-        is_gpu = _undescribed_place(pipeline, target) == DeviceLocation.GPU
+        is_gpu = _undescribed_location(pipeline, target) == DeviceLocation.GPU
         return JobResources(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
-    place = pipeline.place(target)
+    location = pipeline.place(target)
     remote = pipeline.spec.targets[target].remote
     return JobResources(
-        threads=_threads_on_node(pipeline, target, place) if cores is None else _share(pipeline, place, cores),
-        device=int(place == DeviceLocation.PROCESSOR),
-        gpu=int(place == DeviceLocation.GPU),
+        threads=_threads_on_node(pipeline, target, location) if cores is None else _share(pipeline, location, cores),
+        device=int(location == DeviceLocation.PROCESSOR),
+        gpu=int(location == DeviceLocation.GPU),
         measure=canonical_json({} if remote is None else remote.to_json()),
     )
 
@@ -78,22 +78,22 @@ def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
     return {_SNAKEMAKE_NAMES.get(name, name): value for name, value in resources.items()}
 
 
-def _undescribed_place(pipeline: Pipeline, target: str) -> DeviceLocation:
+def _undescribed_location(pipeline: Pipeline, target: str) -> DeviceLocation:
     return get_kind(pipeline.spec.targets[target].kind).place
 
 
-def _share(pipeline: Pipeline, place: DeviceLocation, cores: int) -> int:
+def _share(pipeline: Pipeline, location: DeviceLocation, cores: int) -> int:
     shares = {
         DeviceLocation.PROCESSOR: 1,
         DeviceLocation.GPU: n_gpus(pipeline),
         DeviceLocation.ELSEWHERE: 2,
         DeviceLocation.SIMULATOR: cores,
     }
-    return max(1, cores // shares[place])
+    return max(1, cores // shares[location])
 
 
-def _threads_on_node(pipeline: Pipeline, name: str, place: DeviceLocation) -> int:
+def _threads_on_node(pipeline: Pipeline, name: str, location: DeviceLocation) -> int:
     target = get_target(pipeline.description(name))
-    if place == DeviceLocation.ELSEWHERE or target.place == DeviceLocation.GPU:
+    if location == DeviceLocation.ELSEWHERE or target.place == DeviceLocation.GPU:
         return _BUILDERS_ON_CLUSTER
     return target.threads if target.place == DeviceLocation.PROCESSOR else 1

@@ -21,7 +21,7 @@ from anole.project.quantized_models import model_for_target
 def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBuild]:
     """Lock builds, by default all compiled ones, to the configs with which they were compiled.
 
-    Other entries of the lock file do not change. Return the new entries by the build's name.
+    Other entries of the lock file do not change. Return the new entries by build name.
 
     Raises:
         SpecError: models.yaml or the lock file has a mistake, or there is no such build.
@@ -32,16 +32,16 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
     lockfile = read_lockfile(lockfile_path(project))
     for name in names:
         Node(name, "builds", spec.file).choice(spec.builds, "one of the builds")
-    chosen = names or [name for name in spec.builds if (project / layout.build_path(name) / FILE).exists()]
-    if not chosen:
+    selected = names or [name for name in spec.builds if (project / layout.build_path(name) / FILE).exists()]
+    if not selected:
         raise BuildError(f"{project / layout.BUILDS}: no build of {spec.file} is compiled; `snakemake` compiles them")
-    entries = {name: _entry(spec, project / layout.build_path(name), name) for name in chosen}
+    entries = {name: _locked_build(spec, project / layout.build_path(name), name) for name in selected}
     write_lockfile(replace(lockfile, builds={**lockfile.builds, **entries}))
     return entries
 
 
 def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
-    """Remove the entries of builds, which models.yaml need not have, from the lock file and return the rest.
+    """Remove builds from the lock file and return the rest; models.yaml need not contain these builds.
 
     Raises:
         SpecError: the lock file has a mistake, or an entry is missing.
@@ -54,28 +54,28 @@ def unlock_builds(spec_path: Path, names: Sequence[str]) -> Lockfile:
     return remaining
 
 
-def _entry(spec: Spec, folder: Path, name: str) -> LockedBuild:
+def _locked_build(spec: Spec, folder: Path, name: str) -> LockedBuild:
     build = read_build(folder)
     check_build_files(folder, build)
     _check_up_to_date(spec, folder, name, build)
-    return LockedBuild(build.target_description, {task.key: _locked(folder, task) for task in build.tasks})
+    return LockedBuild(build.target_description, {task.key: _locked_task(folder, task) for task in build.tasks})
 
 
 def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None:
     """Raise BuildError for a build that differs from models.yaml, because its configs may be for other tasks."""
     declared = spec.builds[name]
     description = look_for(spec.targets[declared.target]).description
-    same = {
+    matches = {
         "model": canonical_json(build.entry)
         == canonical_json(model_for_target(spec, declared.model, declared.target).to_json()),
         "target": description is None or canonical_json(description) == canonical_json(build.target_description),
     }
-    differing = " and ".join(what for what, is_same in same.items() if not is_same)
-    if differing:
-        raise BuildError(f"{folder}: its {differing} differs from {spec.file}; `snakemake` compiles it again")
+    differences = " and ".join(field for field, is_match in matches.items() if not is_match)
+    if differences:
+        raise BuildError(f"{folder}: its {differences} differs from {spec.file}; `snakemake` compiles it again")
 
 
-def _locked(folder: Path, task: BuiltTask) -> LockedTask:
+def _locked_task(folder: Path, task: BuiltTask) -> LockedTask:
     config = task.unscheduled if task.config is None else task.config
     if config is None:
         raise DocumentError(folder / FILE, f"{task.label}: its config was not recorded", "compile")

@@ -35,55 +35,55 @@ class LockDrift:
 
 
 def find_lock_drift(pipeline: Pipeline, extracted: Sequence[BuildSpec]) -> list[LockDrift]:
-    """Return all differences; the manifests of `extracted` builds are up to date."""
-    known, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
-    unknown = [name for name in pipeline.lockfile.builds if name not in known]
-    drifts = [LockDrift(name, name, f"{file} has no such build") for name in unknown]
+    """Return all differences; the manifests of the `extracted` builds must be up to date."""
+    known_builds, file = {**pipeline.spec.builds, **pipeline.skipped}, pipeline.spec.file
+    unknown_names = [name for name in pipeline.lockfile.builds if name not in known_builds]
+    drifts = [LockDrift(name, name, f"{file} has no such build") for name in unknown_names]
     for build in extracted:
         entry = pipeline.locked(build)
         if entry is not None:
-            drifts += _drifts_of_build(pipeline, build, entry)
+            drifts += _build_drifts(pipeline, build, entry)
     return drifts
 
 
-def _drifts_of_build(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[LockDrift]:
-    listed = pipeline.read_manifest(build.model, build.target).tasks
-    tried = _tried(pipeline, build)
-    for task in listed:
+def _build_drifts(pipeline: Pipeline, build: BuildSpec, entry: LockedBuild) -> Iterator[LockDrift]:
+    tasks = pipeline.read_manifest(build.model, build.target).tasks
+    tried = _tried_configs(pipeline, build)
+    for task in tasks:
         locked = entry.tasks.get(task.key)
         if locked is None:
             yield LockDrift(build.name, task.label, "is not locked; the records choose its config")
-        elif tried is not None and (problem := _describe_better(pipeline, build, task, locked, tried)) is not None:
+        elif tried is not None and (problem := _describe_speedup(pipeline, build, task, locked, tried)) is not None:
             yield LockDrift(build.name, task.label, problem)
-    keys = {task.key for task in listed}
+    keys = {task.key for task in tasks}
     for key, locked in entry.tasks.items():
         if key not in keys:
             yield LockDrift(build.name, locked.label, "is locked, but the model has no such task")
 
 
-def _describe_better(
+def _describe_speedup(
     pipeline: Pipeline, build: BuildSpec, task: ListedTask, locked: LockedTask, tried: frozenset[str]
 ) -> str | None:
-    """Describe how much faster a task's best recorded config is than the locked one; None if it is not faster.
+    """Describe how much faster a task's best recorded config is than the locked config; None if it is not faster.
 
     Configs that were `tried` within the network are ignored, because refining rejected them.
     """
     content = pipeline.recorded(build, task.key)
     if content is None:
         return None
-    trials, confirmations = _comparable(pipeline, build, content, locked.config)
+    trials, confirmations = _comparable_records(pipeline, build, content, locked.config)
     ranking: Sequence[Trial | Confirmation] = confirmations or fastest(trials, lambda *_: 1.0)
     best = next(iter(ranking), None)
     if best is None or _identity(best.config) in {_identity(locked.config), *tried}:
         return None
-    of_best, of_locked = _comparable_pair(best, locked, trials, confirmations)
-    if of_best.latency_s is None or not is_slower(of_locked, of_best):
+    new, old = _comparable_pair(best, locked, trials, confirmations)
+    if new.latency_s is None or not is_slower(old, new):
         return None
-    locked_result = "fails" if of_locked.latency_s is None else f"takes {1e3 * of_locked.latency_s:.3g} ms"
-    return f"{locked_result}, but a recorded config takes {1e3 * of_best.latency_s:.3g} ms"
+    locked_text = "fails" if old.latency_s is None else f"takes {1e3 * old.latency_s:.3g} ms"
+    return f"{locked_text}, but a recorded config takes {1e3 * new.latency_s:.3g} ms"
 
 
-def _comparable(
+def _comparable_records(
     pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
 ) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
     """Return the trials within a build's budget and their confirmations, on the locked hardware if it is searched."""
@@ -98,24 +98,24 @@ def _comparable(
 def _comparable_pair(
     best: Trial | Confirmation, locked: LockedTask, trials: Sequence[Trial], confirmations: Sequence[Confirmation]
 ) -> tuple[Measurement, Measurement]:
-    """Return comparable measurements of the best config and of the locked one.
+    """Return comparable measurements of the best (new) and the locked (old) config.
 
     They come from the same round of confirmations, or else from the same run. Otherwise the locked latency is used,
     with the noise of the best config's measurement.
     """
     sources: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
     for records in sources:
-        measured = {_identity(record.config): record.measurement for record in reversed(records)}
-        of_best, of_locked = measured.get(_identity(best.config)), measured.get(_identity(locked.config))
-        if of_best is not None and of_locked is not None:
-            return of_best, of_locked
-    of_best = best.measurement
+        measurements = {_identity(record.config): record.measurement for record in reversed(records)}
+        new, old = measurements.get(_identity(best.config)), measurements.get(_identity(locked.config))
+        if new is not None and old is not None:
+            return new, old
+    new = best.measurement
     if locked.latency_s is None:
-        return of_best, of_best
-    return of_best, Measurement(of_best.status, None, locked.latency_s, cv=of_best.cv, repeats=of_best.repeats)
+        return new, new
+    return new, Measurement(new.status, None, locked.latency_s, cv=new.cv, repeats=new.repeats)
 
 
-def _tried(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
+def _tried_configs(pipeline: Pipeline, build: BuildSpec) -> frozenset[str] | None:
     """Return the configs that were tried within a build's network; None if it is refined but they are unknown."""
     if not build.refine:
         return frozenset()

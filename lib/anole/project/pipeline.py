@@ -36,10 +36,10 @@ class Pipeline:
 
     Attributes:
         tuners: the tuner settings of each build and each accelerator search, by name.
-        descriptions: each target's complete description, by the target's name.
+        descriptions: each target's complete description, by target name.
         project: the folder that all paths are relative to.
-        absences: the reason why a target is unavailable, by the target's name; only for such targets.
-        skipped: the reason why a build is skipped, by the build's name: its target is absent and not required.
+        absences: the reason that a target is unavailable, by target name; available targets have no entry.
+        skipped: the reason that a build is skipped, by build name: its target is absent and not required.
         lockfile: the project's lock file. A build with an entry is not refined, and only the tasks missing from its
             entry are tuned for it.
     """
@@ -71,9 +71,9 @@ class Pipeline:
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
         tuners = {build.name: read_tuner(build.tuning, build.path) for build in spec.tuned}
-        used = sorted({build.target for build in spec.tuned})
+        target_names = sorted({build.target for build in spec.tuned})
         project = Path(path).parent
-        targets = {name: look_for(spec.targets[name], project, kept) for name in used}
+        targets = {name: look_for(spec.targets[name], project, kept) for name in target_names}
         absences = {name: hardware.absence for name, hardware in targets.items() if hardware.absence is not None}
         skipped = {
             name: absences[build.target]
@@ -81,7 +81,7 @@ class Pipeline:
             if build.target in absences and not spec.targets[build.target].required
         }
         spec = replace(spec, builds={name: build for name, build in spec.builds.items() if name not in skipped})
-        descriptions = {name: found.description for name, found in targets.items() if found.description is not None}
+        descriptions = {name: item.description for name, item in targets.items() if item.description is not None}
         lockfile = read_lockfile(lockfile_path(project))
         pipeline = cls(spec, tuners, descriptions, project, absences, skipped, lockfile)
         for build in spec.builds.values():
@@ -93,8 +93,8 @@ class Pipeline:
     @property
     def undescribed(self) -> list[str]:
         """The names of the targets on a cluster that no node has described yet."""
-        used = dict.fromkeys(build.target for build in self.spec.tuned)
-        return [name for name in used if name not in self.descriptions]
+        names = dict.fromkeys(build.target for build in self.spec.tuned)
+        return [name for name in names if name not in self.descriptions]
 
     def keep_targets(self) -> None:
         """Store the targets' descriptions for the jobs of this workflow, which may run on other machines."""
@@ -154,7 +154,7 @@ class Pipeline:
         return AcceleratorOrder(accelerator.models, targets, accelerator.settings)
 
     def locked(self, build: BuildSpec) -> LockedBuild | None:
-        """Return a build's entry in the lock file; None if it has none."""
+        """Return a build's entry in the lock file; None without an entry."""
         return self.lockfile.builds.get(build.name)
 
     def candidates(self, build: BuildSpec) -> int:
@@ -165,7 +165,7 @@ class Pipeline:
         """Return the manifest of a model on a target.
 
         Raises:
-            DocumentError: it is missing, broken or stale.
+            DocumentError: the manifest is missing, broken or stale.
         """
         path = self.project / layout.manifest_path(model, target)
         key = (path, path.stat().st_mtime_ns if path.exists() else 0)
@@ -182,10 +182,10 @@ class Pipeline:
         return self._runs[key]
 
     def recorded(self, build: BuildSpec, task_key: str) -> ShardContent | None:
-        """Return the records of the run that tunes a task for a build; None if it has not begun.
+        """Return the records of the run that tunes a task for a build; None if the run has not begun.
 
         Raises:
-            StoreError: its shard is corrupt.
+            StoreError: the shard is corrupt.
         """
         shard = shard_path(self.project / layout.SHARDS, self.run(build, task_key))
         return read_shard(shard) if shard.exists() and shard.stat().st_size else None
@@ -193,7 +193,7 @@ class Pipeline:
     def receipts(self, build: BuildSpec) -> list[Path]:
         """Return the receipts that a build needs: one per task, or a single one if its tasks share a budget.
 
-        Builds without trials and locked tasks need none.
+        Builds without trials and locked tasks need no receipt.
 
         Raises:
             DocumentError: the manifest is missing, broken or stale, or a task to tune is missing.
@@ -207,7 +207,7 @@ class Pipeline:
         return list(dict.fromkeys(receipts.values()))
 
     def receipts_of_tasks(self, build: BuildSpec) -> dict[str, Path]:
-        """Return the path of each task's receipt by the task's key; with a shared budget, all are the same.
+        """Return the path of each task's receipt by task key; with a shared budget, all paths are the same.
 
         Raises as `read_manifest`.
         """
@@ -250,8 +250,8 @@ class Pipeline:
         if absence is None or not build.budget.max_trials:
             return
         try:
-            missing = self.unmeasured(build)
-            unmeasured = f"{len(missing)} tasks, such as {missing[0]}," if missing else ""
+            labels = self.unmeasured(build)
+            unmeasured = f"{len(labels)} tasks, such as {labels[0]}," if labels else ""
         except DocumentError:
             records = self.locked(build) or has_records(self.project / layout.SHARDS, self.descriptions[build.target])
             unmeasured = "" if records else "all tasks"

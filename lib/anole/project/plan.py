@@ -21,12 +21,12 @@ class PlannedTask:
     """A task with one tuner and one budget.
 
     Attributes:
-        used_by: the number of its calls per run of each model, by the model's name.
-        layers: the names of its layers, by the model's name.
+        used_by: the number of calls per run of each model, by model name.
+        layers: the names of the task's layers, by model name.
         measured: number of measured configs, at most the budget's trials.
-        best_gflops: GFLOP/s of the best measured config; None if none worked.
-        receipt: path of its receipt, which exists when the task is tuned.
-        locked: whether it is not tuned because all builds that use it lock its config.
+        best_gflops: GFLOP/s of the best measured config; None if no config worked.
+        receipt: path of the task's receipt, which exists when the task is tuned.
+        locked: whether the task is not tuned because all builds that use it lock its config.
     """
 
     key: str
@@ -82,22 +82,22 @@ def make_plan(pipeline: Pipeline) -> Plan:
 
     The tasks of a model are known only after the model is extracted.
     """
-    extracts = dict(_extract_steps(pipeline))
-    extracted = [build for build in pipeline.spec.tuned if pipeline.manifest(build) not in extracts]
-    needed = {receipt for build in extracted for receipt in pipeline.receipts(build)}
-    tasks = _tasks(pipeline, extracted, needed)
-    untuned = {task.receipt for task in tasks if not task.tuned}
-    steps = list(extracts.values())
+    extract_steps = dict(_extract_steps(pipeline))
+    extracted = [build for build in pipeline.spec.tuned if pipeline.manifest(build) not in extract_steps]
+    needed_receipts = {receipt for build in extracted for receipt in pipeline.receipts(build)}
+    tasks = _plan_tasks(pipeline, extracted, needed_receipts)
+    missing_receipts = {task.receipt for task in tasks if not task.tuned}
+    steps = list(extract_steps.values())
     steps += _tune_steps(tasks)
-    ready = {build.name for build in extracted if not untuned.intersection(pipeline.receipts(build))}
+    ready_builds = {build.name for build in extracted if not missing_receipts.intersection(pipeline.receipts(build))}
     for build in pipeline.spec.builds.values():
-        steps += _build_steps(pipeline, build, build.name in ready)
+        steps += _build_steps(pipeline, build, build.name in ready_builds)
     for accelerator in pipeline.spec.accelerators.values():
         exists = (pipeline.project / layout.accelerator_path(accelerator.name)).exists()
-        if not exists or not ready.issuperset(search.name for search in accelerator.searches):
+        if not exists or not ready_builds.issuperset(search.name for search in accelerator.searches):
             steps.append(PlannedStep("accelerator", accelerator.name, "its tasks change" if exists else "new"))
-    merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
-    if steps or not merged:
+    is_merged = all((pipeline.project / path).exists() for path in (layout.DATABASE, layout.MERGED))
+    if steps or not is_merged:
         steps.append(PlannedStep("merge", str(layout.DATABASE), "new results" if steps else "missing"))
     return Plan(tuple(tasks), tuple(steps), pipeline.skipped, tuple(find_lock_drift(pipeline, extracted)))
 
@@ -105,12 +105,12 @@ def make_plan(pipeline: Pipeline) -> Plan:
 def _extract_steps(pipeline: Pipeline) -> Iterator[tuple[Path, PlannedStep]]:
     for name in pipeline.undescribed:
         yield layout.described_path(name), PlannedStep("describe", name, "no node has described it yet")
-    requantized = dict(_quantize_reasons(pipeline))
-    for model, quantize_reason in requantized.items():
+    quantize_reasons = dict(_quantize_reasons(pipeline))
+    for model, quantize_reason in quantize_reasons.items():
         yield layout.quantized_path(model), PlannedStep("quantize", model, quantize_reason)
     for build in pipeline.spec.tuned:
         path = pipeline.manifest(build)
-        is_requantized = is_quantized(pipeline.spec, build.target) and build.model in requantized
+        is_requantized = is_quantized(pipeline.spec, build.target) and build.model in quantize_reasons
         reason = _extract_reason(pipeline, build, path, is_requantized)
         if reason is not None:
             yield path, PlannedStep("extract", f"{build.model} for {build.target}", reason)
@@ -120,14 +120,14 @@ def _quantize_reasons(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     """Yield the models that would be quantized, with the reasons."""
     models = [build.model for build in pipeline.spec.tuned if is_quantized(pipeline.spec, build.target)]
     for model in dict.fromkeys(models):
-        reason = _changed_reason(pipeline, pipeline.files(model), layout.quantized_path(model))
-        if reason is None and any(_has_other_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
+        reason = _change_reason(pipeline, pipeline.files(model), layout.quantized_path(model))
+        if reason is None and any(_has_changed_files(pipeline, model, build.target) for build in pipeline.spec.tuned):
             reason = "its files have changed"
         if reason is not None:
             yield model, reason
 
 
-def _has_other_files(pipeline: Pipeline, model: str, target: str) -> bool:
+def _has_changed_files(pipeline: Pipeline, model: str, target: str) -> bool:
     """Whether a model was extracted for a target from files with other contents."""
     try:
         return read_manifest(pipeline.project / layout.manifest_path(model, target)).origin.files != pipeline.digest(
@@ -144,8 +144,8 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
         return f"{build.target} is described again"
     if is_requantized:
         return "it is quantized again"
-    if (changed := _changed_reason(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
-        return changed
+    if (reason := _change_reason(pipeline, pipeline.files(build.model, build.target), manifest)) is not None:
+        return reason
     try:
         pipeline.read_manifest(build.model, build.target)
     except DocumentError as error:
@@ -153,23 +153,23 @@ def _extract_reason(pipeline: Pipeline, build: BuildSpec, manifest: Path, is_req
     return None
 
 
-def _changed_reason(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
-    """Return the reason to produce an output of files again; None if it is up to date."""
-    existing = pipeline.project / output
-    if not existing.exists():
+def _change_reason(pipeline: Pipeline, files: Iterable[Path], output: Path) -> str | None:
+    """Return the reason to compute an output from its files again; None if the output is up to date."""
+    output_path = pipeline.project / output
+    if not output_path.exists():
         return "new"
     paths = [pipeline.project / file for file in files]
-    newer = [path.name for path in paths if path.stat().st_mtime_ns > existing.stat().st_mtime_ns]
-    return f"{', '.join(newer)} changed" if newer else None
+    newer_names = [path.name for path in paths if path.stat().st_mtime_ns > output_path.stat().st_mtime_ns]
+    return f"{', '.join(newer_names)} changed" if newer_names else None
 
 
-def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[Path]) -> list[PlannedTask]:
+def _plan_tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[Path]) -> list[PlannedTask]:
     tasks: dict[tuple[Path, str], PlannedTask] = {}
     for build in builds:
         receipts = pipeline.receipts_of_tasks(build)
         for entry in pipeline.read_manifest(build.model, build.target).tasks:
             receipt = receipts[entry.key]
-            task = tasks.get((receipt, entry.key)) or _planned(pipeline, build, entry, receipt)
+            task = tasks.get((receipt, entry.key)) or _plan_task(pipeline, build, entry, receipt)
             tasks[receipt, entry.key] = replace(
                 task,
                 used_by={**task.used_by, build.model: entry.weight},
@@ -179,7 +179,7 @@ def _tasks(pipeline: Pipeline, builds: Iterable[BuildSpec], needed: Collection[P
     return list(tasks.values())
 
 
-def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: Path) -> PlannedTask:
+def _plan_task(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: Path) -> PlannedTask:
     content = pipeline.recorded(build, entry.key)
     trials = () if content is None else content.trials[: build.budget.max_trials]
     gflops = [trial.gflops for trial in trials if trial.gflops is not None]
@@ -200,36 +200,36 @@ def _planned(pipeline: Pipeline, build: BuildSpec, entry: ListedTask, receipt: P
 
 
 def _tune_steps(tasks: Iterable[PlannedTask]) -> Iterator[PlannedStep]:
-    sharing: dict[Path, list[PlannedTask]] = {}
+    groups: dict[Path, list[PlannedTask]] = {}
     for task in tasks:
         if not task.tuned and not task.locked:
-            sharing.setdefault(task.receipt, []).append(task)
-    for first, *others in sharing.values():
-        budget = first.budget
+            groups.setdefault(task.receipt, []).append(task)
+    for first_task, *others in groups.values():
+        budget = first_task.budget
         if budget == EXHAUSTIVE:
-            yield PlannedStep("tune", first.label, "all programs")
+            yield PlannedStep("tune", first_task.label, "all programs")
             continue
-        remaining = max(budget.max_trials - sum(task.measured for task in (first, *others)), 0)
+        remaining = max(budget.max_trials - sum(task.measured for task in (first_task, *others)), 0)
         trials = f"{remaining} of {budget.trials} trials" if budget.seconds is None else f"{budget.seconds} s of trials"
-        work = f"{trials} with {first.preset}"
-        subject = f"{len(others) + 1} tasks of {', '.join(first.used_by)}" if budget.shared else first.label
+        work = f"{trials} with {first_task.preset}"
+        subject = f"{len(others) + 1} tasks of {', '.join(first_task.used_by)}" if budget.shared else first_task.label
         yield PlannedStep("tune", subject, work)
 
 
-def _build_steps(pipeline: Pipeline, build: BuildSpec, ready: bool) -> Iterator[PlannedStep]:
+def _build_steps(pipeline: Pipeline, build: BuildSpec, is_ready: bool) -> Iterator[PlannedStep]:
     refines = pipeline.candidates(build) > 0
-    refined = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
+    refine_stages = [("refine", layout.refined_path(build.name), "its tasks change")] if refines else []
     is_relocked = _is_lock_changed(pipeline, build)
-    why = "its lock changed" if is_relocked else "refined again" if refines else "its tasks change"
+    compile_reason = "its lock changed" if is_relocked else "refined again" if refines else "its tasks change"
     stages = [
-        *refined,
-        ("compile", layout.build_path(build.name), why),
+        *refine_stages,
+        ("compile", layout.build_path(build.name), compile_reason),
         ("evaluate", layout.evaluation_path(build.name), "compiled again"),
     ]
     for stage, path, reason in stages:
         exists = (pipeline.project / path).exists()
-        ready = ready and exists and not (stage == "compile" and is_relocked)
-        if not ready:
+        is_ready = is_ready and exists and not (stage == "compile" and is_relocked)
+        if not is_ready:
             yield PlannedStep(stage, build.name, reason if exists else "new")
 
 

@@ -20,7 +20,7 @@ def is_quantized(spec: Spec, target: str) -> bool:
 
 
 def model_for_target(spec: Spec, model: str, target: str) -> ModelSpec:
-    """Return a model for a target: itself, or its quantized file."""
+    """Return the entry of a model, or of its quantized file, for a target."""
     entry = spec.models[model]
     if not is_quantized(spec, target):
         return entry
@@ -36,5 +36,5 @@ def declared_model(path: Path, build: Build, overrides: Mapping[str, Any] | None
     if not path.exists():
         return None
     spec = load_spec(path, overrides)
-    known = build.model in spec.models and build.target in spec.targets
-    return model_for_target(spec, build.model, build.target) if known else None
+    is_declared = build.model in spec.models and build.target in spec.targets
+    return model_for_target(spec, build.model, build.target) if is_declared else None

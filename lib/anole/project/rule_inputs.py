@@ -43,7 +43,7 @@ class Wildcards(Protocol):
 
 
 class Workflow(Protocol):
-    """Snakemake's workflow; the last two say whether this process submits cluster jobs, or is one."""
+    """Snakemake's workflow; the last two attributes state whether this process submits cluster jobs, or is one."""
 
     dryrun: bool
     cores: int | None
@@ -82,7 +82,7 @@ class RuleInputs:
         self._receipts: dict[str, list[Path]] = {}
 
     def target_of(self, job: Wildcards) -> str:
-        """Return the target of a job: its own, its build's or its run's."""
+        """Return the target of a job, or of the job's build or run."""
         if hasattr(job, "target"):
             return job.target
         return (self.build_of(job) if hasattr(job, "build") else self.build_of_run(job.task, job.run)).target
@@ -92,7 +92,7 @@ class RuleInputs:
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Return a build that needs a run; raise KeyError if none does."""
+        """Return a build that needs a run; raise KeyError if no build does."""
         if run_key not in self._builds_of_runs:
             for build in self.pipeline.spec.tuned:
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
@@ -107,7 +107,7 @@ class RuleInputs:
         return self.pipeline.files(job.model)
 
     def digest(self, job: Wildcards) -> str:
-        """Return the option for the digest of the model's own files, if it has any."""
+        """Return the option for the digest of the model's own files; empty for a model without files."""
         digest = self.pipeline.digest(job.model)
         return "" if digest is None else f"--files {digest}"
 
@@ -117,7 +117,7 @@ class RuleInputs:
 
     def description_file(self, job: Wildcards) -> str | list[str]:
         """Return the path of the target's description, if only a node can detect it."""
-        target = self.pipeline.spec.targets[self._described(job.target)]
+        target = self.pipeline.spec.targets[self._await_description(job.target)]
         return str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
 
     def asked_of_target(self, job: Wildcards) -> str:
@@ -130,11 +130,11 @@ class RuleInputs:
 
     def target_description(self, job: Wildcards) -> str:
         """Return everything that identifies the target."""
-        return self._argument(self.pipeline.description(self._described(job.target)))
+        return self._argument(self.pipeline.description(self._await_description(job.target)))
 
     def versions(self, job: Wildcards) -> str:
         """Return the versions of the extraction and of the target's templates."""
-        return canonical_json(extract_versions(self.pipeline.description(self._described(job.target))))
+        return canonical_json(extract_versions(self.pipeline.description(self._await_description(job.target))))
 
     def tuner_settings(self, job: Wildcards) -> str:
         """Return the tuner of a run."""
@@ -150,7 +150,7 @@ class RuleInputs:
         return self.pipeline.tuners[build.name], build.seed
 
     def seconds(self, job: Wildcards) -> str:
-        """Return the option for the time limit of a shared budget, if it has one."""
+        """Return the option for the time limit of a shared budget; empty without a limit."""
         seconds = self._build_of_budget(job).budget.seconds
         return "" if seconds is None else f"--seconds {seconds}"
 
@@ -162,7 +162,7 @@ class RuleInputs:
     def build_order(self, job: Wildcards) -> str:
         """Return the order of a build."""
         build = self.build_of(job)
-        self._described(build.target)
+        self._await_description(build.target)
         return self._argument(as_argument(self.pipeline.order(build)))
 
     def required(self, job: Wildcards) -> str:
@@ -185,10 +185,10 @@ class RuleInputs:
 
     def receipts(self, job: Wildcards) -> list[Path]:
         """Return the receipts of a build's tasks, except locked tasks."""
-        return self._receipts_of(self.build_of(job))
+        return self._build_receipts(self.build_of(job))
 
     def ingredients(self, job: Wildcards) -> str | list[Path]:
-        """Return the receipts to compile a build with: the refined ones if it is refined."""
+        """Return the receipts to compile a build with: the refined receipts if the build is refined."""
         receipts = self.receipts(job)
         return str(layout.refined_path(job.build)) if self.candidates(job) else receipts
 
@@ -198,12 +198,12 @@ class RuleInputs:
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
         """Return an input function for the receipts of one build, so a broken model blocks only its own builds."""
-        return lambda _: self._receipts_of(build)
+        return lambda _: self._build_receipts(build)
 
     def explored(self, job: Wildcards) -> list[Path]:
         """Return the receipts of the exhaustive searches for an accelerator."""
         searches = self.pipeline.spec.accelerators[job.accelerator].searches
-        return list(dict.fromkeys(receipt for search in searches for receipt in self._receipts_of(search)))
+        return list(dict.fromkeys(receipt for search in searches for receipt in self._build_receipts(search)))
 
     def accelerator_order(self, job: Wildcards) -> str:
         """Return the order of an accelerator."""
@@ -225,9 +225,9 @@ class RuleInputs:
     def node(self) -> Mapping[str, Callable[[Wildcards], str | int | None]]:
         """Return the functions for the resources that choose a node for a job's target."""
         names = {name for target in self.pipeline.spec.targets for name in node_resources(self.pipeline, target)}
-        return {name: self._on_node(name) for name in sorted(names)} | {"slurm_extra": self._slurm_extra}
+        return {name: self._node_resource(name) for name in sorted(names)} | {"slurm_extra": self._slurm_extra}
 
-    def _on_node(self, name: str) -> Callable[[Wildcards], str | int | None]:
+    def _node_resource(self, name: str) -> Callable[[Wildcards], str | int | None]:
         return lambda job: node_resources(self.pipeline, self.target_of(job)).get(name)
 
     def _slurm_extra(self, job: Wildcards) -> str | None:
@@ -240,7 +240,7 @@ class RuleInputs:
     def _on_cluster(self) -> bool:
         return self._workflow.non_local_exec or self._workflow.remote_exec
 
-    def _described(self, target: str) -> str:
+    def _await_description(self, target: str) -> str:
         """Return a target's name after a node has described it, if only nodes can detect it."""
         if target in self.pipeline.undescribed:
             self._wait_for_target(target)
@@ -256,10 +256,10 @@ class RuleInputs:
                     return build
         raise KeyError(job.key)
 
-    def _receipts_of(self, build: BuildSpec) -> list[Path]:
+    def _build_receipts(self, build: BuildSpec) -> list[Path]:
         """Return a build's receipts, which are known once its model is extracted; until then Snakemake retries."""
         if build.name not in self._receipts:
-            self._described(build.target)
+            self._await_description(build.target)
             self._wait_for_model(build.model, build.target)
             try:
                 self._receipts[build.name] = self.pipeline.receipts(build)

@@ -14,7 +14,7 @@ from anole.errors import ExtractError, cause
 from anole.evaluate.engines import export_onnx
 from anole.extract.onnx.dimensions import fix_inputs, input_infos
 from anole.extract.onnx.importer import read_onnx
-from anole.extract.onnx.protos import upgraded_to
+from anole.extract.onnx.protos import upgrade_opset
 
 _MIN_OPSET = 13
 """The first opset in which `DequantizeLinear` supports per-channel scales."""
@@ -45,7 +45,7 @@ def write_folded(model: ModelSpec, proto: onnx.ModelProto, path: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(path)
     try:
-        content = upgraded_to(proto, _MIN_OPSET).SerializeToString()
+        content = upgrade_opset(proto, _MIN_OPSET).SerializeToString()
         onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error

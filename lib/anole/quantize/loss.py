@@ -18,7 +18,7 @@ Sample = dict[str, NDArray[Any]]
 """Inputs by name."""
 
 _MAX_DB = 200.0
-"""The ratio reported for results without noise."""
+"""The SQNR reported for results without noise."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class LayerLoss:
 
     Attributes:
         name: the operator's name in the float32 file.
-        sqnr_db: the signal-to-noise ratio of its result, including noise from earlier layers.
-        lost_db: the ratio of its input data minus the ratio of its result.
+        sqnr_db: the SQNR of its result, including noise from earlier layers.
+        lost_db: the SQNR of its input data minus the SQNR of its result.
     """
 
     name: str
@@ -39,7 +39,7 @@ class LayerLoss:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a network: the minimum ratio of its results, and its 8-bit layers in execution order."""
+    """The loss of a network: the minimum SQNR of its results, and its 8-bit layers in execution order."""
 
     sqnr_db: float
     layers: tuple[LayerLoss, ...]
@@ -54,7 +54,7 @@ def measure_loss(exact: onnx.ModelProto, quantized: onnx.ModelProto, samples: Se
     layer_nodes: list[tuple[onnx.NodeProto, str | None, str]] = []
     for node in quantized.graph.node:
         is_quantized = node.op_type in PRODUCTS and _is_weight(nodes, node.input[1])
-        source = _original(nodes, node.input[0]) if is_quantized else None
+        source = _find_original(nodes, node.input[0]) if is_quantized else None
         result = node.output[0].removesuffix("_QuantizeLinear_Input")
         if source in exact_names and result in exact_names:
             pairs |= {source: node.input[0], result: _dequantized_copy(quantized, node.output[0])}
@@ -73,8 +73,8 @@ def _is_weight(nodes: dict[str, onnx.NodeProto], name: str) -> bool:
     return name in nodes and nodes[name].op_type == "DequantizeLinear" and nodes[name].input[0] not in nodes
 
 
-def _original(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
-    """Return the original of a value that was quantized and dequantized; None if the value was not."""
+def _find_original(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
+    """Return the original of a quantized and dequantized value, or None for other values."""
     for operator in ("DequantizeLinear", "QuantizeLinear"):
         if name not in nodes or nodes[name].op_type != operator:
             return None
@@ -85,10 +85,10 @@ def _original(nodes: dict[str, onnx.NodeProto], name: str) -> str | None:
 def _dequantized_copy(model: onnx.ModelProto, name: str) -> str:
     """Return the quantized and dequantized copy of a value, or the value itself if there is no copy."""
     for operator in ("QuantizeLinear", "DequantizeLinear"):
-        reader = next((node for node in model.graph.node if node.op_type == operator and node.input[0] == name), None)
-        if reader is None:
+        consumer = next((node for node in model.graph.node if node.op_type == operator and node.input[0] == name), None)
+        if consumer is None:
             return name
-        name = reader.output[0]
+        name = consumer.output[0]
     return name
 
 
@@ -97,15 +97,15 @@ def _ratios(
 ) -> dict[str, float]:
     """Return the ratio, in decibels, of each value of the exact file to the error of its counterpart."""
     signal, noise = np.zeros(len(pairs)), np.zeros(len(pairs))
-    expected, actual = _Values(exact, list(pairs)), _Values(quantized, list(pairs.values()))
+    expected, actual = _ValueSession(exact, list(pairs)), _ValueSession(quantized, list(pairs.values()))
     for sample in samples:
-        for index, (value, other) in enumerate(zip(expected.compute(sample), actual.compute(sample), strict=True)):
+        for index, (value, approx) in enumerate(zip(expected.compute(sample), actual.compute(sample), strict=True)):
             signal[index] += np.square(value, dtype=np.float64).sum()
-            noise[index] += np.square(value - other, dtype=np.float64).sum()
-    return {name: _db(*powers) for name, *powers in zip(pairs, signal, noise, strict=True)}
+            noise[index] += np.square(value - approx, dtype=np.float64).sum()
+    return {name: _to_db(*powers) for name, *powers in zip(pairs, signal, noise, strict=True)}
 
 
-class _Values:
+class _ValueSession:
     """A session that computes intermediate values of a file by name; some of the names may be inputs."""
 
     def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ class _Values:
         return [values[name] for name in self._names]
 
 
-def _db(signal: float, noise: float) -> float:
+def _to_db(signal: float, noise: float) -> float:
     return min(10 * math.log10(signal / noise), _MAX_DB) if signal and noise else _MAX_DB if not noise else -_MAX_DB
 
 

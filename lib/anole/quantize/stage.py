@@ -21,7 +21,7 @@ from anole.files import write_atomically
 from anole.quantize.float_file import read_file, write_folded
 from anole.quantize.loss import Loss, Sample, measure_loss
 from anole.quantize.methods import METHODS, TARGET_SQNR_DB
-from anole.quantize.operators import OPERATORS, PRODUCTS, float_sums
+from anole.quantize.operators import OPERATORS, PRODUCTS, find_float_sums
 from anole.text_format import counted
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class FloatLayer:
     """A layer that stays in float32.
 
     Attributes:
-        before_db: the network's ratio before this layer was left in float32; None if the user requested the layer.
+        before_db: the network's SQNR before this layer was left in float32; None if the user requested the layer.
     """
 
     name: str
@@ -72,7 +72,7 @@ def quantize_model(
     """Write a model as a quantized ONNX file in QDQ form; copy an already quantized model and return None.
 
     Weights have per-channel scales, and activations have one scale and zero point per tensor. If no method is given,
-    the one with the smallest loss is chosen. While the ratio is below `target_db`, the layer with the largest loss is
+    the one with the smallest loss is chosen. While the SQNR is below `target_db`, the layer with the largest loss is
     left in float32, up to a tenth of the layers and as long as that helps.
 
     Args:
@@ -80,7 +80,7 @@ def quantize_model(
         output: the file to write.
         method: one of `METHODS`, or None.
         floats: names of layers that must stay in float32.
-        target_db: the sufficient signal-to-noise ratio, in decibels.
+        target_db: the sufficient signal-to-noise ratio (SQNR), in decibels.
 
     Raises:
         ExtractError: the model cannot be loaded, exported or quantized, or it has no layer with such a name.
@@ -105,20 +105,20 @@ def quantize_model(
         except Exception as error:
             raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     write_atomically(output, content)
-    floating = counted(len(best.floats), "layer")
-    _log.info("%s: %.1f dB with %s, %s in float32", model.name, best.loss.sqnr_db, best.method, floating)
+    float_layers = counted(len(best.floats), "layer")
+    _log.info("%s: %.1f dB with %s, %s in float32", model.name, best.loss.sqnr_db, best.method, float_layers)
     return best
 
 
 def _search(
-    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, cap: int
+    exact: Path, samples: Sequence[Sample], methods: Sequence[str], floats: Sequence[str], target_db: float, limit: int
 ) -> tuple[Quantized, bytes]:
-    """Return the best quantized model with at most `cap` layers in float32, and its file's content."""
+    """Return the best quantized model with at most `limit` layers in float32, and its file's content."""
     float_layers = [FloatLayer(name) for name in floats]
     results: dict[str, tuple[Loss, bytes]] = {}
     for method_ in methods:
         try:
-            results[method_] = _try(exact, samples, method_, floats)
+            results[method_] = _quantize(exact, samples, method_, floats)
         except ValueError as error:
             # Histograms fail on a mask with huge values, even though it is not quantized.
             if method_ == methods[-1] and not results:
@@ -127,17 +127,17 @@ def _search(
     method = max(results, key=lambda method_: results[method_][0].sqnr_db)
     loss, content = results[method]
     best = Quantized(method, tuple(float_layers), loss), content
-    while loss.sqnr_db < target_db and len(float_layers) < cap and loss.layers:
+    while loss.sqnr_db < target_db and len(float_layers) < limit and loss.layers:
         worst = max(loss.layers, key=lambda layer: layer.lost_db)
         float_layers.append(FloatLayer(worst.name, loss.sqnr_db))
-        loss, content = _try(exact, samples, method, [layer.name for layer in float_layers])
+        loss, content = _quantize(exact, samples, method, [layer.name for layer in float_layers])
         gain_db, n_added = loss.sqnr_db - best[0].loss.sqnr_db, len(float_layers) - len(best[0].floats)
         if gain_db > _MIN_GAIN_DB * n_added:
             best = Quantized(method, tuple(float_layers), loss), content
     return best
 
 
-def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
+def _quantize(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[str]) -> tuple[Loss, bytes]:
     """Quantize all layers except `floats` with ONNX Runtime, and measure the loss."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
@@ -156,7 +156,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             return next(self._remaining, None)
 
     proto, path = onnx.load(exact), exact.with_name("quantized.onnx")
-    with contextlib.redirect_stdout(io.StringIO()), _quiet():
+    with contextlib.redirect_stdout(io.StringIO()), _silence_quantizer():
         quantize_static(
             *(str(exact), str(path), Reader()),
             quant_format=QuantFormat.QDQ,
@@ -164,7 +164,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             op_types_to_quantize=OPERATORS,
-            nodes_to_exclude=[*floats, *float_sums(proto)],
+            nodes_to_exclude=[*floats, *find_float_sums(proto)],
             calibrate_method=getattr(CalibrationMethod, METHODS[method]),
             extra_options={"MatMulConstBOnly": True, "OpTypesToExcludeOutputQuantization": list(PRODUCTS)},
         )
@@ -172,7 +172,7 @@ def _try(exact: Path, samples: Sequence[Sample], method: str, floats: Sequence[s
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_quantizer() -> Iterator[None]:
     """Silence warnings of ONNX Runtime's quantizer, which recommend steps that are already done."""
     previous = logging.root.manager.disable
     logging.disable(logging.WARNING)

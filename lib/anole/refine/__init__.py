@@ -1,1 +1,1 @@
-"""The refine stage: select each task's config by timing its best candidates within the whole network."""
+"""The refine stage: select each task's config by timing its best candidates within the network."""

@@ -48,14 +48,14 @@ def best_candidates(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
             continue
         if not receipt.rivals:
             remedy = "`snakemake --forcerun tune` writes it again without measuring any config twice"
-            raise BuildError(f"the receipt of the task {key} names no rivals of its config; {remedy}")
-        candidates[key] = [Candidate(rival.config, rival.latency_s) for rival in receipt.rivals[:n]]
+            raise BuildError(f"the receipt of the task {key} lists no competing configs; {remedy}")
+        candidates[key] = [Candidate(entry.config, entry.latency_s) for entry in receipt.rivals[:n]]
     return candidates
 
 
 def round_positions(candidates: Candidates, number: int) -> dict[str, int]:
     """Return the index of each task's candidate in a round: its number, or 0 if the task has fewer candidates."""
-    return {key: number if number < len(of_task) else 0 for key, of_task in candidates.items()}
+    return {key: number if number < len(task_candidates) else 0 for key, task_candidates in candidates.items()}
 
 
 def with_candidates(receipts: Receipts, candidates: Candidates, positions: Positions) -> dict[str, Receipt]:
@@ -88,11 +88,11 @@ def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]
     `rounds` has the seconds of one call of each task, by round and timing; a failed round has no timings.
     """
     timed_candidates = {}
-    for key, of_task in candidates.items():
-        seconds = [[timing[key] for timing in timings if key in timing] for timings in rounds[: len(of_task)]]
+    for key, task_candidates in candidates.items():
+        seconds = [[timing[key] for timing in timings if key in timing] for timings in rounds[: len(task_candidates)]]
         timed_candidates[key] = [
             replace(candidate, latency_s=median(timings_s) if timings_s else None)
-            for candidate, timings_s in zip(of_task, seconds, strict=True)
+            for candidate, timings_s in zip(task_candidates, seconds, strict=True)
         ]
     return timed_candidates
 

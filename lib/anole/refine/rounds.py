@@ -57,14 +57,14 @@ class Compiler:
         Raises:
             BuildError: the network cannot be compiled.
         """
-        identity = tuple(positions.values())
-        if identity not in self._builds:
+        key = tuple(positions.values())
+        if key not in self._builds:
             folder = self._scratch / str(len(self._builds))
             receipts = with_candidates(self._receipts, self._candidates, positions)
             with self._access.building():
-                described = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._network)
-            self._builds[identity] = folder, described
-        return self._builds[identity]
+                built = compile_build(self._model, self._manifest, self._settings, receipts, folder, self._network)
+            self._builds[key] = folder, built
+        return self._builds[key]
 
     @cached_property
     def _network(self) -> Imported:
@@ -87,7 +87,7 @@ def time_rounds(
     for _ in range(n_turns):
         for number in tuple(remaining):
             try:
-                folder, described = compiler.compile(round_positions(candidates, number))
+                folder, build = compiler.compile(round_positions(candidates, number))
                 kernels_s = stopwatch.kernels_s(folder, seconds)
             except BuildError as error:
                 if number == 0:
@@ -96,5 +96,5 @@ def time_rounds(
                 remaining.remove(number)
                 turns[number] = []
             else:
-                turns[number].append(seconds_per_call(described, kernels_s))
+                turns[number].append(seconds_per_call(build, kernels_s))
     return turns

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Effort:
-    """The amount of measuring.
+    """The measuring effort.
 
     Attributes:
         turns: number of times that each round is timed, alternating between the rounds.
@@ -52,7 +52,7 @@ class Refinement:
     candidates: Candidates
     positions: Positions
     pair: TimedPair | None = None
-    """The chosen candidates vs. those that are fastest alone; None if these are the same or could not run."""
+    """The chosen candidates compared with those that are fastest alone; None if these are the same or could not run."""
 
 
 def refine_network(
@@ -72,13 +72,13 @@ def refine_network(
 
     Raises:
         DocumentError: the manifest is missing, broken or stale, or a receipt is missing or broken.
-        BuildError: the build is not for the CPU, not set to be refined or locked, or the network cannot be compiled or
-            run.
+        BuildError: the build is not for the CPU, is locked or has refinement disabled, or the network cannot be
+            compiled or run.
     """
     if order.lock is not None:
         raise BuildError(f"{build}: is locked; `anole lock --remove {build}` unlocks it, and then it can be refined")
     if n_candidates < 1:
-        raise BuildError(f"{build}: is not set to be refined; `refine` sets how many candidates of each task are tried")
+        raise BuildError(f"{build}: has refinement disabled; set `refine` to the number of candidates to try per task")
     manifest, receipts = read_manifest(manifest_path, order.origin), read_receipts(receipt_paths)
     target = get_profilable(manifest.origin.target_description)
     if target is None:
@@ -103,7 +103,7 @@ def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, ef
     if not candidates:
         return Refinement(candidates, fastest_alone)
     timed_candidates = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
-    chosen = {key: choose(of_task) for key, of_task in timed_candidates.items()}
+    chosen = {key: choose(task_candidates) for key, task_candidates in timed_candidates.items()}
     if chosen == fastest_alone:
         return Refinement(timed_candidates, fastest_alone)
     try:

@@ -12,9 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from anole.documents.build import read_build
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import build_engine
-from anole.evaluate.kernel_times import time_kernels
+from anole.evaluate.timing.kernel_times import time_kernels
 from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
 from anole.host.process import CallError, Worker
 from anole.measure.device_access import DeviceAccess
@@ -24,12 +24,12 @@ _MIN_RUNS = 5
 """Min number of runs per turn: enough for a large network, whose runs are long compared with disturbances."""
 
 _TIMEOUT_S = 600.0
-"""The timeout of a call: enough to load a network that runs for one second, and to run it some dozens of times."""
+"""The timeout of a call: enough to load a network that runs for one second, and to run it a few dozen times."""
 
 
 @dataclass(frozen=True)
 class TimedPair:
-    """The median latencies of two builds that took turns, and the median ratio over the rounds."""
+    """The median latencies of two builds, timed in alternation, and the median ratio of their latencies."""
 
     latency_s: float
     rival_latency_s: float
@@ -64,9 +64,9 @@ class Stopwatch:
         times_s: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
         return times_s
 
-    def compare(self, folder: Path, rival: Path, pace: Pace) -> TimedPair:
-        """Time two builds of a network in turns; raises BuildError if one cannot be loaded, crashes or hangs."""
-        pair: TimedPair = self._call(folder, _compare, folder, rival, self._threads, pace)
+    def compare(self, folder: Path, baseline: Path, pace: Pace) -> TimedPair:
+        """Time two builds of a network in alternation; raises BuildError if one cannot be loaded, crashes or hangs."""
+        pair: TimedPair = self._call(folder, _compare, folder, baseline, self._threads, pace)
         return pair
 
     def _call(self, folder: Path, *call: Any) -> Any:
@@ -85,13 +85,13 @@ def _start() -> Callable[..., Any]:
 
 
 def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float]:
-    return time_kernels(folder, draw_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
+    return time_kernels(folder, timing_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
 
 
-def _compare(folder: Path, rival: Path, threads: int, pace: Pace) -> TimedPair:
-    inputs = draw_inputs(read_build(folder))
-    engines = {str(build): build_engine(build, inputs, "cpu", threads) for build in (folder, rival)}
+def _compare(folder: Path, baseline: Path, threads: int, pace: Pace) -> TimedPair:
+    inputs = timing_inputs(read_build(folder))
+    engines = {str(build): build_engine(build, inputs, "cpu", threads) for build in (folder, baseline)}
     times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
-    times_s, rival_times_s = times[str(folder)], times[str(rival)]
-    latency_s, rival_latency_s = (float(np.median(np.concatenate(turns))) for turns in (times_s, rival_times_s))
-    return TimedPair(latency_s, rival_latency_s, float(np.median(ratios(times_s, rival_times_s))))
+    times_s, baseline_times_s = times[str(folder)], times[str(baseline)]
+    latency_s, baseline_latency_s = (float(np.median(np.concatenate(turns))) for turns in (times_s, baseline_times_s))
+    return TimedPair(latency_s, baseline_latency_s, float(np.median(ratios(times_s, baseline_times_s))))

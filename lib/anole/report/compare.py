@@ -16,7 +16,7 @@ import numpy as np
 from anole.documents.build import FILE, Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
-from anole.evaluate.comparison import compare_outputs, random_samples
+from anole.evaluate.comparison import check_inputs, compare_outputs
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.network_runner import runner_of
 from anole.evaluate.timing.pairs import PairTimer
@@ -57,7 +57,7 @@ class Pair:
 
     @property
     def precisions(self) -> tuple[str, str]:
-        """The types that they multiply, as text."""
+        """The precisions of both builds, as text."""
         return self.builds[0].precision, self.builds[1].precision
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class ComparedBuilds:
     Attributes:
         ratio: the latency of B over the latency of A; it has no rounds if it is computed, not measured.
         latencies_s: the undisturbed latencies of A and B, median over the rounds.
-        precisions: the types that A and B multiply.
+        precisions: the precisions of A and B.
         error: the distance between their outputs, relative to the norm.
         undisturbed: the share of undisturbed runs.
         seconds: the duration of the comparison.
@@ -88,10 +88,10 @@ class ComparedBuilds:
     alpha: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form; unknown ends of the interval are null."""
-        plain = asdict(self)
-        plain["ratio"] = {name: value if isfinite(value) else None for name, value in plain["ratio"].items()}
-        return {**plain, "verdict": self.ratio.verdict.value}
+        """Return the comparison as a JSON object; infinite ends of the interval are null."""
+        fields = asdict(self)
+        fields["ratio"] = {name: value if isfinite(value) else None for name, value in fields["ratio"].items()}
+        return {**fields, "verdict": self.ratio.verdict.value}
 
 
 def pair_builds(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
@@ -108,7 +108,7 @@ def pair_builds(first: Path, second: Path) -> dict[str, tuple[Path, Path]]:
             raise BuildError(f"{folder}: found neither a build nor folders of builds")
     common = sorted(names_in_folders[0] & names_in_folders[1])
     if not common:
-        raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or such folders")
+        raise BuildError(f"{first} and {second} have no builds with the same name; give two builds or other folders")
     return {name: (first / name, second / name) for name in common}
 
 
@@ -137,7 +137,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
         # Settings that differ, such as the number of threads, are stored in each build.
         common = dict(devices[0].environment().items() & devices[1].environment().items())
         timer = PairTimer(starts, devices[0].preload, {**common, **access.environment()}, str(pair))
-        error = _check_difference(pair, timer.differ(random_samples(pair.builds[0])), rules)
+        error = _check_difference(pair, timer.differ(check_inputs(pair.builds[0])), rules)
         with access.timing():
             ratio = compare_rounds(timer.take, rules.threshold, rules.seconds, rules.rounds, alpha)
     a_s, b_s = np.median([timed.latencies_s for timed in timer.rounds], axis=0).tolist()
@@ -148,7 +148,7 @@ def _compare_timed(name: str, pair: Pair, rules: Rules, alpha: float) -> Compare
 
 def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
     """Compare builds for a simulator by their computed latencies."""
-    began_s, inputs = time.monotonic(), random_samples(pair.builds[0])
+    began_s, inputs = time.monotonic(), check_inputs(pair.builds[0])
     outputs, latencies_s = [], []
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         assert build.accelerator is not None
@@ -165,10 +165,10 @@ def _compare_simulated(name: str, pair: Pair, rules: Rules) -> ComparedBuilds:
 def _check_comparable(pair: Pair) -> None:
     """Raise BuildError if the inputs, outputs or kinds of device differ, or if a device is absent."""
     a, b = pair.builds
-    for what, infos_a, infos_b in (("inputs", a.inputs, b.inputs), ("outputs", a.outputs, b.outputs)):
+    for kind, infos_a, infos_b in (("inputs", a.inputs, b.inputs), ("outputs", a.outputs, b.outputs)):
         # The names may differ: importing the same network in another way may rename them.
         if _describe(infos_a) != _describe(infos_b):
-            raise BuildError(f"{pair}: have different {what}: {_describe(infos_a)} and {_describe(infos_b)}")
+            raise BuildError(f"{pair}: have different {kind}: {_describe(infos_a)} and {_describe(infos_b)}")
     kinds = [build.target_description["kind"] for build in pair.builds]
     if kinds[0] != kinds[1]:
         raise BuildError(f"{pair}: one is for {kinds[0]}, the other for {kinds[1]}")
@@ -200,11 +200,11 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
     subject = f"{name}: " if name == folders[0].name else ""
     sides = zip("AB", map(duration, compared.latencies_s), compared.precisions, map(str, folders), strict=True)
     runs = f"{percent(compared.undisturbed)} of runs undisturbed"
-    how = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
+    evidence = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(
         Text(subject + describe_ratio(ratio), style=_STYLES[ratio.verdict]),
         facts_grid(sides),
-        Text(f"  {how}; outputs differ by {significant(compared.error)}", style="dim"),
+        Text(f"  {evidence}; outputs differ by {significant(compared.error)}", style="dim"),
     )
 
 

@@ -42,9 +42,9 @@ class Recipe:
         parameters: names of its parameters; a parameter that is null selects all rows.
         chart: a chart without its data.
         units: the units of the values, and which direction is better.
-        counts: how to count rows, such as ``count build`` or ``sum runs as run``.
+        counts: counts to compute from the rows, such as ``count build`` or ``sum runs as run``.
         columns: the columns of its table.
-        remedy: how to get rows if there are none.
+        remedy: advice to users if there are no rows.
         headline: a sentence with columns of the first row in braces.
     """
 
@@ -69,7 +69,7 @@ def cookbook() -> Path:
 
 def read_recipes(folder: Path) -> dict[str, Recipe]:
     """Return the recipes in a cookbook's folder, by name."""
-    return {path.stem: _recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
+    return {path.stem: _read_recipe(path) for path in sorted((folder / "queries").glob("*.sql"))}
 
 
 def read_descriptions(text: str) -> dict[str, TableDescription]:
@@ -78,7 +78,7 @@ def read_descriptions(text: str) -> dict[str, TableDescription]:
     for part, is_view in (("Tables", False), ("Views", True)):
         (body,) = re.findall(rf"^## {part}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         for name, section in re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", body, re.MULTILINE | re.DOTALL):
-            descriptions[name] = _description(section, is_view)
+            descriptions[name] = _parse_description(section, is_view)
     return descriptions
 
 
@@ -90,10 +90,10 @@ def column_text(descriptions: Mapping[str, TableDescription], name: str, column:
     return next((text for text in texts if text), None)
 
 
-def _description(section: str, is_view: bool) -> TableDescription:
-    plain = re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL)
-    text = re.split(r"^(?:\||Columns:)", plain, maxsplit=1, flags=re.MULTILINE)[0]
-    columns = dict(_view_columns(plain) if is_view else _table_columns(plain))
+def _parse_description(section: str, is_view: bool) -> TableDescription:
+    text_without_code = re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL)
+    text = re.split(r"^(?:\||Columns:)", text_without_code, maxsplit=1, flags=re.MULTILINE)[0]
+    columns = dict(_view_columns(text_without_code) if is_view else _table_columns(text_without_code))
     return TableDescription(" ".join(text.split()), columns, is_view)
 
 
@@ -104,16 +104,16 @@ def _table_columns(section: str) -> Iterator[tuple[str, str]]:
 
 
 def _view_columns(section: str) -> Iterator[tuple[str, str]]:
-    _, _, listed = section.partition("Columns:")
-    for name, meaning in re.findall(r"`([^`]+)`\s*(?:\(((?:[^()]|\([^()]*\))*)\))?", listed):
+    _, _, descriptions = section.partition("Columns:")
+    for name, meaning in re.findall(r"`([^`]+)`\s*(?:\(((?:[^()]|\([^()]*\))*)\))?", descriptions):
         yield name, " ".join(meaning.split())
 
 
-def _recipe(path: Path) -> Recipe:
+def _read_recipe(path: Path) -> Recipe:
     lines = path.read_text(encoding="utf-8").splitlines()
     comments = list(takewhile(lambda line: line.startswith("--"), lines))
-    question, *others = (line.removeprefix("--").strip() for line in comments)
-    remark, *labeled = (" ".join(part.split()) for part in _LABEL.split("\n".join(others)))
+    question, *comment_lines = (line.removeprefix("--").strip() for line in comments)
+    remark, *labeled = (" ".join(part.split()) for part in _LABEL.split("\n".join(comment_lines)))
     facts = dict(zip(labeled[::2], labeled[1::2], strict=True))
     sql = "\n".join(lines[len(comments) :]).strip()
     chart = path.with_suffix(".json")

@@ -25,7 +25,7 @@ def render_machine() -> Iterator[RenderableType]:
     """Yield groups of facts for a terminal, each as soon as its peaks are measured."""
     host = host_facts()
     machine = {
-        "processor": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
+        "CPU": f"{host['processor']} ({host['architecture']}, {host['cores']} cores)",
         "memory": f"{host['memory_bytes'] / 2**30:.1f} GiB",
         "system": host["system"],
         **tools(),
@@ -67,8 +67,8 @@ def _peaks(description: Mapping[str, Any]) -> str:
                 gflops: dict[str, float] = worker.call(timeout_s=_TIMEOUT_S)
             except CallError as error:
                 raise MeasureError(f"the peak cannot be measured: {error}") from error
-    first, *others = (f"{significant(rate)} GFLOP/s of {dtype}" for dtype, rate in gflops.items())
-    return "; ".join([f"{first} multiply-adds", *others])
+    first_peak, *other_peaks = (f"{significant(rate)} GFLOP/s of {dtype}" for dtype, rate in gflops.items())
+    return "; ".join([f"{first_peak} multiply-adds", *other_peaks])
 
 
 def _start_peaks(description: Mapping[str, Any]) -> Any:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from anole.documents.build import Build, check_build_files, read_build
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
-from anole.evaluate.kernel_times import time_kernels
-from anole.evaluate.roofline import Roofline, Row, measure_roofline, rows_of
+from anole.evaluate.comparison import timing_inputs
+from anole.evaluate.timing.kernel_times import time_kernels
+from anole.evaluate.timing.roofline import Roofline, Row, measure_roofline, rows_of
 from anole.measure.device_access import device_access
 from anole.report.tables import plain_table
 from anole.targets import get_kind, get_profilable, get_target
@@ -34,7 +34,7 @@ class Profile:
     peak: Roofline
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plain form."""
+        """Return the profile as a JSON object."""
         return asdict(self)
 
 
@@ -54,7 +54,7 @@ def profile_build(folder: Path, seconds: float) -> Profile:
         raise BuildError(f"{folder}: build.json has no kernels; compile the build again")
     os.environ.update(target.environment())
     with device_access(target).timing():
-        times = time_kernels(folder, draw_inputs(build), target.threads, seconds)
+        times = time_kernels(folder, timing_inputs(build), target.threads, seconds)
         peak = measure_roofline(target, build.kernels)
     rows = rows_of(build.kernels, times, peak)
     kernels_s = sum(row.seconds for row in rows)
@@ -88,7 +88,7 @@ def render_profile(profile: Profile) -> RenderableType:
 
 
 def _profilable(folder: Path, build: Build) -> ProfilableDevice:
-    """Return the target of a build; raise BuildError if its kernels cannot be timed one by one here."""
+    """Return the target of a build; raise BuildError if its kernels cannot be timed one by one on this machine."""
     target = get_target(build.target_description)
     if target.place is DeviceLocation.SIMULATOR:
         kind = build.target_description["kind"]

@@ -28,18 +28,18 @@ _NOTHING_TO_DO = "Nothing to be done"
 
 _KEY_DIGITS = 64
 
-_MAX_SHOWN = 3
+_MAX_SHOWN_JOBS = 3
 """The maximum number of running jobs shown below the progress bar; on a cluster, hundreds may run."""
 
 _UNLIMITED_SIZE = 10_000
-"""More columns and lines than any table has; it disables wrapping."""
+"""More columns and lines than any table has, which disables wrapping."""
 
 _LATENCIES = """
 select build, precision, reference, reference_precision, latency_s, reference_latency_s, speedup, relative_error
 from model_latency
 order by build, reference desc
 """
-_NAMES = {"onnxruntime": "ONNX Runtime"}
+_REFERENCE_NAMES = {"onnxruntime": "ONNX Runtime"}
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Job:
     started_s: float
 
     def __str__(self) -> str:
-        named = "" if any(len(wildcard) == _KEY_DIGITS for wildcard in self.wildcards) else " ".join(self.wildcards)
-        return f"{self.rule} {last_result(self.logs) or named}"
+        arguments = "" if any(len(wildcard) == _KEY_DIGITS for wildcard in self.wildcards) else " ".join(self.wildcards)
+        return f"{self.rule} {last_result(self.logs) or arguments}"
 
 
 class ProgressView:
@@ -156,12 +156,12 @@ class ProgressView:
         """Render the bottom lines: the progress, the time left, and the newest jobs."""
         status = f"{self._done}/{self._total} jobs" if self._total else ""
         if self._left_s is not None:
-            at_s, then_s = self._left_s
-            left_s = int(then_s - (time.monotonic() - at_s))
+            estimated_at_s, estimate_s = self._left_s
+            left_s = int(estimate_s - (time.monotonic() - estimated_at_s))
             status += f", about {timedelta(seconds=left_s)} left" if left_s > 0 else ""
         overall = Table.grid(padding=(0, 1))
         overall.add_row(ProgressBar(total=self._total or None, completed=self._done, width=20), status)
-        newest = list(self._running.values())[-_MAX_SHOWN:]
+        newest = list(self._running.values())[-_MAX_SHOWN_JOBS:]
         return Group(overall, *(Text(str(job), "dim", no_wrap=True, overflow="ellipsis") for job in newest))
 
 
@@ -171,14 +171,14 @@ def render_results(database: Path) -> RenderableType:
     Raises:
         StoreError: the database is missing or cannot be read.
     """
-    with Database(database) as opened:
-        rows = opened.query(_LATENCIES).records()
+    with Database(database) as db:
+        rows = db.query(_LATENCIES).records()
     builds = dict.fromkeys(row["build"] for row in rows)
     references = dict.fromkeys(row["reference"] for row in rows)
     if not builds:
         return Group()
     rows_by_build = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
-    titles = ("in", "ms", *(_NAMES.get(name, name) for name in references), "error")
+    titles = ("in", "ms", *(_REFERENCE_NAMES.get(name, name) for name in references), "error")
     table = plain_table(("build",), titles, (_row(by_reference, references) for by_reference in rows_by_build))
     legend = Text("ms per run and its precision; in brackets, the speedup of the build", "dim")
     build = layout.build_path(next(iter(builds)))

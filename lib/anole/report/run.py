@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build, check_build_files, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
-from anole.evaluate.comparison import draw_inputs
+from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.network_runner import runner_of
 from anole.ir.ranges import SizeRange
 from anole.targets import get_target
@@ -29,7 +29,7 @@ def describe_build(folder: Path) -> str:
     for title, infos in (("inputs", build.inputs), ("outputs", build.outputs)):
         width = max((len(info.name) for info in infos), default=0)
         lines += [f"{title}:", *(f"  {info.name:<{width}}  {info.dtype} {_shape(info)}" for info in infos)]
-    lines += [f"{name} may be {each}" for name, each in (build.ranges or {}).items()]
+    lines += [f"{name} may be {sizes}" for name, sizes in (build.ranges or {}).items()]
     return "\n".join(lines)
 
 
@@ -52,13 +52,13 @@ def run_build(
     """
     build = read_build(folder)
     check_build_files(folder, build)
-    inputs = _read_inputs(build, input_paths) if input_paths else draw_inputs(build, seed)
+    inputs = _read_inputs(build, input_paths) if input_paths else timing_inputs(build, seed)
     target = get_target(build.target_description)
     if (absence := target.absence()) is not None:
         raise BuildError(f"{folder}: {absence}")
     runner = runner_of(target)
-    found = runner.run(folder, build, inputs)
-    outputs = {info.name: array for info, array in zip(build.outputs, found, strict=True)}
+    arrays = runner.run(folder, build, inputs)
+    outputs = {info.name: array for info, array in zip(build.outputs, arrays, strict=True)}
     if output is not None:
         _write(output, outputs)
     return outputs
@@ -78,23 +78,23 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
         elif not isinstance(loaded, np.ndarray):
             arrays |= dict(loaded)
     for info in infos:
-        found = arrays.get(info.name)
-        if found is None or not _fits(found, info, build.ranges or {}, sizes):
-            shown = "none" if found is None else f"shape {list(found.shape)}"
-            known = {name: f"{each}" for name, each in (build.ranges or {}).items()} | {
-                n: f"{s}" for n, s in sizes.items()
+        array = arrays.get(info.name)
+        if array is None or not _fits(array, info, build.ranges or {}, sizes):
+            actual = "none" if array is None else f"shape {list(array.shape)}"
+            allowed = {name: f"{range_}" for name, range_ in (build.ranges or {}).items()} | {
+                name: f"{size}" for name, size in sizes.items()
             }
-            where = f", {', '.join(f'{name} {each}' for name, each in known.items())}" if known else ""
-            raise BuildError(f"input {info.name}: found {shown}; expected {info.dtype} of shape {_shape(info)}{where}")
+            where = f", {', '.join(f'{name} {size}' for name, size in allowed.items())}" if allowed else ""
+            raise BuildError(f"input {info.name}: found {actual}; expected {info.dtype} of shape {_shape(info)}{where}")
     return [np.asarray(arrays[info.name], info.dtype, order="C") for info in infos]
 
 
-def _fits(found: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
+def _fits(array: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
     """Whether an array has an input's shape; stores the sizes of its ranges in `sizes`."""
-    if info.varying is None or found.ndim != len(info.shape):
-        return found.shape == info.shape
-    pairs = list(zip(info.varying, info.shape, found.shape, strict=True))
-    if any(own != size if name is None else size not in ranges[name] for name, own, size in pairs):
+    if info.varying is None or array.ndim != len(info.shape):
+        return array.shape == info.shape
+    pairs = list(zip(info.varying, info.shape, array.shape, strict=True))
+    if any(extent != size if name is None else size not in ranges[name] for name, extent, size in pairs):
         return False
     return all(sizes.setdefault(name, size) == size for name, _, size in pairs if name is not None)
 

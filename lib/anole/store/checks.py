@@ -24,7 +24,7 @@ def find_problem(record: object, flop: int) -> str | None:
         case Trial():
             if record.iteration < 0:
                 return f"iteration is {record.iteration}"
-            return _negative("elapsed_s", record.elapsed_s) or _timed_problem(record, flop)
+            return _negative_problem("elapsed_s", record.elapsed_s) or _timed_problem(record, flop)
         case Remeasurement():
             return _timed_problem(record, flop)
         case Confirmation():
@@ -35,8 +35,8 @@ def find_problem(record: object, flop: int) -> str | None:
         case SpaceFacts(size, sampled, rejections):
             if size < 0 or sampled <= 0:
                 return f"a space has {size} configs and {sampled} samples"
-            bad = {reason: n for reason, n in rejections.items() if type(n) is not int or not 0 <= n <= sampled}
-            return f"the rejections of {sampled} samples are {bad}" if bad else None
+            invalid = {reason: n for reason, n in rejections.items() if type(n) is not int or not 0 <= n <= sampled}
+            return f"the rejections of {sampled} samples are {invalid}" if invalid else None
     return None
 
 
@@ -62,12 +62,12 @@ def _measurement_problem(measurement: Measurement) -> str | None:
     if measurement.repeats < 0:
         return f"repeats is {measurement.repeats}"
     for name in _NON_NEGATIVE:
-        problem = _negative(name, getattr(measurement, name))
+        problem = _negative_problem(name, getattr(measurement, name))
         if problem is not None:
             return problem
     return None
 
 
-def _negative(name: str, value: float | None) -> str | None:
+def _negative_problem(name: str, value: float | None) -> str | None:
     """Return a problem if a value is negative or not finite, otherwise None."""
     return None if value is None or 0.0 <= value < math.inf else f"{name} is {value}"

@@ -17,7 +17,7 @@ from anole.files import read_bytes
 from anole.keys import Key, Time, canonical_json
 from anole.record import Confirmation, Remeasurement, Run, Source, SpaceFacts, Trial
 from anole.store.checks import find_problem
-from anole.store.lines import Chain, checksum_of, complete_lines, without_checksum
+from anole.store.lines import Chain, checksum_of, complete_lines, strip_checksum
 from anole.strict_json import parse_json, parse_record
 from anole.task import Task
 
@@ -32,7 +32,7 @@ SearchLog = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Head:
-    """The first line of a shard: its run, whose key must match its fields, and its task as plain JSON values."""
+    """The first line of a shard: the run, whose key must match its fields, and the task as plain JSON values."""
 
     schema: int
     started_at: Time
@@ -67,7 +67,7 @@ LINES: Mapping[str, type] = {
 }
 """Record classes by the ``kind`` of a line."""
 
-_KINDS = {cls: kind for kind, cls in LINES.items()}
+_KIND_NAMES = {cls: kind for kind, cls in LINES.items()}
 
 _MAX_LINE_BYTES = 1 << 24
 """Maximum length of a shard's first line."""
@@ -106,7 +106,7 @@ class ShardContent:
         digest = sha256()
         for record in self.records():
             if not isinstance(record, SpaceFacts):
-                digest.update(canonical_json([_KINDS[type(record)], encode(record)]).encode(errors="replace"))
+                digest.update(canonical_json([_KIND_NAMES[type(record)], encode(record)]).encode(errors="replace"))
         return digest.hexdigest()
 
     def records(self) -> Iterator[Any]:
@@ -174,8 +174,8 @@ class Recorded:
     def content(self) -> ShardContent:
         """Return the immutable content."""
         lists = tuple(self.trials), tuple(self.configs), tuple(self.confirmations)
-        others = self.sources, self.space, self.sealed
-        return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *others)
+        metadata = self.sources, self.space, self.sealed
+        return ShardContent(self.run, self.task, *lists, dict(self.iterations), self.started_at, *metadata)
 
 
 def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
@@ -187,10 +187,10 @@ def read_stored(path: Path) -> tuple[ShardContent, bytes] | None:
 
 def read_shard(path: Path) -> ShardContent:
     """Read a shard, which must contain a run; a last line truncated by a crash is ignored."""
-    stored = read_stored(path)
-    if stored is None:
+    shard = read_stored(path)
+    if shard is None:
         raise StoreError(f"{path}: holds no run, because the tuner stopped before it wrote the first line")
-    return stored[0]
+    return shard[0]
 
 
 def read_head(path: Path) -> tuple[Run, Task] | None:
@@ -208,7 +208,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
     """Parse the lines of a shard that `complete_lines` returns; return None if there are none.
 
     Raises:
-        StoreError: a line is corrupt; the message says which, what was found and how to repair the file.
+        StoreError: a line is corrupt; the message names the line, the problem and the repair.
     """
     recorded = parse_recorded(path, data)
     return None if recorded is None else recorded.content()
@@ -216,7 +216,7 @@ def parse_shard(path: Path, data: bytes) -> ShardContent | None:
 
 def parse_recorded(path: Path, data: bytes) -> Recorded | None:
     """Parse the lines of a shard as `parse_shard` does, into an object that can be appended to."""
-    lines = _lines(path, data)
+    lines = _split_lines(path, data)
     if not lines:
         return None
     head = lines[0].read(Head)
@@ -249,11 +249,11 @@ def encode_line(record: Any, chain: Chain, path: Path) -> bytes:
     Raises StoreError, without changing the chain, for a record that could not be read back.
     """
     try:
-        plain = {"kind": _KINDS[type(record)], **encode(record)}
+        plain = {"kind": _KIND_NAMES[type(record)], **encode(record)}
         text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(errors="replace")
         parse_json(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"{path}: a {_KINDS[type(record)]} cannot be stored: {error}") from error
+        raise StoreError(f"{path}: a {_KIND_NAMES[type(record)]} cannot be stored: {error}") from error
     return chain.seal(text) + b"\n"
 
 
@@ -266,9 +266,9 @@ def encode_shard(content: ShardContent, path: Path) -> bytes:
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
     """Return a shard's complete lines with checksums, which lines of older versions may not have."""
     chain = Chain.of(content.run.key)
-    head, *others = [without_checksum(text) for text in data.split(b"\n")[:-1]]
+    head, *lines = [strip_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()
-    return b"".join(chain.seal(text) + b"\n" for text in (head, *others))
+    return b"".join(chain.seal(text) + b"\n" for text in (head, *lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ class _Line:
         raise StoreError(f"{self.path}:{self.number}: {problem}; nothing was changed. To repair the file, {remedy}.")
 
 
-def _lines(path: Path, data: bytes) -> list[_Line]:
+def _split_lines(path: Path, data: bytes) -> list[_Line]:
     texts = data.split(b"\n")[:-1]
     return [_Line(path, number, text, len(texts) - number) for number, text in enumerate(texts, start=1)]
 
@@ -329,7 +329,7 @@ def _lines(path: Path, data: bytes) -> list[_Line]:
 def _verify(lines: Sequence[_Line], head: Head) -> tuple[Chain, bool]:
     """Verify all checksums; return the chain, and whether every line has a checksum.
 
-    In a shard of schema 1, the first lines may have none.
+    In a shard of schema 1, the first lines may have no checksum.
     """
     chain, is_required, is_sealed = Chain.of(head.key), head.schema > 1, True
     for line in lines:

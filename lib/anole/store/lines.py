@@ -45,7 +45,7 @@ def checksum_of(text: bytes) -> bytes | None:
     return end[len(_PREFIX) : -len(_SUFFIX)] if end.startswith(_PREFIX) and end.endswith(_SUFFIX) else None
 
 
-def without_checksum(text: bytes) -> bytes:
+def strip_checksum(text: bytes) -> bytes:
     """Return the text of a line without its checksum, if it has one."""
     return text if checksum_of(text) is None else text[:-_CHECKSUM_BYTES] + b"}"
 
@@ -63,9 +63,9 @@ def complete_lines(data: bytes) -> bytes:
         return data[:end] + tail + b"\n"
     if tail:
         return data[:end]
-    last = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
+    last_start = data.rfind(b"\n", 0, max(end - 1, 0)) + 1
     # A single zero byte may be a flipped bit of a space, unless it replaces the line's first byte.
-    return data[:last] if data.startswith(b'\0"', last) or b"\0\0" in data[last:end] else data[:end]
+    return data[:last_start] if data.startswith(b'\0"', last_start) or b"\0\0" in data[last_start:end] else data[:end]
 
 
 def _starts_with_json_object(text: bytes) -> bool:

@@ -40,9 +40,9 @@ __all__ = [
     "ShardContent",
     "copy_path",
     "is_copy",
-    "named_run",
     "read_head",
     "read_shard",
+    "run_key_in_name",
     "shard_path",
     "shard_paths",
 ]
@@ -68,7 +68,7 @@ def is_copy(path: Path) -> bool:
     return match is None or match[2] is not None
 
 
-def named_run(path: Path) -> str | None:
+def run_key_in_name(path: Path) -> str | None:
     """Return the run's key in the name of a shard or copy; None for a name chosen by a user."""
     match = _NAME.fullmatch(path.name)
     return None if match is None else match[1]
@@ -120,7 +120,7 @@ class Shard:
             raise StoreError(f"a run of the task {run.task_key} cannot store trials of the task {task.key}")
         path = shard_path(directory, run)
         descriptor = _open_locked(path, wait)
-        with _closed_on_error(descriptor, path):
+        with _close_on_error(descriptor, path):
             recorded, end = _resume_or_begin(descriptor, path, run, task)
             if recorded.run.key != run.key:
                 raise StoreError(f"{path}: holds the run {recorded.run.key}, not the one in its name")
@@ -169,7 +169,7 @@ class Shard:
         self._append(trial)
         self._recorded.configs[config] = trial.number
 
-    def append_again(self, remeasurement: Remeasurement) -> None:
+    def append_remeasurement(self, remeasurement: Remeasurement) -> None:
         """Store a new measurement of a recorded trial; the earlier one stays in the file."""
         number, n_trials = remeasurement.number, len(self._recorded.trials)
         if not 0 <= number < n_trials:
@@ -206,7 +206,7 @@ class Shard:
         try:
             write_atomically(self.path, data)
         except OSError as error:
-            raise _unwritable(self.path, error) from error
+            raise _write_error(self.path, error) from error
         finally:
             self.close()
 
@@ -261,8 +261,8 @@ def _open_locked(path: Path, wait: bool) -> int:
             make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except OSError as error:
-            raise _unwritable(path, error) from error
-        with _closed_on_error(descriptor, path):
+            raise _write_error(path, error) from error
+        with _close_on_error(descriptor, path):
             _lock(descriptor, path, wait)
             if _is_current(descriptor, path):
                 return descriptor
@@ -271,13 +271,13 @@ def _open_locked(path: Path, wait: bool) -> int:
 
 
 @contextmanager
-def _closed_on_error(descriptor: int, path: Path) -> Iterator[None]:
+def _close_on_error(descriptor: int, path: Path) -> Iterator[None]:
     """Close a shard if an error ends the context, and convert OSError to StoreError."""
     try:
         yield
     except OSError as error:
         close(descriptor)
-        raise _unwritable(path, error) from error
+        raise _write_error(path, error) from error
     except BaseException:
         close(descriptor)
         raise
@@ -310,20 +310,20 @@ def _is_current(descriptor: int, path: Path) -> bool:
 def _resume_or_begin(descriptor: int, path: Path, run: Run, task: Task) -> tuple[Recorded, int]:
     """Return the file's content and length, after removing a truncated last line or writing the head."""
     data = _read_all(descriptor)
-    complete = complete_lines(data)
-    recorded = parse_recorded(path, complete)
+    lines = complete_lines(data)
+    recorded = parse_recorded(path, lines)
     if recorded is None:
         recorded = Recorded(run, task, utc_now(), Chain.of(run.key))
-        complete = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), recorded.chain, path)
+        lines = encode_line(Head(SCHEMA, recorded.started_at, run.key, run, task.to_json()), recorded.chain, path)
         os.ftruncate(descriptor, 0)
-        _write_durably(descriptor, complete, 0)
+        _write_durably(descriptor, lines, 0)
         sync(path.parent)
         sync(path.parent.parent)
-    elif complete != data:
-        n_kept = min(len(data), len(complete))
+    elif lines != data:
+        n_kept = min(len(data), len(lines))
         os.ftruncate(descriptor, n_kept)
-        _write_durably(descriptor, complete[n_kept:], n_kept)
-    return recorded, len(complete)
+        _write_durably(descriptor, lines[n_kept:], n_kept)
+    return recorded, len(lines)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -336,14 +336,14 @@ def _read_all(descriptor: int) -> bytes:
 def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
     """Write and sync all data; after an error, truncate the file to its former length."""
     try:
-        written = 0
-        while written < len(data):
-            written += os.pwrite(descriptor, data[written:], offset + written)
+        n_written = 0
+        while n_written < len(data):
+            n_written += os.pwrite(descriptor, data[n_written:], offset + n_written)
         os.fsync(descriptor)
     except OSError:
         os.ftruncate(descriptor, offset)
         raise
 
 
-def _unwritable(path: Path, error: OSError) -> StoreError:
+def _write_error(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path}: cannot be opened for writing: {error.strerror}")

@@ -1,4 +1,4 @@
-"""The registry of target kinds: the processor, and kinds that installed packages (Anole's own included) add."""
+"""The registry of target kinds: the CPU, and the kinds that installed packages, including Anole's own, add."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anole.targets.base import Device, DeviceLocation, ProfilableDevice, Simulat
 from anole.targets.kind import Kind
 
 HOST = "cpu"
-"""The kind of this machine's processor; every other kind requires it, too."""
+"""The kind of this machine's CPU; every other kind also requires the CPU."""
 
 GROUP = "anole.targets"
 """The group of entry points through which installed packages add kinds, each under the kind's name."""

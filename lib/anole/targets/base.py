@@ -79,7 +79,7 @@ class LocalDevice:
 class DeviceLocation(StrEnum):
     """Where candidates run, which determines what may run at the same time.
 
-    Nothing disturbs a simulator. The processor must do nothing else while candidates are timed. A local GPU runs one
+    Nothing disturbs a simulator. The CPU must do nothing else while candidates are timed. A local GPU runs one
     job at a time. A device of another machine serves one client at a time.
     """
 
@@ -91,7 +91,7 @@ class DeviceLocation(StrEnum):
 
 @dataclass(frozen=True)
 class NetworkEntryPoints:
-    """The code that compiles and runs whole networks for a target, named as ``module:object``.
+    """The code that compiles and runs networks for a target, named as ``module:object``.
 
     The compiler is a function like `anole.compile.network_compiler.NetworkCompiler`, the runner a class like
     `anole.evaluate.network_runner.NetworkRunner`. They are names because targets must not import these layers.
@@ -117,7 +117,7 @@ class Target(Protocol):
     """The hardware: one class per kind; see `anole.targets.kind`.
 
     Attributes:
-        networks: the code that compiles and runs whole networks for the target.
+        networks: the code that compiles and runs networks for the target.
         description: everything that identifies the target, in plain JSON values.
         operators: the names of the operators that the target has templates for.
         template_versions: the versions of all templates, by name.
@@ -133,13 +133,13 @@ class Target(Protocol):
         """Where the target's candidates run when they run on this machine."""
 
     def absence(self) -> str | None:
-        """Return why this machine cannot run or measure anything on the target, or None if it can."""
+        """Return the reason that this machine cannot run or measure anything on the target, or None if it can."""
 
     def template_version(self, workload: Workload) -> int:
         """Return the version of a workload's template, a part of a task's key; raise TargetError if there is none."""
 
     def takes(self, workload: Workload, position: int) -> bool:
-        """Whether the anchor operator at a position in the network, from 0, runs here and not on the host."""
+        """Whether the anchor operator at a position in the network, from 0, runs on the target, not on the host."""
 
     def in_target_precision(self, workload: Workload) -> Workload:
         """Return a float32 workload in the precision in which the target computes it.
@@ -176,7 +176,7 @@ class Device(Target, Protocol):
 
     @property
     def place(self) -> Literal[DeviceLocation.PROCESSOR, DeviceLocation.GPU]:
-        """Where candidates run; building candidates disturbs only the processor."""
+        """Where candidates run; building candidates disturbs only the CPU."""
 
     def template(self, workload: Workload) -> Template:
         """Return the template of a workload's operator."""
@@ -223,7 +223,7 @@ class DynamicShapeDevice(Device, Protocol):
 
 
 class ProfilableDevice(Device, Protocol):
-    """A device on which each kernel can be timed while a whole network runs."""
+    """A device on which each kernel can be timed while the entire network runs."""
 
     def copy_bytes_per_s(self) -> float:
         """Measure, in this process, the device's memory copy bandwidth."""
@@ -234,7 +234,7 @@ class Simulator(Target, Protocol):
 
     @property
     def place(self) -> Literal[DeviceLocation.SIMULATOR]:
-        """Where its candidates run."""
+        """Where the simulator's candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:
         """Return the simulated seconds of one run with the canonical epilogue (bias, shift, clip).

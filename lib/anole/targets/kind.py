@@ -25,7 +25,7 @@ CONSTRAINED, OPEN = "constrained", "open"
 class Inventory:
     """The hardware of one kind on this machine, as ``anole doctor`` lists it: short facts by their names.
 
-    `devices` holds descriptions of targets whose peak can be measured here, by device name.
+    `devices` holds descriptions of targets whose peak can be measured on this machine, by device name.
     """
 
     facts: Mapping[str, str]
@@ -53,7 +53,7 @@ class Rounding:
     """How a low-precision target rounds a network's float32 values.
 
     Attributes:
-        dtype: the type of the operands of products; None for float32.
+        dtype: the type of the operands of convolutions and matrix products; None for float32.
         stores_weights: whether dense layers store weights in fewer bits; `Target.in_target_precision` decides for each.
     """
 
@@ -69,26 +69,26 @@ class Kind:
         keys: the settings that an entry of ``targets`` may have, besides ``kind``, ``required``, ``nodes`` and
             ``measure``.
         read: checks an entry's settings and returns them as plain values. Its arguments are the entry, whose keys are
-            already checked, and the other machine that measures candidates, or None for this one. It raises SpecError.
+            already checked, and the remote devices that run candidates, or None for this machine. It raises SpecError.
         describe: takes the settings as keyword arguments, detects the rest, and returns the target's full description
             in plain JSON values. It raises TargetError if there can be no such target.
         target: returns the target of a description.
         detected: the settings that `describe` detects on this machine unless they are given.
         place: where candidates run; used only for kinds with detected settings, before there is a description.
         measurable_elsewhere: whether another machine can measure candidates (``measure``).
-        observable: whether its targets are `ProfilableDevice`, which profiling and refining (``refine``) need.
+        observable: whether the targets are `ProfilableDevice`, which profiling and refining (``refine``) need.
         inventory: returns the hardware of this kind on this machine; nothing for simulated hardware.
-        commands: the click commands that it adds to `anole`, as ``module:object``, by name.
-        sections: the sections that it adds to the report, each an `anole.report.pages.figure.Section` as
+        commands: the click commands that the kind adds to `anole`, as ``module:object``, by name.
+        sections: the sections that the kind adds to the report, each an `anole.report.pages.figure.Section` as
             ``module:object``.
-        exploration: how designs of its hardware are explored, if they can be.
+        exploration: how designs of the hardware are explored; None if they cannot be.
         remedy: returns advice against rounding errors of a build with some configs, as the end of a message, or "".
         finer: a function like `anole.targets.shared.output_tiles.finer_tiles`, as ``module:object``, if some configs
             have larger rounding errors than the operator's definition.
         rounding: how a described target rounds; None for float32.
         exporter: a function like `anole.export.stage.export_build`, as ``module:object``, if builds can be exported.
-        rules: the Snakemake file that it adds to the workflow; it can use everything in ``rules/common.smk``.
-        multiplies: common names of the types that its kernels multiply, by TVM's names, where they differ.
+        rules: the Snakemake file that the kind adds to the workflow; it can use everything in ``rules/common.smk``.
+        multiplies: common names of the types that the kernels multiply, by TVM's names, where they differ.
         quantizes_models: whether a target with the given settings runs models in 8 bits, so float models are quantized.
         serves_ranges: whether one build can serve a range of sizes (``{batch: 1..16}``).
     """
@@ -125,7 +125,7 @@ def read_space(entry: Mapping[str, Node]) -> None:
 
 
 def described_space(space: str) -> dict[str, str]:
-    """Return the setting's entry in a description; the default has none, which keeps the keys of existing tasks."""
+    """Return the setting's entry in a description; the default has no entry, which keeps the keys of existing tasks."""
     return {} if space == CONSTRAINED else {"space": space}
 
 

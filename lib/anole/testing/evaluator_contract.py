@@ -12,16 +12,16 @@ class EvaluatorContract:
     """Tests of an evaluator, which a subclass provides as a fixture.
 
     ```
-    class TestMine(EvaluatorContract):
+    class TestMyEvaluator(EvaluatorContract):
         @pytest.fixture
         def evaluator(self):
-            return Mine()
+            return MyEvaluator()
     ```
     """
 
     @pytest.fixture
     def evaluator(self) -> Evaluator:
-        """The evaluator, which is its own settings."""
+        """The evaluator; it serves as its own settings."""
         raise NotImplementedError
 
     def test_a_steady_kernel_has_an_exact_latency_and_no_spread(self, evaluator: Evaluator) -> None:
@@ -40,16 +40,16 @@ class EvaluatorContract:
 
     def test_the_first_run_is_untimed_and_run_counts_are_positive_integers(self, evaluator: Evaluator) -> None:
         """The first run has cold caches and does not count."""
-        cold = _Kernel(1e-3)
+        kernel = _Kernel(1e-3)
 
         def timer(number: int) -> float:
-            cold(number)
-            return 1.0 if len(cold.calls) == 1 else 1e-3
+            kernel(number)
+            return 1.0 if len(kernel.calls) == 1 else 1e-3
 
         timing = evaluator.evaluate(timer)
         assert timing.latency_s == pytest.approx(1e-3)
-        assert all(isinstance(number, int) and number > 0 for number in cold.calls)
-        assert len(cold.calls) > timing.repeats
+        assert all(isinstance(number, int) and number > 0 for number in kernel.calls)
+        assert len(kernel.calls) > timing.repeats
 
     def test_an_exception_of_the_kernel_propagates(self, evaluator: Evaluator) -> None:
         """The caller gets the exception."""

@@ -14,17 +14,17 @@ from anole.space import Space, option_knob
 from anole.testing.formulas import bowl, handful
 
 _MIN_CANDIDATES = 64
-"""Min number of candidates in a large space: the default batch."""
+"""Minimum number of candidates in a large space: the default batch."""
 
 
 class ExplorerContract:
     """Tests of an explorer, which a subclass provides as a fixture.
 
     ```
-    class TestMine(ExplorerContract):
+    class TestMyExplorer(ExplorerContract):
         @pytest.fixture
         def explorer(self):
-            return Mine()
+            return MyExplorer()
     ```
     """
 
@@ -39,11 +39,11 @@ class ExplorerContract:
         return SURROGATES[request.param]()
 
     def test_candidates_are_valid_distinct_and_new(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
-        """This holds in every iteration."""
-        history = _measured()
-        started, fitted = explorer.start(history.space), _fitted(surrogate)
+        """Candidates are valid, distinct and new in every iteration."""
+        history = _shared_history()
+        search, model = explorer.start(history.space), _fit_surrogate(surrogate)
         for iteration in range(3):
-            candidates = started.propose(fitted, history, np.random.default_rng(iteration))
+            candidates = search.propose(model, history, np.random.default_rng(iteration))
             indices = history.space.indices(candidates.vectors)
             assert len(indices) >= _MIN_CANDIDATES
             assert candidates.vectors.dtype == np.int64
@@ -55,23 +55,23 @@ class ExplorerContract:
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
         """Scores are zeros if the explorer does not use the surrogate."""
-        history, fitted = _measured(), _fitted(surrogate)
-        candidates = explorer.start(history.space).propose(fitted, history, np.random.default_rng(0))
+        history, model = _shared_history(), _fit_surrogate(surrogate)
+        candidates = explorer.start(history.space).propose(model, history, np.random.default_rng(0))
         assert candidates.scores.shape == (len(candidates.vectors),)
         assert (np.diff(candidates.scores) <= 0).all()
         if candidates.scores.any():
-            np.testing.assert_allclose(candidates.scores, fitted.score(candidates.vectors), rtol=1e-6)
+            np.testing.assert_allclose(candidates.scores, model.score(candidates.vectors), rtol=1e-6)
         assert all(isinstance(value, (int, float)) for value in candidates.log.values())
 
     def test_the_same_seeds_give_the_same_candidates_in_every_iteration(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
         """Resuming a run by replay depends on this."""
-        history, fitted = _measured(), _fitted(surrogate)
+        history, model = _shared_history(), _fit_surrogate(surrogate)
         runs = []
         for _ in range(2):
-            started = explorer.start(history.space)
-            runs.append([started.propose(fitted, history, np.random.default_rng(seed)).vectors for seed in (3, 4)])
+            search = explorer.start(history.space)
+            runs.append([search.propose(model, history, np.random.default_rng(seed)).vectors for seed in (3, 4)])
         np.testing.assert_array_equal(runs[0][0], runs[1][0])
         np.testing.assert_array_equal(runs[0][1], runs[1][1])
         assert not np.array_equal(runs[0][0], runs[0][1])
@@ -79,10 +79,10 @@ class ExplorerContract:
     def test_before_the_first_fit_candidates_are_uniform(
         self, explorer: Part[Explorer], surrogate: Part[Surrogate]
     ) -> None:
-        """They spread over the space; their scores are zero."""
-        space = _measured().space
-        started = explorer.start(space)
-        candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
+        """The candidates spread over the space; all scores are zero."""
+        space = _shared_history().space
+        search = explorer.start(space)
+        candidates = search.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
         assert len(candidates.vectors) >= _MIN_CANDIDATES and not candidates.scores.any()
         assert len(np.unique(candidates.vectors[:, 0])) > 30
 
@@ -92,35 +92,35 @@ class ExplorerContract:
         """Every config is proposed once; then there are no candidates."""
         formula = handful()
         assert formula.space.valid_indices is not None
-        started, learner = explorer.start(formula.space), surrogate.start(formula.space)
+        search, model = explorer.start(formula.space), surrogate.start(formula.space)
         history = History(formula.space, formula.flop)
         for iteration in range(20):
-            candidates = started.propose(learner, history, np.random.default_rng(iteration))
-            chosen = candidates.vectors[:2]
-            history.add(chosen, formula.measurements(chosen))
+            candidates = search.propose(model, history, np.random.default_rng(iteration))
+            batch = candidates.vectors[:2]
+            history.add(batch, formula.measurements(batch))
             if len(history) == len(formula.space.valid_indices):
                 break
-            learner.fit(history)
+            model.fit(history)
         np.testing.assert_array_equal(np.sort(history.visited), formula.space.valid_indices)
-        learner.fit(history)
-        assert len(started.propose(learner, history, np.random.default_rng(0)).vectors) == 0
+        model.fit(history)
+        assert len(search.propose(model, history, np.random.default_rng(0)).vectors) == 0
 
     def test_a_space_of_one_config(self, explorer: Part[Explorer], surrogate: Part[Surrogate]) -> None:
         """The only config is proposed."""
         space = Space([option_knob("only", [7])])
-        started = explorer.start(space)
-        candidates = started.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
+        search = explorer.start(space)
+        candidates = search.propose(surrogate.start(space), History(space, 1), np.random.default_rng(0))
         assert candidates.vectors.tolist() == [[0]]
 
 
 @cache
-def _measured() -> History:
-    """Return the history that all tests share and none changes."""
+def _shared_history() -> History:
+    """Return the history that all tests share; no test changes it."""
     return bowl().history(80)
 
 
-def _fitted(settings: Part[Surrogate]) -> Surrogate:
+def _fit_surrogate(settings: Part[Surrogate]) -> Surrogate:
     """Return a surrogate that is fitted to the shared history."""
-    surrogate = settings.start(_measured().space)
-    surrogate.fit(_measured())
+    surrogate = settings.start(_shared_history().space)
+    surrogate.fit(_shared_history())
     return surrogate

@@ -34,7 +34,7 @@ def tune_in_memory(
         n_trials: the budget, including recorded trials.
         seed: the seed of all randomness.
         recorded: earlier trials of the same run.
-        confirmed: earlier confirmations of the run; those made after the same number of trials are reused.
+        confirmed: earlier confirmations of the run; confirmations after the same number of trials are reused.
         confirm_with: measures the fastest configs again, more accurately; None leaves them unconfirmed.
         watch: callbacks for iterations, trials and confirmations.
 

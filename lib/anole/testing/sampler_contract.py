@@ -20,10 +20,10 @@ class SamplerContract:
     """Tests of a sampler, which a subclass provides as a fixture.
 
     ```
-    class TestMine(SamplerContract):
+    class TestMySampler(SamplerContract):
         @pytest.fixture
         def sampler(self):
-            return Mine()
+            return MySampler()
     ```
     """
 
@@ -41,15 +41,15 @@ class SamplerContract:
     def test_the_choice_is_valid_distinct_new_and_not_too_large(
         self, sampler: Part[Sampler], n_measured: int, n_candidates: int, n: int, seed: int
     ) -> None:
-        """This holds for any number of candidates, including none."""
+        """The choice is valid for any number of candidates, including none."""
         formula = _handful()
         history = formula.history(n_measured)
         candidates = _candidates(history, n_candidates, seed)
-        chosen = sampler.start(formula.space).choose(candidates, history, n, np.random.default_rng(seed))
-        indices = formula.space.indices(chosen)
-        assert min(1, len(candidates.vectors)) <= len(chosen) <= n
-        assert chosen.shape[1] == len(formula.space.knobs) and chosen.dtype == np.int64
-        assert formula.space.valid(chosen).all()
+        choice = sampler.start(formula.space).choose(candidates, history, n, np.random.default_rng(seed))
+        indices = formula.space.indices(choice)
+        assert min(1, len(candidates.vectors)) <= len(choice) <= n
+        assert choice.shape[1] == len(formula.space.knobs) and choice.dtype == np.int64
+        assert formula.space.valid(choice).all()
         assert len(np.unique(indices)) == len(indices)
         assert not np.isin(indices, history.visited).any()
 
@@ -69,9 +69,9 @@ class SamplerContract:
         unseen = ~np.isin(pool.visited, history.visited)
         ranking = np.argsort(-pool.scores[unseen])[:128]
         candidates = Candidates(pool.vectors[unseen][ranking], pool.scores[unseen][ranking])
-        chosen = sampler.start(formula.space).choose(candidates, history, 64, np.random.default_rng(0))
+        choice = sampler.start(formula.space).choose(candidates, history, 64, np.random.default_rng(0))
         chosen_history = History(formula.space, formula.flop)
-        chosen_history.add(chosen, formula.measurements(chosen))
+        chosen_history.add(choice, formula.measurements(choice))
         assert chosen_history.gflops.mean() > pool.gflops.mean()
 
     def test_no_candidates_give_no_choice(self, sampler: Part[Sampler]) -> None:
@@ -80,8 +80,8 @@ class SamplerContract:
         history = formula.history(8)
         assert formula.space.valid_indices is not None and len(history) == len(formula.space.valid_indices)
         empty = Candidates(formula.space.vectors([]), np.zeros(0))
-        chosen = sampler.start(formula.space).choose(empty, history, 4, np.random.default_rng(0))
-        assert chosen.shape == (0, len(formula.space.knobs))
+        choice = sampler.start(formula.space).choose(empty, history, 4, np.random.default_rng(0))
+        assert choice.shape == (0, len(formula.space.knobs))
 
     def test_the_history_is_not_changed(self, sampler: Part[Sampler]) -> None:
         """Only the loop changes the history."""

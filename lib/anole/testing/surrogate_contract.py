@@ -22,10 +22,10 @@ class SurrogateContract:
     """Tests of a surrogate, which a subclass provides as a fixture.
 
     ```
-    class TestMine(SurrogateContract):
+    class TestMySurrogate(SurrogateContract):
         @pytest.fixture
         def surrogate(self):
-            return Mine()
+            return MySurrogate()
     ```
     """
 
@@ -37,33 +37,33 @@ class SurrogateContract:
     def test_scores_are_zero_before_the_first_fit(self, surrogate: Part[Surrogate]) -> None:
         """All scores are zero, and fitting to an empty history changes nothing."""
         space = handful().space
-        started = surrogate.start(space)
-        assert not started.fitted
-        np.testing.assert_array_equal(started.score(space.vectors([0, 1])), [0, 0])
-        started.fit(History(space, 1))
-        assert not started.fitted
+        model = surrogate.start(space)
+        assert not model.fitted
+        np.testing.assert_array_equal(model.score(space.vectors([0, 1])), [0, 0])
+        model.fit(History(space, 1))
+        assert not model.fitted
 
     def test_is_not_fitted_to_failures_alone(self, surrogate: Part[Surrogate]) -> None:
         """Failures carry no information about speed."""
-        history = History(_measured().space, 1)
+        history = History(_shared_history().space, 1)
         vectors = history.space.sample(10, np.random.default_rng(0))
         history.add(vectors, [Measurement(Status.BUILD_ERROR)] * 10)
-        started = surrogate.start(history.space)
-        started.fit(history)
-        assert not started.fitted
-        assert started.score(vectors).shape == (10,)
+        model = surrogate.start(history.space)
+        model.fit(history)
+        assert not model.fitted
+        assert model.score(vectors).shape == (10,)
 
     def test_a_fitted_surrogate_ranks_unseen_configs(self, surrogate: Part[Surrogate]) -> None:
         """The configs with the highest scores are fast; the best known config scores about 1."""
-        history, unseen = _measured(), _unseen()
-        started = surrogate.start(history.space)
-        started.fit(history)
-        scores = started.score(unseen.vectors)
+        history, unseen = _shared_history(), _unseen_history()
+        model = surrogate.start(history.space)
+        model.fit(history)
+        scores = model.score(unseen.vectors)
         assert scores.shape == (400,) and scores.dtype == np.float64 and np.isfinite(scores).all()
-        if started.fitted:
+        if model.fitted:
             top_rows = np.argsort(scores)[-40:]
             # A surrogate with a spread may prefer uncertain configs; random scores would give 0.5.
-            min_rank = 0.65 if started.spread(unseen.vectors).any() else 0.85
+            min_rank = 0.65 if model.spread(unseen.vectors).any() else 0.85
             assert _ranks(unseen.scores)[top_rows].mean() > min_rank * 400
             assert 0.3 < scores.max() < 1.5
 
@@ -82,9 +82,9 @@ class SurrogateContract:
     def test_a_single_trial_gives_finite_scores(self, surrogate: Part[Surrogate]) -> None:
         """All scores are finite."""
         history = handful().history(1)
-        started = surrogate.start(history.space)
-        started.fit(history)
-        assert np.isfinite(started.score(history.vectors)).all()
+        model = surrogate.start(history.space)
+        model.fit(history)
+        assert np.isfinite(model.score(history.vectors)).all()
 
     @pytest.mark.parametrize("value", [np.inf, "raise"])
     def test_broken_features_leave_the_surrogate_unfitted(self, surrogate: Part[Surrogate], value: Any) -> None:
@@ -93,10 +93,10 @@ class SurrogateContract:
         history = History(space, 1)
         vectors = space.vectors(range(10))
         history.add(vectors, [Measurement(Status.OK, latency_s=1.0 + index) for index in range(10)])
-        started = surrogate.start(space)
-        started.fit(history)
-        assert not started.fitted
-        np.testing.assert_array_equal(started.score(vectors), np.zeros(10))
+        model = surrogate.start(space)
+        model.fit(history)
+        assert not model.fitted
+        np.testing.assert_array_equal(model.score(vectors), np.zeros(10))
 
 
 class _BrokenDescription:
@@ -118,11 +118,11 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 @cache
-def _measured() -> History:
-    """Return the history that all tests share and none changes."""
+def _shared_history() -> History:
+    """Return the history that all tests share; no test changes it."""
     return bowl().history(400)
 
 
 @cache
-def _unseen() -> History:
+def _unseen_history() -> History:
     return bowl().history(400, seed=1)

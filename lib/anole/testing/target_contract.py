@@ -31,10 +31,10 @@ WORKLOADS = (
 class TargetContract:
     """Tests of a target, whose description a subclass provides as a fixture.
 
-    Tests are skipped if their hardware is absent or if they do not apply to the kind of target.
+    A test is skipped if the hardware is absent or if the test does not apply to the kind of target.
 
     ```
-    class TestMine(TargetContract):
+    class TestMyTarget(TargetContract):
         @pytest.fixture
         def description(self):
             return {"kind": "mine", "threads": 1}

@@ -17,7 +17,7 @@ from anole.host.machine import host_facts, software_versions
 from anole.host.process import prepare
 from anole.measure.device_access import DeviceAccess
 from anole.measure.fault_filter import AnyMeasurer, make_measurer
-from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.measurer import SimulatedMeasurer
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
 from anole.search.confirm import diverse, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
@@ -34,18 +34,18 @@ from anole.tune.transfer import find_sources, read_prior
 
 logger = logging.getLogger(__name__)
 
-_N_RIVALS = 8
-"""Number of configs in a receipt, first one of each kind: kinds differ in cache behavior within a network."""
+_MAX_RECEIPT_CONFIGS = 8
+"""Maximum number of configs in a receipt, one of each kind first: kinds differ in cache behavior within a network."""
 
 SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
-"""Statuses that a faulty machine can cause, so neither rejections nor wrong answers, which were built and ran."""
+"""Statuses that a faulty machine can cause. Rejections and wrong answers are not among them."""
 
-_N_SAMPLED = 4096
+_N_SAMPLES = 4096
 """Number of sampled configs for estimating the share of invalid configs in a space."""
 
 
 class TaskTuning:
-    """A search of one task that runs and records trials in steps, as its caller grants them.
+    """A search of one task that runs and records trials in steps, at the request of its caller.
 
     A context manager; entering it opens the shard, and waits while another process has the shard open. On a machine
     that is not the target, only recorded trials are used; if more are needed, TargetError is raised.
@@ -150,7 +150,7 @@ class TaskTuning:
         with self._resume_hint():
             for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
                 gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
-                self._shard.append_again(Remeasurement(trial.number, measurement, gflops, utc_now()))
+                self._shard.append_remeasurement(Remeasurement(trial.number, measurement, gflops, utc_now()))
                 n_working += measurement.status is Status.OK
         self._recorded = self._shard.trials[: self._limit]
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
@@ -158,9 +158,9 @@ class TaskTuning:
     def receipt(self, n_trials: int) -> TuningReceipt:
         """Confirm the fastest trials, unless the shard has more trials than the budget, and return the receipt."""
         trials, run = self.trials, self._shard.run
-        is_all = len(self._shard.trials) == len(trials)
+        uses_all_trials = len(self._shard.trials) == len(trials)
         can_measure = self._target.place is not DeviceLocation.SIMULATOR and self._absence is None
-        confirm = self._confirm if is_all and can_measure else None
+        confirm = self._confirm if uses_all_trials and can_measure else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
         with self._resume_hint():
             ranking = settle(
@@ -190,8 +190,8 @@ class TaskTuning:
             gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
             elapsed_s=self.elapsed_s,
-            designs=_measured(fastest_of_each(trials, space.names_of("hardware"))),
-            rivals=_measured(diverse(ranking, space.kinds, _N_RIVALS)),
+            designs=_measured_configs(fastest_of_each(trials, space.names_of("hardware"))),
+            rivals=_measured_configs(diverse(ranking, space.kinds, _MAX_RECEIPT_CONFIGS)),
         )
 
     @contextmanager
@@ -216,8 +216,8 @@ class TaskTuning:
         workload = self.task.workload
         space = self._target.space(workload)
         if self._shard.space is None:
-            vectors = space.vectors(space.draw(_N_SAMPLED, np.random.default_rng(0)))
-            self._shard.append_space(SpaceFacts(space.size, _N_SAMPLED, space.rejections(vectors)))
+            vectors = space.vectors(space.draw(_N_SAMPLES, np.random.default_rng(0)))
+            self._shard.append_space(SpaceFacts(space.size, _N_SAMPLES, space.rejections(vectors)))
         is_new = self._shard.sources is None and not self._shard.trials
         if is_new and self._settings.learns_from_others(space):
             self._shard.append_sources(find_sources(self._options.shards_dir, self.task))
@@ -243,7 +243,7 @@ class TaskTuning:
         return self._measurers.of(self.task.key, start)
 
 
-def _measured(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
+def _measured_configs(ranking: Iterable[Trial | Confirmation]) -> tuple[MeasuredConfig, ...]:
     """Return the configs that have a latency, with their latencies."""
     latencies = ((record.config, record.measurement.latency_s) for record in ranking)
     return tuple(MeasuredConfig(config, latency_s) for config, latency_s in latencies if latency_s is not None)

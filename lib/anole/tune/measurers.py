@@ -14,7 +14,7 @@ _MAX_OPEN_MEASURERS = 8
 class Measurers:
     """An LRU cache of open measurers.
 
-    A context manager; leaving it closes all of them, even if closing one raises an error.
+    A context manager; leaving it closes all measurers, even if closing one raises an error.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Measurers:
                 stack.push(measurer)
 
     def of(self, task_key: str, start: Callable[[], AnyMeasurer]) -> AnyMeasurer:
-        """Return the open measurer of a task; if there is none, enter the one that `start` returns."""
+        """Return the open measurer of a task; if there is none, enter the measurer that `start` returns."""
         measurer = self._open.pop(task_key, None)
         if measurer is None:
             if len(self._open) == _MAX_OPEN_MEASURERS:

@@ -84,9 +84,9 @@ def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = 
     Recorded trials are not measured again, no task begins after `seconds`, and no receipts are written. Errors are
     raised as in `tune_task`.
     """
-    ends_s = time.monotonic() + seconds
+    deadline_s = time.monotonic() + seconds
     for n_done, task in enumerate(tasks):
-        if time.monotonic() >= ends_s:
+        if time.monotonic() >= deadline_s:
             return n_done
         label = f"{n_done + 1} of {len(tasks)}: {task.label}"
         with _claims(label, {task: 1}, options, limit=options.n_trials) as (claim,):
@@ -159,7 +159,7 @@ def _log_receipt(receipt: TuningReceipt, task_path: Path) -> None:
     logger.info("%s", receipt)
     if receipt.status == "failed" and SUSPECT.intersection(receipt.statuses):
         command = f"anole tune {task_path} --seed {receipt.seed} --trials {receipt.measured} --again failures"
-        logger.warning("if the machine was at fault, run `%s` with the same tuner to measure them again", command)
+        logger.warning("if the machine was at fault, run `%s` with the same tuner to repeat failed trials", command)
 
 
 def _overall_progress(claims: Sequence[_Claim]) -> tuple[int, float, int, float]:

@@ -28,22 +28,22 @@ logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Return the longest run of each of the tasks that are most similar to a task.
+    """Return the longest run of each task among those most similar to a task.
 
     Similar tasks have the same operator, template and target; their distance is the Euclidean distance between the
     logarithms of their shapes. Runs of the task itself are excluded, which keeps repeated runs independent.
 
     Shards that cannot be read are skipped with a warning.
     """
-    similar = dict(_similar_tasks(shards_dir, task))
-    nearest = sorted(similar, key=lambda folder: (_distance(task.workload, similar[folder]), folder))
+    workloads = dict(_similar_tasks(shards_dir, task))
+    folders = sorted(workloads, key=lambda folder: (_distance(task.workload, workloads[folder]), folder))
     sources: list[Source] = []
-    for folder in nearest:
+    for folder in folders:
         paths = (path for path in sorted(folder.glob("*.jsonl")) if not is_copy(path))
         runs = [content for path in paths if (content := _read_or_warn(read_shard, path)) is not None]
-        longest = max(runs, key=_n_working, default=None)
-        if longest is not None and _n_working(longest):
-            sources.append(Source(longest.task.key, longest.run.key, len(longest.trials)))
+        longest_run = max(runs, key=_n_working, default=None)
+        if longest_run is not None and _n_working(longest_run):
+            sources.append(Source(longest_run.task.key, longest_run.run.key, len(longest_run.trials)))
         if len(sources) == n_sources:
             break
     return sources
@@ -52,8 +52,8 @@ def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> li
 def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Examples | None:
     """Return the trials of other tasks' runs as examples with the features of a space; None if there are none.
 
-    Features are matched by name; features that a source does not have are 0. Scores are relative to the best one of
-    their run. A run whose shard is missing or whose template has changed is skipped with a warning.
+    Features are matched by name; features that a source does not have are 0. Scores are relative to the best score
+    of the run. A run whose shard is missing or whose template has changed is skipped with a warning.
     """
     priors = []
     for source in sources:
@@ -76,9 +76,9 @@ def _similar_tasks(shards_dir: Path, task: Task) -> Iterator[tuple[Path, Workloa
         head = _read_or_warn(read_head, path)
         if head is None:
             continue
-        _, other = head
-        if (other.workload.operator, other.template_version, dict(other.target)) == signature:
-            yield path.parent, other.workload
+        _, source_task = head
+        if (source_task.workload.operator, source_task.template_version, dict(source_task.target)) == signature:
+            yield path.parent, source_task.workload
 
 
 def _read_or_warn(read: Callable[[Path], _Content | None], path: Path) -> _Content | None:

@@ -54,21 +54,21 @@ class _Kernel(RecurrentStep):
         layer = self._layer
         with T.thread_binding(0, layer.directions * self._batch, thread="blockIdx.x") as index:
             direction, row = index // self._batch, index % self._batch
-            self._each_unit(lambda unit: self.begin((direction, row, unit)))
+            self._for_each_unit(lambda unit: self.begin((direction, row, unit)))
             with T.serial(0, self._steps) as step:
                 for part in self.parts():
-                    self._each_unit(partial(part, step, direction, row))
-            self._each_unit(lambda unit: self._end((direction, row, unit)))
+                    self._for_each_unit(partial(part, step, direction, row))
+            self._for_each_unit(lambda unit: self._end((direction, row, unit)))
 
     def _end(self, position: UnitPosition) -> None:
         with only_if(position[-1] < self._layer.hidden):
             self.end(position)
 
-    def _each_unit(self, act: Callable[[Value], None]) -> None:
+    def _for_each_unit(self, emit: Callable[[Value], None]) -> None:
         """Emit statements for all hidden units, divided among the threads."""
         chunks = self._layer.padded // self._threads
         with T.serial(0, chunks) as chunk, T.thread_binding(0, self._threads, thread="threadIdx.x") as thread:
-            act(chunk * self._threads + thread)
+            emit(chunk * self._threads + thread)
 
     @contextmanager
     def _tile(

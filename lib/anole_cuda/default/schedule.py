@@ -9,7 +9,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
 from anole.ir.nodes import blocks_of
-from anole_cuda.device.builder import source_only
+from anole_cuda.device.builder import skip_compilation
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _apply(rule: dlight.ScheduleRule, func: tirx.PrimFunc, target: tvm.target.Ta
         scheduled = module["main"]
     if not scheduled.attrs.get("tirx.is_scheduled") or not _is_on_gpu(scheduled):
         return None
-    with source_only():
+    with skip_compilation():
         tvm.tirx.build(scheduled.with_attr("global_symbol", "main"), target)
     return scheduled
 

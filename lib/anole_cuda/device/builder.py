@@ -1,7 +1,7 @@
 """The builder of CUDA candidates: their source, and shared libraries of kernels and the host code that launches them.
 
 TVM's CUDA runtime is loaded even without a driver: without the runtime, TVM would leave kernels as source in libraries,
-and no GPU runs it. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
+which no GPU runs. The runtime needs the driver's library, which exists only on machines with a GPU, but calls nothing
 in it until a kernel is loaded. Any library with that name therefore suffices.
 """
 
@@ -28,15 +28,15 @@ from anole.targets.base import Template
 from anole.targets.shared.kernel import define, link
 from anole.task import Workload
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.machine import OWN_COMPILER, check_architecture, compiler_environment
+from anole_cuda.device.machine import COMPILER_VARIABLE, check_architecture, compiler_environment
 
 _COMPILER = "tvm_callback_cuda_compile"
 _DRIVER = "libcuda.so.1"
-_LAZY = os.RTLD_LAZY | os.RTLD_GLOBAL
+_LOAD_MODE = os.RTLD_LAZY | os.RTLD_GLOBAL
 
 
 def cuda_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Return TVM's target; its host is the compiling machine's processor."""
+    """Return TVM's target; its host is the compiling machine's CPU."""
     limits = BlockLimits(**description["limits"])
     cuda = {
         "kind": "cuda",
@@ -59,7 +59,7 @@ def compile_kernel(func: tirx.PrimFunc, description: Mapping[str, Any]) -> Any:
 
 def source(func: tirx.PrimFunc, description: Mapping[str, Any]) -> str:
     """Return the CUDA C++ source that TVM generates for a scheduled function."""
-    with source_only():
+    with skip_compilation():
         return str(compile_kernel(func, description).mod.imports[0].inspect_source())
 
 
@@ -85,19 +85,19 @@ def prepare_to_compile() -> None:
     """
     for name, value in compiler_environment().items():
         os.environ.setdefault(name, value)
-    if compiler := os.environ.get(OWN_COMPILER):
+    if compiler := os.environ.get(COMPILER_VARIABLE):
         tvm_ffi.register_global_func(_COMPILER, partial(_compile, compiler), override=True)
     if tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True) is not None:
         return
     try:
         _load_driver()
-        ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"), mode=_LAZY)
+        ctypes.CDLL(str(Path(tvm.__file__).parent / "lib" / "libtvm_runtime_cuda.so"), mode=_LOAD_MODE)
     except (OSError, subprocess.SubprocessError) as error:
         raise TargetError(f"TVM's CUDA runtime cannot be loaded, so nothing can be built for CUDA: {error}") from error
 
 
 @contextmanager
-def source_only() -> Iterator[None]:
+def skip_compilation() -> Iterator[None]:
     """Keep TVM from compiling the CUDA C++ that it generates, since compiling takes most of the time."""
     compiler = tvm_ffi.get_global_func(_COMPILER)
     tvm_ffi.register_global_func(_COMPILER, lambda code: bytearray(1), override=True)
@@ -112,16 +112,16 @@ def _compile(compiler: str, code: str) -> bytearray:
     with TemporaryDirectory(prefix="anole-") as folder:
         source, binary = Path(folder) / "kernels.cu", Path(folder) / "kernels.bin"
         source.write_text(code, encoding="utf-8")
-        done = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{compiler} cannot compile the source: {done.stderr.strip()[-2000:]}")
+        result = subprocess.run([compiler, str(source), str(binary)], capture_output=True, text=True)
+        if result.returncode:
+            raise RuntimeError(f"{compiler} cannot compile the source: {result.stderr.strip()[-2000:]}")
         return bytearray(binary.read_bytes())
 
 
 def _load_driver() -> None:
     """Load the driver's library, or a dummy library with its name."""
     try:
-        ctypes.CDLL(_DRIVER, mode=_LAZY)
+        ctypes.CDLL(_DRIVER, mode=_LOAD_MODE)
         return
     except OSError:
         linker = shutil.which("ld")
@@ -134,4 +134,4 @@ def _load_driver() -> None:
         tvm.compile(tvm.IRModule({"main": func}), tvm.target.Target("llvm")).mod.write_to_file(str(object_path))
         command = [linker, "-shared", "-soname", _DRIVER, "-o", str(path), str(object_path)]
         subprocess.run(command, check=True, capture_output=True)
-        ctypes.CDLL(str(path), mode=_LAZY)
+        ctypes.CDLL(str(path), mode=_LOAD_MODE)

@@ -1,4 +1,4 @@
-"""This machine's CUDA hardware and compilers: GPUs, by nvidia-smi; nvcc; NVRTC, through PyPI's cuda-bindings."""
+"""The local CUDA hardware and compilers: GPUs (from nvidia-smi), nvcc, and NVRTC (from PyPI's cuda-bindings)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from anole.errors import TargetError
 
-OWN_COMPILER = "ANOLE_CUDA_COMPILER"
+COMPILER_VARIABLE = "ANOLE_CUDA_COMPILER"
 """The environment variable that names a program to replace NVRTC."""
 
 _QUERY = ("nvidia-smi", "--query-gpu=compute_cap,index,uuid,name", "--format=csv,noheader")
@@ -85,7 +85,7 @@ def nvrtc_version() -> str | None:
 
 
 @cache
-def compiled_architectures() -> tuple[str, ...]:
+def supported_architectures() -> tuple[str, ...]:
     """Return the architectures that NVRTC supports; none if it cannot be loaded."""
     results = _call_nvrtc("nvrtcGetSupportedArchs")
     return tuple(f"sm_{number}" for number in results[0]) if results else ()
@@ -106,10 +106,12 @@ def check_architecture(arch: str) -> None:
     """Check, before anything is built, that the compiler in use supports an architecture.
 
     Raises:
-        TargetError: NVRTC does not; recent versions have dropped old architectures.
+        TargetError: NVRTC does not support it; recent versions have dropped old architectures.
     """
-    allowed = compiled_architectures()
-    is_nvrtc = os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and OWN_COMPILER not in os.environ
+    allowed = supported_architectures()
+    is_nvrtc = (
+        os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower() == "nvrtc" and COMPILER_VARIABLE not in os.environ
+    )
     if not allowed or arch in allowed or not is_nvrtc:
         return
     raise TargetError(

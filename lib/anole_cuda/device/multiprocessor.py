@@ -1,6 +1,6 @@
 """The multiprocessor of each architecture, and a well-known GPU with it: NVIDIA's specifications, not measurements.
 
-They are not part of a target's description: if they change, so may the analytical model, but measurements stay valid.
+They are not part of a target's description: changing them may change the analytical model, but no measurement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Multiprocessor:
 
     Attributes:
         gpu: the name of the GPU that represents its architecture.
-        multiprocessors: their number in that GPU.
+        multiprocessors: number of multiprocessors in that GPU.
         clock_hz: boost clock, in cycles per second.
         memory_bytes_per_s: bandwidth of the GPU's memory.
         l2_bytes: size of the L2 cache.

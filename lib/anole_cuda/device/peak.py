@@ -15,11 +15,11 @@ from anole.targets.shared.kernel import link
 from anole_cuda.device.builder import compile_kernel
 from anole_cuda.device.runner import find_gpu
 
-_STEPS = 4096
-_THREADS = 256
-_ACCUMULATORS = 16
+_N_STEPS = 4096
+_N_THREADS = 256
+_N_ACCUMULATORS = 16
 _BLOCKS_PER_MULTIPROCESSOR = 32
-_BURSTS = 20
+_N_BURSTS = 20
 
 
 def peak_kernel(n_blocks: int) -> tirx.PrimFunc:
@@ -52,26 +52,26 @@ def peak_gflops(description: Mapping[str, Any]) -> float:
         compile_kernel(peak_kernel(n_blocks), description).export_library(str(artifact), fcompile=link)
         session.upload(str(artifact))
     library = session.load_module(artifact.name)
-    factors = tvm.runtime.tensor(np.full((1 + _ACCUMULATORS, _THREADS), 0.5, dtype=np.float32), device)
-    out = tvm.runtime.tensor(np.zeros((n_blocks, _THREADS, _ACCUMULATORS), dtype=np.float32), device)
-    bursts = library.time_evaluator("main", device, number=5, repeat=_BURSTS)(factors, out)
+    factors = tvm.runtime.tensor(np.full((1 + _N_ACCUMULATORS, _N_THREADS), 0.5, dtype=np.float32), device)
+    out = tvm.runtime.tensor(np.zeros((n_blocks, _N_THREADS, _N_ACCUMULATORS), dtype=np.float32), device)
+    bursts = library.time_evaluator("main", device, number=5, repeat=_N_BURSTS)(factors, out)
     return flop(n_blocks) / float(bursts.min) / 1e9
 
 
 def flop(n_blocks: int) -> int:
     """Return the floating-point operations of one run of the kernel."""
-    return 2 * n_blocks * _THREADS * _ACCUMULATORS * _STEPS
+    return 2 * n_blocks * _N_THREADS * _N_ACCUMULATORS * _N_STEPS
 
 
 def _define(n_blocks: int) -> tirx.PrimFunc:
-    factors = te.placeholder((1 + _ACCUMULATORS, _THREADS), "float32", name="factors")
-    step = te.reduce_axis((0, _STEPS), "step")
+    factors = te.placeholder((1 + _N_ACCUMULATORS, _N_THREADS), "float32", name="factors")
+    step = te.reduce_axis((0, _N_STEPS), "step")
     # The reduction's combiner is acc = acc * a + b with a different b in each step, which no compiler can simplify.
     horner = te.comm_reducer(
         lambda acc, addend: acc * factors[0, 0] + addend, lambda _: tirx.const(1, "float32"), name="horner"
     )
     out = te.compute(
-        (n_blocks, _THREADS, _ACCUMULATORS),
+        (n_blocks, _N_THREADS, _N_ACCUMULATORS),
         lambda group, thread, i: horner(factors[1 + i, thread], axis=step),
         name="peak",
     )

@@ -7,7 +7,7 @@ from tvm import rpc
 
 from anole.errors import TargetError
 from anole.targets.base import Template
-from anole.targets.rpc.runner import Conditions, SessionRunner, converting_session_errors
+from anole.targets.rpc.runner import Conditions, SessionRunner, convert_session_errors
 from anole.task import Workload
 
 _MAX_L2_BYTES = 128 << 20
@@ -24,7 +24,7 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
         DeviceLostError: the session was lost.
     """
     device = session.cuda(0)
-    with converting_session_errors(session):
+    with convert_session_errors(session):
         try:
             version = device.compute_version if device.exist else None
         except RuntimeError as error:
@@ -34,9 +34,9 @@ def find_gpu(arch: str, session: rpc.RPCSession) -> tvm.runtime.Device:
             version = None
     if version is None:
         raise TargetError(f"cuda {arch}: TVM finds no GPU on the machine that runs candidates")
-    found = f"sm_{str(version).replace('.', '')}"
-    if found != arch:
-        raise TargetError(f"cuda {arch}: the GPU is {found}; give `arch: {found}` to run on it")
+    gpu_arch = f"sm_{str(version).replace('.', '')}"
+    if gpu_arch != arch:
+        raise TargetError(f"cuda {arch}: the GPU is {gpu_arch}; set `arch: {gpu_arch}` to run on it")
     return device
 
 
@@ -48,7 +48,7 @@ def cuda_runner(template: Template, workload: Workload, arch: str, session: rpc.
         DeviceLostError: the session was lost.
     """
     device = find_gpu(arch, session)
-    with converting_session_errors(session):
+    with convert_session_errors(session):
         cache_bytes = device.l2_cache_size_bytes or _MAX_L2_BYTES
     conditions = Conditions({"cache_flush_bytes": int(cache_bytes)}, _WARM_UP_S)
     return SessionRunner(template, workload, session, device, conditions)

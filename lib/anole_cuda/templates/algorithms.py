@@ -35,13 +35,13 @@ def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
 
 
 def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
-    """Return the valid config with the highest merit; Winograd must be clearly faster than direct convolution."""
+    """Return the valid config with the highest merit (modeled speed); Winograd must be clearly faster than direct."""
     algorithms = _algorithms(limits, gpu, w)
     if len(algorithms) == 1:
         return algorithms[DIRECT].best_sampled
     speeds = {name: _best_speed(space) for name, space in algorithms.items()}
-    chosen = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
-    return {ALGORITHM: chosen, **algorithms[chosen].best_sampled}
+    algorithm = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
+    return {ALGORITHM: algorithm, **algorithms[algorithm].best_sampled}
 
 
 @cache

@@ -12,7 +12,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import in_panels
+from anole.targets.shared.templates import pack_panels
 from anole.task import Conv2d
 from anole_cuda.templates import nest
 from anole_cuda.templates.tiling import panel_width
@@ -29,7 +29,7 @@ class Conv2dTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack HWIO weights into panels, each read by one block of threads."""
-        return in_panels(weight, panel_width(config["tile_f"]))
+        return pack_panels(weight, panel_width(config["tile_f"]))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""
@@ -70,12 +70,12 @@ class DepthwiseTemplate:
         ry = te.reduce_axis((0, w.kernel[0]), "ry")
         rx = te.reduce_axis((0, w.kernel[1]), "rx")
 
-        def point(n: Any, y: Any, x: Any, f: Any) -> Any:
+        def element(n: Any, y: Any, x: Any, f: Any) -> Any:
             row, column = y * w.strides[0] + ry * w.dilation[0], x * w.strides[1] + rx * w.dilation[1]
             return te.sum(padded[n, row, column, f] * packed[ry, rx, f], axis=[ry, rx])
 
         shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-        return te.compute(shape, point, name="depthwise", attrs={ANCHOR: w.operator})
+        return te.compute(shape, element, name="depthwise", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""

@@ -64,17 +64,17 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = _reduction(w, columns)
     steps, panel = rc[:, 1] * ry[:, 1] * rx[:, 1], f[:, 1:].prod(axis=1)
-    unrolled = steps * f[:, 3] * y[:, 3] * x[:, 3] <= columns["auto_unroll_max_step"]
+    is_unrolled = steps * f[:, 3] * y[:, 3] * x[:, 3] <= columns["auto_unroll_max_step"]
     rows, row_columns = windows(w, y, x, ry[:, 1], rx[:, 1])
     pixels, filters = y[:, 1] * y[:, 3] * x[:, 1] * x[:, 3], f[:, 1] * f[:, 3]
-    reads = np.where(unrolled, window_reads(w, y, x, ry[:, 1], rx[:, 1]) * rc[:, 1], pixels * steps)
-    none, width = np.zeros_like(steps), widths(f[:, 3])
+    reads = np.where(is_unrolled, window_reads(w, y, x, ry[:, 1], rx[:, 1]) * rc[:, 1], pixels * steps)
+    zeros, width = np.zeros_like(steps), widths(f[:, 3])
     channels = _staged_channels(w, columns)
     if is_depthwise(w):
         has_all_channels, reads, data_width, between_filters = f[:, 0] == 1, filters * reads, width, f[:, 3]
     else:
-        has_all_channels, between_filters = rc[:, 0] * w.groups == 1, none
-        data_width = np.where(unrolled, widths(channels), 1)
+        has_all_channels, between_filters = rc[:, 0] * w.groups == 1, zeros
+        data_width = np.where(is_unrolled, widths(channels), 1)
     data = Staged(
         rows * row_columns * channels,
         np.where(has_all_channels, row_columns * channels, channels),
@@ -84,8 +84,8 @@ def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
         (between_filters, x[:, 3] * w.strides[1] * channels, y[:, 3] * w.strides[0] * row_columns * channels),
         checks=PADDING if any(w.padding) else 0,
     )
-    weight = Staged(panel * steps, rc[:, 1] * panel, widths(panel), filters * steps, width, (f[:, 3], none, none))
-    reduction = Reduction(rc[:, 0] * ry[:, 0] * rx[:, 0], steps, unrolled)
+    weight = Staged(panel * steps, rc[:, 1] * panel, widths(panel), filters * steps, width, (f[:, 3], zeros, zeros))
+    reduction = Reduction(rc[:, 0] * ry[:, 0] * rx[:, 0], steps, is_unrolled)
     threads = (f[:, 2], x[:, 2], y[:, 2])
     run = f[:, 2] * f[:, 3]
     usage, fresh = conv2d_usage(w, columns), convolution_bytes(w) * np.ones(len(steps))
@@ -145,14 +145,14 @@ def _nest(w: Conv2d, columns: Columns) -> LoopNest:
     spatial = [(name, columns[f"tile_{name}"]) for name in ("y", "x", "f")]
     reduction = list(zip(("rc", "ry", "rx"), _reduction(w, columns), strict=True))
     channels, filters = w.in_channels // w.groups, w.out_channels // w.groups
-    leading, read = [("n", w.batch), ("g", w.groups)], {"g": channels, "rc": 1}
-    weight_channel, written = {"rc": 1}, {"g": filters, "f": 1}
+    leading, data_c = [("n", w.batch), ("g", w.groups)], {"g": channels, "rc": 1}
+    weight_c, out_c = {"rc": 1}, {"g": filters, "f": 1}
     if is_depthwise(w):
-        leading, reduction, read, weight_channel, written = leading[:1], reduction[1:], {"f": 1}, {}, {"f": 1}
+        leading, reduction, data_c, weight_c, out_c = leading[:1], reduction[1:], {"f": 1}, {}, {"f": 1}
     loops = tiling.loops(leading, spatial, reduction, columns["auto_unroll_max_step"])
     rows, row_columns = {"y": w.strides[0], "ry": w.dilation[0]}, {"x": w.strides[1], "rx": w.dilation[1]}
     shape = (w.batch, w.padded_height, w.padded_width, w.in_channels)
-    data = Buffer("data", shape, ({"n": 1}, rows, row_columns, read))
-    weight = Buffer("weight", (*w.kernel, channels, w.out_channels), ({"ry": 1}, {"rx": 1}, weight_channel, written))
+    data = Buffer("data", shape, ({"n": 1}, rows, row_columns, data_c))
+    weight = Buffer("weight", (*w.kernel, channels, w.out_channels), ({"ry": 1}, {"rx": 1}, weight_c, out_c))
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)
-    return LoopNest(loops, (data, weight, Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, written))))
+    return LoopNest(loops, (data, weight, Buffer("out", shape, ({"n": 1}, {"y": 1}, {"x": 1}, out_c))))

@@ -18,7 +18,7 @@ from anole_cuda.templates import nest
 
 @dataclass(frozen=True)
 class GemvTemplate:
-    """A product of few rows with constant weights; see `gemv_space` for its knobs."""
+    """A product of a few rows of data with constant weights; see `gemv_space` for its knobs."""
 
     def packed_shape(self, workload: Dense, config: Config) -> tuple[int, ...]:
         """Return (out, in)."""
@@ -46,14 +46,14 @@ class GemvTemplate:
         partial = sch.rfactor(sch.split(k, config["tile_k"])[1], 0)
         sch.set_scope(partial, 0, "local")
 
-        y, x, shared = sch.get_loops(block)
+        y, x, k_thread = sch.get_loops(block)
         y_block, y_inner = sch.split(y, config["tile_y"])
         x_block, x_thread, x_inner = sch.split(x, config["tile_x"])
-        sch.reorder(y_block, x_block, x_thread, y_inner, x_inner, shared)
+        sch.reorder(y_block, x_block, x_thread, y_inner, x_inner, k_thread)
         sch.compute_at(partial, x_thread, preserve_unit_loops=True)
         nest.place_epilogue(sch, epilogue, x_thread)
         k_outer = self._schedule_partial(sch, partial, config)
-        nest.bind(sch, {"blockIdx.x": y_block, "blockIdx.y": x_block, "threadIdx.y": x_thread, "threadIdx.x": shared})
+        nest.bind(sch, {"blockIdx.x": y_block, "blockIdx.y": x_block, "threadIdx.y": x_thread, "threadIdx.x": k_thread})
         sch.decompose_reduction(partial, k_outer)
         return anchor.scheduled(sch)
 
@@ -61,8 +61,8 @@ class GemvTemplate:
         """Schedule a thread's partial sum, with operands in registers; return its outermost loop."""
         k_thread, y, x, k_outer, k_inner = sch.get_loops(partial)[-5:]
         sch.reorder(k_thread, k_outer, k_inner, y, x)
-        for read in (0, 1):
-            copy = sch.cache_read(partial, read, "local")
+        for operand in (0, 1):
+            copy = sch.cache_read(partial, operand, "local")
             sch.compute_at(copy, k_outer, preserve_unit_loops=True)
             nest.vectorize(sch, copy)
         nest.bind(sch, {"threadIdx.x": k_thread})

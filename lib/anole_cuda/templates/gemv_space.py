@@ -49,7 +49,7 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
         split_knob("tile_k", w.in_features, 3, agent="reduction"),
         *tiling.unroll_knobs(),
     ]
-    waiting = Constraint(
+    synchronized = Constraint(
         "the last warp adds up partial sums without waiting for its lanes",
         lambda columns: _waits(columns, limits.warp_size),
         hard=True,
@@ -60,7 +60,7 @@ def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
         _usage,
         lambda columns: _nest(w, columns),
         lambda columns: speed(gpu, gemv_kernel(gpu, w, columns)),
-        [waiting],
+        [synchronized],
     )
 
 
@@ -82,13 +82,13 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
     sums, body = rows * features, rows * features * k[:, 2]
     loads, run = (rows + features) / widths(k[:, 2]) * k[:, 2], k[:, 1] * k[:, 2]
     # Threads add their partial sums, half of them in each step.
-    adding = sums * np.ceil(np.log2(k[:, 1]))
+    additions = sums * np.ceil(np.log2(k[:, 1]))
     in_flight = np.clip(columns["auto_unroll_max_step"] // body, 1, _MAX_STEPS_IN_FLIGHT)
-    read = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
+    n_sectors = sectors((features * x[:, 1] + rows) * w.in_features, run) + sectors(rows * features * x[:, 1], features)
     fresh = FLOAT_BYTES * (w.batch * (w.in_features + w.out_features) + w.in_features * w.out_features)
-    # Fitted to the assembler's register counts, like `wanted_registers` of staged kernels.
-    wanted = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
-    available = np.minimum(wanted, gpu.max_registers(usage.threads))
+    # Fitted to the assembler's register counts, like `estimate_registers` of staged kernels.
+    needed = 30 + sums + np.minimum((rows + features) * k[:, 2], 64) // 4
+    available = np.minimum(needed, gpu.max_registers(usage.threads))
     return Kernel(
         blocks=usage.blocks,
         threads=usage.threads,
@@ -96,10 +96,10 @@ def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
         shared_bytes=usage.shared_bytes,
         multiply_adds=np.asarray(k[:, 0] * body, dtype=np.float64),
         independent=sums,
-        instructions=k[:, 0] * (loads + _STEP_INSTRUCTIONS) + 2.0 * adding,
-        shared_cycles=adding,
-        shared_waits=adding,
-        sectors=read,
+        instructions=k[:, 0] * (loads + _STEP_INSTRUCTIONS) + 2.0 * additions,
+        shared_cycles=additions,
+        shared_waits=additions,
+        sectors=n_sectors,
         stages=np.ceil(k[:, 0] / in_flight) + 1.0,
         fresh_bytes=fresh * np.ones(len(run)),
         reused_bytes=FLOAT_BYTES * w.batch * w.in_features * np.ones(len(run)),
@@ -140,4 +140,4 @@ def _nest(w: Dense, columns: Columns) -> LoopNest:
     data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
     weight = Buffer("weight", (w.out_features, w.in_features), ({"x": 1}, {"k": 1}))
     out = Buffer("out", (w.batch, w.out_features), ({"y": 1}, {"x": 1}))
-    return LoopNest(tuple(Loop(*loop[:3], at, loop[3]) for at, loop in enumerate(loops)), (data, weight, out))
+    return LoopNest(tuple(Loop(*loop[:3], level, loop[3]) for level, loop in enumerate(loops)), (data, weight, out))

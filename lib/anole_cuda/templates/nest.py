@@ -62,20 +62,20 @@ def schedule_product(
     bind(sch, {f"vthread.{letter}": loop for letter, loop in zip(letters, virtual, strict=True)})
     bind(sch, axes)
     extents = {name: int(sch.get(loop).extent) for name, loop in axes.items()}
-    for read, contiguous in enumerate(runs):
-        _stage(sch, sch.cache_read(block, read, "shared"), (*threads, *outer)[-1], extents, contiguous, inline=inline)
+    for index, contiguous in enumerate(runs):
+        _stage(sch, sch.cache_read(block, index, "shared"), (*threads, *outer)[-1], extents, contiguous, inline=inline)
     place_epilogue(sch, epilogue, threads[-1])
     unroll(sch, grid, config)
     sch.decompose_reduction(block, (*outer, *inner)[0])
 
 
 def _stage(
-    sch: s_tir.Schedule, copy: SBlockRV, at: LoopRV, threads: Mapping[str, int], contiguous: int, *, inline: bool
+    sch: s_tir.Schedule, copy: SBlockRV, loop: LoopRV, threads: Mapping[str, int], contiguous: int, *, inline: bool
 ) -> None:
     """Compute a copy in shared memory within a loop, by all threads of the block; `threads` are their axes' lengths."""
     for producer in sch.get_producers(copy) if inline else ():
         sch.compute_inline(producer)
-    sch.compute_at(copy, at, preserve_unit_loops=True)
+    sch.compute_at(copy, loop, preserve_unit_loops=True)
     *axes, last = sch.get_loops(copy)[-len(sch.get(copy).iter_vars) :]
     lanes = gcd(contiguous, VECTOR)
     runs, vector = sch.split(last, [None, lanes])
@@ -85,9 +85,9 @@ def _stage(
         sch.vectorize(vector)
 
 
-def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, at: LoopRV) -> None:
+def place_epilogue(sch: s_tir.Schedule, epilogue: SBlockRV, loop: LoopRV) -> None:
     """Compute the epilogue next to the accumulators."""
-    sch.reverse_compute_at(epilogue, at, preserve_unit_loops=True)
+    sch.reverse_compute_at(epilogue, loop, preserve_unit_loops=True)
     vectorize(sch, epilogue)
 
 

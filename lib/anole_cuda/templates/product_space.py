@@ -29,7 +29,7 @@ from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space
 
 @cache
 def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
-    """Return the space of a dense layer with many rows, or of a batched product of two activations.
+    """Return the space of a dense layer with many rows, or of a batched matmul of two activations.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
     ``tile_k`` the reduction into (outer, inner); ``auto_unroll_max_step`` and ``unroll_explicit`` as for convolutions.
@@ -47,12 +47,12 @@ def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatm
 def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
     """Return the modeled kernels of n configs."""
     x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
-    wide = x[:, 1:].prod(axis=1)
+    n = x[:, 1:].prod(axis=1)
     if batch.transpose_right:
         run = steps
     else:
         # Constant weights are packed into panels, each read by one block.
-        run = np.where(w.constant_weight | (x[:, 0] == 1), wide * steps, wide)
+        run = np.where(w.constant_weight | (x[:, 0] == 1), n * steps, n)
     values = batch.rows * batch.inner + batch.inner * batch.columns + batch.rows * batch.columns
     return _products(w, columns).kernel(gpu, run, FLOAT_BYTES * batch.batch * values * np.ones(len(steps)))
 
@@ -101,18 +101,18 @@ class Products:
         y, x, k = self.splits.values()
         steps = k[:, 1]
         rows, features = y[:, 1] * y[:, 3], x[:, 1] * x[:, 3]
-        tall, wide = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
-        unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
-        reduction_width = np.where(unrolled, widths(steps), 1)
-        none = np.zeros_like(steps)
-        left = Staged(tall * steps, steps, widths(steps), rows * steps, reduction_width, (none, y[:, 3] * steps))
+        m, n = y[:, 1:].prod(axis=1), x[:, 1:].prod(axis=1)
+        is_unrolled = steps * y[:, 3] * x[:, 3] <= self.max_step
+        reduction_width = np.where(is_unrolled, widths(steps), 1)
+        zeros = np.zeros_like(steps)
+        left = Staged(m * steps, steps, widths(steps), rows * steps, reduction_width, (zeros, y[:, 3] * steps))
         if self.transposed:
             right = Staged(
-                wide * steps, right_run, widths(steps), features * steps, reduction_width, (x[:, 3] * steps, none)
+                n * steps, right_run, widths(steps), features * steps, reduction_width, (x[:, 3] * steps, zeros)
             )
         else:
-            right = Staged(wide * steps, right_run, widths(wide), features * steps, widths(x[:, 3]), (x[:, 3], none))
-        reduction = Reduction(k[:, 0], steps, unrolled)
+            right = Staged(n * steps, right_run, widths(n), features * steps, widths(x[:, 3]), (x[:, 3], zeros))
+        reduction = Reduction(k[:, 0], steps, is_unrolled)
         output_run = x[:, 2] * x[:, 3]
         threads, operands = (x[:, 2], y[:, 2]), (left, right)
         return staged_kernel(gpu, self.usage(), threads, rows * features, operands, reduction, output_run, fresh_bytes)

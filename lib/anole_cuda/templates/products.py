@@ -11,7 +11,7 @@ from tvm import s_tir, te, tirx
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, pack_panels
 from anole.task import BatchMatmul, Dense
 from anole_cuda.templates import nest
 from anole_cuda.templates.tiling import panel_width
@@ -28,17 +28,17 @@ class GemmTemplate:
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack (in, out) weights into panels, each read by one block of threads."""
-        return in_panels(weight, panel_width(config["tile_x"]))
+        return pack_panels(weight, panel_width(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply (rows, in) data with packed weights, as (rows, out)."""
         w, panel = workload, panel_width(config["tile_x"])
         k = te.reduce_axis((0, w.in_features), "k")
 
-        def point(y: Any, x: Any) -> Any:
+        def element(y: Any, x: Any) -> Any:
             return te.sum(data[y, k] * packed[x // panel, k, x % panel], axis=k)
 
-        return te.compute((w.batch, w.out_features), point, name="dense", attrs={ANCHOR: w.operator})
+        return te.compute((w.batch, w.out_features), element, name="dense", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: Dense, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
@@ -46,17 +46,17 @@ class GemmTemplate:
 
 
 class BatchMatmulTemplate(UnpackedTemplate):
-    """Batched products of two activations; see `product_space` for their knobs."""
+    """Batched matmuls of two activations; see `product_space` for their knobs."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply both operands, as (batch, rows, columns)."""
         w = workload
         k = te.reduce_axis((0, w.inner), "k")
 
-        def point(b: Any, y: Any, x: Any) -> Any:
+        def element(b: Any, y: Any, x: Any) -> Any:
             return te.sum(data[b, y, k] * (packed[b, x, k] if w.transpose_right else packed[b, k, x]), axis=k)
 
-        return te.compute((w.batch, w.rows, w.columns), point, name="batch_matmul", attrs={ANCHOR: w.operator})
+        return te.compute((w.batch, w.rows, w.columns), element, name="batch_matmul", attrs={ANCHOR: w.operator})
 
     def schedule(self, func: tirx.PrimFunc, workload: BatchMatmul, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""

@@ -1,4 +1,4 @@
-"""A roofline model of a GPU kernel: a lower bound of its grid's time from everything that can limit it.
+"""A roofline model of a GPU kernel: it estimates a grid's time from the rates and latencies that can limit it.
 
 This is a model, not a measurement. Multiply-adds, instructions, shared memory, the L2 cache and the memory each have a
 maximum rate (Williams et al., "Roofline", CACM 2009). Below these, the work in flight limits a multiprocessor: its
@@ -23,12 +23,12 @@ Numbers = NDArray[Any]
 """One number per config, integer or float, shape (n,)."""
 
 L2_BYTES_PER_CYCLE = 20.0
-"""L2 cache bandwidth of a multiprocessor while all of them load. Jia et al. measured 18 on a V100 (arXiv 1804.06826)
-and 20 on a T4 (arXiv 1903.07486)."""
+"""L2 cache bandwidth of one multiprocessor while all load. Jia et al. measured 18 on a V100 (arXiv 1804.06826) and 20
+on a T4 (arXiv 1903.07486)."""
 
 MULTIPLY_ADD_CYCLES, SHARED_CYCLES, GLOBAL_CYCLES = 4.0, 24.0, 400.0
-"""Latencies: of a multiply-add, of a read of shared memory, and of a stage's reads of global memory with its two
-synchronizations. The first two as measured by Jia et al.; the last is between a hit and a miss of the L2 cache."""
+"""The latencies of a multiply-add, a shared-memory read, and a stage's global-memory reads with its two
+synchronizations. Jia et al. measured the first two; the last is between an L2 cache hit and an L2 cache miss."""
 
 SECTOR_BYTES = 32
 """Size of a sector of global memory; a warp's access transfers every sector that it touches."""
@@ -116,9 +116,9 @@ def memory_bytes(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     return np.asarray(kernel.fresh_bytes + repeated_bytes * uncached_share(gpu, kernel.reused_bytes))
 
 
-def uncached_share(gpu: Multiprocessor, held_bytes: Numbers) -> Numbers:
+def uncached_share(gpu: Multiprocessor, n_bytes: Numbers) -> Numbers:
     """Return the share of the given bytes that does not fit the L2 cache, shape (n,)."""
-    return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(held_bytes, 1.0)))
+    return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(n_bytes, 1.0)))
 
 
 def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
@@ -153,22 +153,22 @@ def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Cou
         strides: words between adjacent threads' reads along each axis; 0 if they read the same word.
         width: words that each thread reads at once.
     """
-    left, gap = np.full_like(width, _WARP), np.zeros_like(width)
-    positions = np.ones_like(width)
+    remaining, stride_gcd = np.full_like(width, _WARP), np.zeros_like(width)
+    n_words = np.ones_like(width)
     cycles = np.ones(len(width))
     for extent, stride in zip(threads, strides, strict=True):
-        lanes = np.minimum(extent, left)
-        left = np.maximum(left // lanes, 1)
+        lanes = np.minimum(extent, remaining)
+        remaining = np.maximum(remaining // lanes, 1)
         distinct = np.where(stride > 0, lanes, 1)
-        positions, gap = positions * distinct, np.where(distinct > 1, np.gcd(gap, stride), gap)
-        for count, step in ((distinct, stride), (positions, gap)):
+        n_words, stride_gcd = n_words * distinct, np.where(distinct > 1, np.gcd(stride_gcd, stride), stride_gcd)
+        for count, step in ((distinct, stride), (n_words, stride_gcd)):
             banks = np.where(count > 1, np.minimum(_BANKS, width * (_BANKS // np.gcd(step, _BANKS))), width)
             cycles = np.maximum(cycles, np.ceil(count * width / banks))
     return cycles
 
 
 def _combine(*limits: Numbers) -> Numbers:
-    """Combine limits to slightly more than the highest, depending on how close the others are, shape (n,)."""
+    """Combine limits to slightly more than the highest, depending on how close the other limits are, shape (n,)."""
     highest = np.maximum(np.max(limits, axis=0), 1e-30)
     return np.asarray(
         highest * sum((limit / highest) ** _COMBINING_EXPONENT for limit in limits) ** (1 / _COMBINING_EXPONENT)

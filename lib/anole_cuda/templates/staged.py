@@ -58,11 +58,11 @@ class Reduction:
     unrolled: NDArray[np.bool_]
 
 
-def wanted_registers(accumulators: Counts, copied: Numbers) -> Counts:
+def estimate_registers(accumulators: Counts, copied: Numbers) -> Counts:
     """Estimate the registers that a thread needs, from its accumulators and the values that it copies in a stage.
 
-    The coefficients are fitted to the assembler's counts, which include many prepared copies; three in five of its
-    counts are within a quarter of this estimate (`benchmarks/cuda/resources.py`).
+    The coefficients are fitted to the assembler's counts, which include many prepared copies; 60 % of the counts
+    are within 25 % of this estimate (`benchmarks/cuda/resources.py`).
     """
     return np.asarray(30 + 1.1 * accumulators + 0.75 * np.minimum(copied, 256), dtype=np.int64)
 
@@ -90,30 +90,30 @@ def staged_kernel(
         fresh_bytes: bytes of both operands and the output that are in memory rather than in the L2 cache.
     """
     threads, stages = usage.threads, reduction.stages
-    copies = [np.ceil(each.values / (each.lanes * threads)) for each in operands]
-    reads = [each.reads / each.width for each in operands]
+    copies = [np.ceil(operand.values / (operand.lanes * threads)) for operand in operands]
+    reads = [operand.reads / operand.width for operand in operands]
     steps, outputs = stages * reduction.steps, accumulators * threads
-    wanted = wanted_registers(accumulators, _total(each.values for each in operands) / threads)
-    held = np.minimum(wanted, gpu.max_registers(threads))
+    needed = estimate_registers(accumulators, _total(operand.values for operand in operands) / threads)
+    registers = np.minimum(needed, gpu.max_registers(threads))
     # Spilled values are written and read in every stage, through the same memory pipeline.
-    spilled = 2.0 * stages * (wanted - held)
-    copying = _total(count * (_COPY_INSTRUCTIONS + each.checks) for count, each in zip(copies, operands, strict=True))
+    spilled = 2.0 * stages * (needed - registers)
+    copying = _total(count * (_COPY_INSTRUCTIONS + op.checks) for count, op in zip(copies, operands, strict=True))
     shared = _total(
-        count * each.lanes + read * bank_cycles(thread_axes, each.strides, each.width)
-        for count, read, each in zip(copies, reads, operands, strict=True)
+        count * operand.lanes + n_reads * bank_cycles(thread_axes, operand.strides, operand.width)
+        for count, n_reads, operand in zip(copies, reads, operands, strict=True)
     )
     stepping = np.where(reduction.unrolled, 0, _STEP_INSTRUCTIONS)
     return Kernel(
         blocks=usage.blocks,
         threads=threads,
-        registers=held,
+        registers=registers,
         shared_bytes=usage.shared_bytes,
         multiply_adds=np.asarray(steps * accumulators, dtype=np.float64),
         independent=accumulators,
         instructions=stages * (copying + _total(reads)) + steps * stepping + 2 * accumulators + spilled,
         shared_cycles=stages * shared + spilled,
         shared_waits=steps / _STEPS_IN_FLIGHT,
-        sectors=stages * _total(sectors(each.values, each.run) for each in operands) + sectors(outputs, output_run),
+        sectors=stages * _total(sectors(op.values, op.run) for op in operands) + sectors(outputs, output_run),
         stages=stages + 1.0,
         fresh_bytes=fresh_bytes,
         reused_bytes=fresh_bytes,

@@ -12,7 +12,7 @@ from anole.space import Knob, option_knob, split_knob
 from anole.space.loops import Annotation, Ints, Loop
 from anole_cuda.templates.usage import Counts, Usage
 
-_SPLIT = ("block", "virtual", "thread", "inner")
+_SPLIT_LEVELS = ("block", "virtual", "thread", "inner")
 _BLOCK_AXES = (Annotation.BLOCK_X, Annotation.BLOCK_Y)
 _THREAD_AXES = (Annotation.THREAD_Z, Annotation.THREAD_Y, Annotation.THREAD_X)
 
@@ -75,9 +75,9 @@ def loops(
         max_step: maximum number of steps of an unrolled body, shape (n,).
     """
     nest: list[tuple[str, str, Ints, Ints]] = [(name, name, length, Annotation.BLOCK_X) for name, length in leading]
-    for part, kind in enumerate(_SPLIT[:3]):
-        for at, (name, split) in enumerate(spatial):
-            nest.append((f"{name}_{kind}", name, split[:, part], _annotation(part, at, len(spatial))))
+    for part, kind in enumerate(_SPLIT_LEVELS[:3]):
+        for position, (name, split) in enumerate(spatial):
+            nest.append((f"{name}_{kind}", name, split[:, part], _annotation(part, position, len(spatial))))
     nest += [(f"{name}_outer", name, split[:, 0], Annotation.SERIAL) for name, split in reduction]
     body = [(f"{name}_inner", name, split[:, 1]) for name, split in reduction]
     body += [(f"{name}_inner", name, split[:, 3]) for name, split in spatial]
@@ -90,15 +90,15 @@ def loops(
 def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
     """Return the loops of a body, unrolled from the innermost loop outward up to `max_step` steps."""
     steps = np.ones_like(max_step)
-    marked: list[tuple[str, str, Ints, Ints]] = []
+    loops_: list[tuple[str, str, Ints, Ints]] = []
     for name, axis, extent in reversed(body):
         steps = steps * extent
-        marked.append((name, axis, extent, np.where(steps <= max_step, Annotation.UNROLLED, Annotation.SERIAL)))
-    return marked[::-1]
+        loops_.append((name, axis, extent, np.where(steps <= max_step, Annotation.UNROLLED, Annotation.SERIAL)))
+    return loops_[::-1]
 
 
-def _annotation(part: int, at: int, axes: int) -> Annotation:
+def _annotation(part: int, position: int, axes: int) -> Annotation:
     """Return the annotation of one part of one spatial axis."""
     if part == 0:
-        return _BLOCK_AXES[at == axes - 1]
-    return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[at - axes]
+        return _BLOCK_AXES[position == axes - 1]
+    return Annotation.VIRTUAL_THREAD if part == 1 else _THREAD_AXES[position - axes]

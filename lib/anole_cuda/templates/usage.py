@@ -73,10 +73,10 @@ def limited_space(
     measure: UsageOf,
     describe: Callable[[Columns], Description],
     speed: Callable[[Columns], NDArray[np.float64]],
-    others: Sequence[Constraint] = (),
+    extra: Sequence[Constraint] = (),
 ) -> Space:
     """Return the space of all configs within a device's limits whose warps have no unnecessarily idle lanes."""
-    hard = [*limit_constraints(limits, measure), *others]
+    hard = [*limit_constraints(limits, measure), *extra]
     min_threads = min(limits.warp_size, _max_threads(knobs, hard, measure))
     lanes = Constraint(
         f"a block has fewer than {min_threads} threads, and a warp's lanes idle",
@@ -101,11 +101,11 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
         ("too many blocks along y", limits.grid_y, hard, lambda usage: usage.grid_y),
     ]
 
-    def at_most(what: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
-        reason = f"{what}; the limit is {limit}"
+    def max_constraint(violation: str, limit: int, is_hard: bool, count: Callable[[Usage], Counts]) -> Constraint:
+        reason = f"{violation}; the limit is {limit}"
         return Constraint(reason, lambda columns: np.asarray(count(measure(columns)) <= limit), hard=is_hard)
 
-    return [at_most(*row) for row in rows]
+    return [max_constraint(*row) for row in rows]
 
 
 def _max_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:

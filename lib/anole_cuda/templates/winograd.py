@@ -58,10 +58,10 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
     panels, panel = int(packed.shape[2]), int(packed.shape[4])
     rc = te.reduce_axis((0, channels), "rc")
 
-    def point(a: Any, b: Any, tile: Any, f: Any) -> Any:
+    def element(a: Any, b: Any, tile: Any, f: Any) -> Any:
         return te.sum(data[a, b, tile, rc] * packed[a, b, f // panel, rc, f % panel], axis=rc)
 
-    return te.compute((points, points, tiles, panels * panel), point, name="winograd_product")
+    return te.compute((points, points, tiles, panels * panel), element, name="winograd_product")
 
 
 def _schedule_data(sch: s_tir.Schedule) -> None:

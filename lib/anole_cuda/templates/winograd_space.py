@@ -27,12 +27,12 @@ from anole_cuda.templates.roofline import Kernel, Numbers, sectors, speed, uncac
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limit_constraints, limited_space
 
 TAPS = 3
-"""Rows, and columns, of the convolution's filters."""
+"""Rows and columns of the convolution's filters."""
 
 THREADS = 64
 """Threads in a block of the transforms: few, to have many blocks even in small layers. Transforms are memory-bound."""
 
-_SIZES = (2, 4)
+_TILE_SIZES = (2, 4)
 _MAX_TILES = 256
 
 
@@ -55,7 +55,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
     ``unroll_explicit`` are as for direct convolution.
     """
     return [
-        option_knob("tile_size", _SIZES, agent="spatial", balanced=True),
+        option_knob("tile_size", _TILE_SIZES, agent="spatial", balanced=True),
         split_knob("tile_f", w.out_channels, 4, agent="spatial"),
         _tile_knob(w),
         split_knob("tile_rc", w.in_channels, 2, agent="reduction"),
@@ -77,21 +77,21 @@ def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space
         replace(constraint, reason=f"the transforms: {constraint.reason}")
         for constraint in limit_constraints(limits, lambda columns: _transforms_usage(w, columns))
     ]
-    filled = Constraint(
+    not_oversized = Constraint(
         "a block has room for twice as many tiles as there are, or more",
         lambda columns: np.asarray(columns["tile_p"].prod(axis=1) < 2 * tile_count(w, columns["tile_size"])),
     )
-    constraints = [*space.constraints, *transforms, filled]
+    constraints = [*space.constraints, *transforms, not_oversized]
     return Space(space.knobs, constraints, space.describe, merit=space.merit, core=space.core, merit_is_speed=True)
 
 
 def _tile_knob(w: Conv2d) -> Knob:
     """Return the knob of all splits of useful numbers of tiles per block.
 
-    These numbers are powers of two, where the last block may be partial, and divisors of the number of tiles, such as
-    7 * 7 tiles of 4x4 in an image of 28x28.
+    These numbers are powers of two, where the last block may be partial, and divisors of the number of tiles. An image
+    of 28x28, for example, has 7 * 7 tiles of 4x4.
     """
-    counts = [tile_count(w, size) for size in _SIZES]
+    counts = [tile_count(w, size) for size in _TILE_SIZES]
     limit = min(_MAX_TILES, 1 << (max(counts) - 1).bit_length())
     useful = [n for n in range(1, limit + 1) if n.bit_count() == 1 or any(count % n == 0 for count in counts)]
     splits = [split_knob("tile_p", n, 3, agent="spatial") for n in useful]
@@ -117,23 +117,23 @@ def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[
     data = FLOAT_BYTES * w.batch * w.height * w.width * w.in_channels
     outputs = FLOAT_BYTES * w.batch * w.out_height * w.out_width * w.out_channels
     missed_bytes = [values * uncached_share(gpu, values) for values in (transformed, product)]
-    first = _transform(points, tiles, w.in_channels, points**2, data + missed_bytes[0])
-    last = _transform(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + missed_bytes[1])
+    first = _transform_kernel(points, tiles, w.in_channels, points**2, data + missed_bytes[0])
+    last = _transform_kernel(points, tiles, w.out_channels, columns["tile_size"] ** 2, outputs + missed_bytes[1])
     return first, second, last
 
 
-def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fresh_bytes: Numbers) -> Kernel:
+def _transform_kernel(points: Counts, tiles: Counts, channels: int, plain: Counts, fresh_bytes: Numbers) -> Kernel:
     """Return the modeled kernel of a transform, whose threads have one tile of one channel each.
 
     Args:
         points: points along a side of a tile.
         tiles: tiles of all images.
         channels: channels, or filters.
-        others: untransformed values of a tile: read by the data transform, written by the output transform.
+        plain: untransformed values of a tile: read by the data transform, written by the output transform.
         fresh_bytes: bytes read from memory and written to it.
     """
     ones = np.ones_like(points)
-    moved = points**2 + others
+    n_moved = points**2 + plain
     return Kernel(
         blocks=-(-tiles * channels // THREADS),
         threads=THREADS * ones,
@@ -142,10 +142,10 @@ def _transform(points: Counts, tiles: Counts, channels: int, others: Counts, fre
         # Two products with a matrix that has few values other than 0 and 1.
         multiply_adds=2.0 * points**2,
         independent=points,
-        instructions=4.0 * moved,
+        instructions=4.0 * n_moved,
         shared_cycles=0.0 * ones,
         shared_waits=0.0 * ones,
-        sectors=sectors(moved * THREADS, np.minimum(channels, THREADS) * ones),
+        sectors=sectors(n_moved * THREADS, np.minimum(channels, THREADS) * ones),
         stages=2.0 * ones,
         fresh_bytes=fresh_bytes,
         reused_bytes=fresh_bytes,

@@ -49,19 +49,19 @@ def _accesses(instruction: Instruction, g: Geometry) -> dict[str, int]:
     """
     if isinstance(instruction, (Gemm, Alu)):
         n = instruction.iter_out * instruction.iter_in * max(0, instruction.uop_end - instruction.uop_begin)
-        written = {"uop_reads": n, "acc_writes": n, "out_writes": n}
+        writes = {"uop_reads": n, "acc_writes": n, "out_writes": n}
         lanes = g.batch * g.block_out
         if isinstance(instruction, Alu):
-            return {**written, "acc_reads": n * (1 if instruction.use_imm else 2), "sums": n * lanes}
+            return {**writes, "acc_reads": n * (1 if instruction.use_imm else 2), "sums": n * lanes}
         if instruction.reset:
-            return written
+            return writes
         products = n * lanes * g.block_in
-        return {**written, "inp_reads": n, "wgt_reads": n, "acc_reads": n, "products": products, "sums": products}
+        return {**writes, "inp_reads": n, "wgt_reads": n, "acc_reads": n, "products": products, "sums": products}
     if isinstance(instruction, Load):
         memory, data = instruction.memory, instruction.x_size * instruction.y_size
         rows = instruction.y_pad_0 + instruction.y_size + instruction.y_pad_1
-        filled = rows * instruction.columns if instruction.x_size else 0
-        return {f"{memory.name.lower()}_writes": filled, "dram_bits": 8 * data * g.element_bytes(memory)}
+        n_filled = rows * instruction.columns if instruction.x_size else 0
+        return {f"{memory.name.lower()}_writes": n_filled, "dram_bits": 8 * data * g.element_bytes(memory)}
     if isinstance(instruction, Store):
         data = instruction.x_size * instruction.y_size
         return {"out_reads": data, "dram_bits": 8 * data * g.element_bytes(Memory.OUT)}

@@ -23,10 +23,10 @@ TYPICAL_NM = 45
 """The process for relative energies, the nearest to the processes of the other models."""
 
 _MAX_WIDTH_BITS, _MIN_WIDTH_BITS = 512, 32
-"""The widest and the narrowest memory in the file; wider elements are split across several memories."""
+"""The largest and the smallest width in the file; wider elements are split across several memories."""
 
 _MAX_DEPTH = 1 << 17
-"""The deepest memory in the file; deeper ones consist of banks, and an access uses one bank."""
+"""The largest depth in the file; deeper memories consist of banks, and an access uses one bank."""
 
 _N_MODULES = 3
 """The number of modules, each with an instruction queue."""
@@ -68,7 +68,7 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
     }
     queue = sram(8 * INSTRUCTION_BYTES, geometry.queue_entries, technology_nm)
     multiplier, adder, dram = (parts[name] for name in (("multiplier", 8, 1), ("adder", 32, 1), ("dram", 64, 1)))
-    each_pj = {
+    event_pj = {
         **{f"{name}_reads": part.read_pj for name, part in memories.items()},
         **{f"{name}_writes": part.write_pj for name, part in memories.items()},
         "products": multiplier.read_pj,
@@ -79,7 +79,7 @@ def unit_energies(geometry: Geometry, technology_nm: int = TYPICAL_NM) -> UnitEn
     lanes = geometry.batch * geometry.block_out
     leakage_uw = sum(part.leakage_uw for part in memories.values()) + _N_MODULES * queue.leakage_uw
     leakage_uw += lanes * geometry.block_in * (multiplier.leakage_uw + adder.leakage_uw) + lanes * adder.leakage_uw
-    return UnitEnergies(1e-12 * np.array([each_pj[event] for event in COUNTED]), 1e-6 * leakage_uw)
+    return UnitEnergies(1e-12 * np.array([event_pj[event] for event in COUNTED]), 1e-6 * leakage_uw)
 
 
 def sram(width_bits: int, depth: int, technology_nm: int = TYPICAL_NM) -> _Part:

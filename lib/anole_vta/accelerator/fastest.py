@@ -40,7 +40,7 @@ def fastest_programs(
     target, workload = VtaTarget(task.target), as_conv2d(task.workload)
     space = target.space(task.workload)
     vectors, identities = space.vectors(space.all_valid_indices), space.all_identities
-    latencies_s = _latencies_s(identities, space.identities(space.vectors_of([each.config for each in trials])), trials)
+    latencies_s = _latencies_s(identities, space.identities(space.vectors_of([t.config for t in trials])), trials)
     if missing := len(np.unique(identities[np.isnan(latencies_s)])):
         raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
     counts: dict[int, NDArray[np.int64]] = {}
@@ -56,7 +56,7 @@ def fastest_programs(
     for rows in _fastest_rows(space.columns(vectors), latencies_s):
         geometry = target.geometry_of(space.config(vectors[rows[0]]))
         energies, cycles = unit_energies(geometry, technology_nm), round(latencies_s[rows[0]] * target.frequency_hz)
-        fastest[geometry] = FastestPrograms(cycles, min(map(accesses, rows), key=lambda each: energies.of(each, 0.0)))
+        fastest[geometry] = FastestPrograms(cycles, min(map(accesses, rows), key=lambda n: energies.of(n, 0.0)))
     return fastest
 
 

@@ -1,4 +1,4 @@
-"""Pareto fronts and their knees; all objectives are minimized."""
+"""Pareto fronts, and the points with the lowest product of objectives; all objectives are minimized."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Points = NDArray[np.float64]
 """Objectives of n points, shape (n, n_objectives); all positive."""
 
 
-def on_front(points: Points) -> NDArray[np.bool_]:
+def front_mask(points: Points) -> NDArray[np.bool_]:
     """Return a mask of the points that no other point dominates, shape (n,).
 
-    Of equal points, only the first is kept; points with infinite objectives never are.
+    Of equal points, only the first is kept. Points with infinite objectives are never kept.
     """
     is_on_front = np.zeros(len(points), dtype=bool)
     front = np.empty((0, points.shape[1]))

@@ -24,7 +24,7 @@ from anole.text_format import counted, milliseconds, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.accelerator.fastest import FastestPrograms, fastest_programs
-from anole_vta.accelerator.pareto import Points, knee, on_front
+from anole_vta.accelerator.pareto import Points, front_mask, knee
 from anole_vta.area import relative_area, relative_memory
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
@@ -36,7 +36,7 @@ ALL_NETWORKS = "all networks"
 """The name of the front for all networks together."""
 
 KNEES = {"time x area": (0, 1), "time x energy": (0, 2), "time x area x energy": (0, 1, 2)}
-"""The marked points: the name of the product that each minimizes, and the indices of its objectives."""
+"""The marked points: the name of the product that a point minimizes, and the indices of the product's objectives."""
 
 Designs = Mapping[Geometry, FastestPrograms]
 """The fastest programs of a network on each accelerator that runs all of its layers."""
@@ -47,7 +47,7 @@ class Point:
     """The time, area and energy of an accelerator for one network or several.
 
     Attributes:
-        cycles: of all layers; for several networks, their weighted sum.
+        cycles: the sum over all layers; for several networks, the weighted sum over them.
     """
 
     geometry: Geometry
@@ -76,7 +76,7 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
         points[ALL_NETWORKS] = _points(order, order.models, networks)
     fronts = {network: _front(network, choices) for network, choices in points.items()}
     with new_folder(folder) as staging:
-        (staging / FRONT).write_text(_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
+        (staging / FRONT).write_text(_format_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
         (staging / "points").mkdir()
         for point in {point.geometry: point for front in fronts.values() for point in front}.values():
             text = json.dumps(vta_config(point.geometry), indent=2) + "\n"
@@ -104,23 +104,23 @@ def _networks(order: AcceleratorOrder, receipts: Receipts) -> dict[str, Designs]
                     shard = read_shard(layout.SHARDS / key / f"{receipt.run_key}.jsonl")
                     trials = shard.trials[: receipt.trials]
                     layers[key] = fastest_programs(read_listed_task(path, key), trials, _technology_nm(order))
-            designs |= _sum({key: float(n) for key, n in manifest.weights.items()}, layers)
+            designs |= _weighted_sums({key: float(n) for key, n in manifest.weights.items()}, layers)
         if not designs:
             raise BuildError(f"{model}: no accelerator of {', '.join(order.targets)} runs all of its layers")
         networks[model] = designs
     return networks
 
 
-def _sum(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Geometry, FastestPrograms]:
+def _weighted_sums(weights: Mapping[str, float], layers: Mapping[str, Designs]) -> dict[Geometry, FastestPrograms]:
     """Return the weighted sums of layers on each accelerator that runs all of them."""
-    first, *others = (layers[key] for key in weights)
+    first_layer, *other_layers = (layers[key] for key in weights)
     return {
         geometry: FastestPrograms(
             fsum(n * layers[key][geometry].cycles for key, n in weights.items()),
             np.sum([n * layers[key][geometry].accesses for key, n in weights.items()], axis=0),
         )
-        for geometry in first
-        if all(geometry in other for other in others)
+        for geometry in first_layer
+        if all(geometry in layer for layer in other_layers)
     }
 
 
@@ -130,7 +130,7 @@ def _points(order: AcceleratorOrder, weights: Mapping[str, float], networks: Map
     frequency_mhz = next(iter(order.targets.values()))["frequency_mhz"]
     technology_nm = _technology_nm(order)
     points = []
-    for geometry, programs in _sum(weights, networks).items():
+    for geometry, programs in _weighted_sums(weights, networks).items():
         clock_mhz = clocks.get("x".join(map(str, geometry.block)), frequency_mhz)
         latency_s = programs.cycles / (1e6 * clock_mhz)
         energy_j = unit_energies(geometry, technology_nm).of(programs.accesses, latency_s)
@@ -147,7 +147,7 @@ def _front(network: str, points: Sequence[Point]) -> list[Point]:
     """Return the points on the Pareto front, fastest first."""
     if not points:
         raise BuildError(f"{network}: no accelerator runs all layers")
-    mask = on_front(_objectives(points))
+    mask = front_mask(_objectives(points))
     return sorted(
         (point for point, is_kept in zip(points, mask, strict=True) if is_kept), key=lambda point: point.latency_s
     )
@@ -158,14 +158,14 @@ def _objectives(points: Sequence[Point]) -> Points:
 
 
 def knees_of(front: Sequence[Point]) -> dict[int, list[str]]:
-    """Return the names of the knees, by the indices of their points on the front."""
+    """Return, by the index of each marked point on the front, the names of the products that it minimizes."""
     names: dict[int, list[str]] = {}
     for name, factors in KNEES.items():
         names.setdefault(knee(_objectives(front)[:, factors]), []).append(name)
     return names
 
 
-def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> str:
+def _format_table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> str:
     """Return the CSV table; energies are in millijoules if a process is given, otherwise relative to the lowest."""
     file = io.StringIO()
     energy = "relative_energy" if technology_nm is None else "energy_mj"
@@ -179,11 +179,11 @@ def _table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | None) -> 
             g = point.geometry
             kib = (size // 1024 for size in (g.inp_bytes, g.wgt_bytes, g.acc_bytes))
             costs = (relative_area(g), relative_memory(g), point.cycles, 1e3 * point.latency_s, point.energy_j / unit_j)
-            area, memory, cycles, latency_ms, relative = costs
+            area, memory, cycles, latency_ms, relative_energy = costs
             writer.writerow(
                 (
                     *(network, g.name, "x".join(map(str, g.block)), *kib, 8 * g.bus_bytes, f"{point.frequency_mhz:g}"),
-                    *(f"{area:.4f}", f"{memory:.4f}", f"{cycles:.0f}", f"{latency_ms:.6g}", f"{relative:.5g}"),
+                    *(f"{area:.4f}", f"{memory:.4f}", f"{cycles:.0f}", f"{latency_ms:.6g}", f"{relative_energy:.5g}"),
                     *(" and ".join(knees.get(number, [])), "extrapolated" if is_extrapolated(g) else "RTL"),
                 )
             )

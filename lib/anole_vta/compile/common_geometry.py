@@ -1,7 +1,7 @@
 """Choose one accelerator for an entire network: the geometry within the bounds with the lowest total latency.
 
-Two layers are rarely tried on exactly the same accelerator, because buffer sizes are searched, too. The fastest configs
-of a layer are therefore also simulated on other candidates with the same block but other buffers.
+Two layers are rarely tried on exactly the same accelerator, because buffer sizes are also searched. The fastest configs
+of a layer are therefore also simulated on candidates with the same GEMM block (batch x in x out) but other buffers.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     """
     designs = {match.task.key: _designs(target, match, receipts.get(match.task.key)) for match in matches}
     locked = [target.geometry_of(match.config) for match in matches if match.locked and match.config is not None]
-    others = [target.geometry, *(design.geometry for layer in designs.values() for design in layer)]
-    tried = dict.fromkeys(locked or others)
+    geometries = [target.geometry, *(design.geometry for layer in designs.values() for design in layer)]
+    distinct = dict.fromkeys(locked or geometries)
     bounds = target.bounds
-    allowed = [geometry for geometry in tried if bounds is None or not bounds.excess(geometry)]
+    allowed = [geometry for geometry in distinct if bounds is None or not bounds.excess(geometry)]
     candidates = []
     for geometry in _most_promising(allowed, target, matches, designs):
         with suppress(ConfigError):
-            layers = [_match_on(geometry, match, designs[match.task.key], target) for match in matches]
+            layers = [_adapt_match(geometry, match, designs[match.task.key], target) for match in matches]
             candidates.append((geometry, layers))
     if not candidates:
-        raise BuildError(f"none of the {len(tried)} tried geometries is within the bounds and runs all layers")
+        raise BuildError(f"none of the {len(distinct)} tried geometries is within the bounds and runs all layers")
     candidates.sort(key=lambda candidate: _total_s(candidate[1]))
     if bounds is None:
         return ChosenGeometry(*candidates[0])
@@ -112,21 +112,21 @@ def _most_promising(
             at = key, design.geometry.block
             min_s[at] = min(design.latency_s, min_s.get(at, math.inf))
 
-    def estimated_s(geometry: Geometry) -> float:
-        fixed = target.with_geometry(geometry)
+    def estimate_s(geometry: Geometry) -> float:
+        vta = target.with_geometry(geometry)
         total_s = 0.0
         for match in matches:
             layer_s = min_s.get((match.task.key, geometry.block))
             if layer_s is None:
                 try:
-                    layer_s = fixed.simulate(match.task.workload, fixed.default_config(match.task.workload))
+                    layer_s = vta.simulate(match.task.workload, vta.default_config(match.task.workload))
                 except ConfigError:
                     return math.inf
             total_s += match.weight * layer_s
         return total_s
 
     # Of equal estimates, prefer more memory, which allows larger tiles.
-    ranked = sorted(geometries, key=lambda geometry: (estimated_s(geometry), -geometry.sram_bits))
+    ranked = sorted(geometries, key=lambda geometry: (estimate_s(geometry), -geometry.sram_bits))
     return ranked[:_MAX_CANDIDATES]
 
 
@@ -138,21 +138,21 @@ def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_
         if match.reason is not None or receipt.config is None or receipt.latency_s is None:
             return []
         return [_Design(target.geometry, receipt.config, receipt.latency_s)]
-    tried = [_Design(target.geometry_of(each.config), each.config, each.latency_s) for each in receipt.designs]
-    return sorted(tried, key=lambda design: design.latency_s)
+    designs = [_Design(target.geometry_of(d.config), d.config, d.latency_s) for d in receipt.designs]
+    return sorted(designs, key=lambda design: design.latency_s)
 
 
-def _match_on(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
-    """Return a layer with its config on a geometry, the default one if faster; raise ConfigError if it cannot run."""
-    fixed = target.with_geometry(geometry)
+def _adapt_match(geometry: Geometry, match: Match, designs: Sequence[_Design], target: VtaTarget) -> Match:
+    """Return a layer with its config on a geometry, or the default config if faster; raise ConfigError if none runs."""
+    vta = target.with_geometry(geometry)
     if match.locked and match.config is not None:
         if target.geometry_of(match.config) != geometry:
             raise ConfigError("the layer is locked to another geometry")
-        return replace(match, latency_s=fixed.simulate(match.task.workload, match.config))
-    design = min(_designs_on(fixed, match, designs), key=lambda design: design.latency_s, default=None)
+        return replace(match, latency_s=vta.simulate(match.task.workload, match.config))
+    design = min(_simulate_designs(vta, match, designs), key=lambda design: design.latency_s, default=None)
     try:
-        config = fixed.default_config(match.task.workload)
-        default_s = fixed.simulate(match.task.workload, config)
+        config = vta.default_config(match.task.workload)
+        default_s = vta.simulate(match.task.workload, config)
     except ConfigError:
         if design is None:
             raise
@@ -163,17 +163,17 @@ def _match_on(geometry: Geometry, match: Match, designs: Sequence[_Design], targ
     return replace(match.untuned(reason, config), latency_s=default_s)
 
 
-def _designs_on(fixed: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
-    """Yield the designs tried on an accelerator, and the fastest ones from others with the same block.
+def _simulate_designs(vta: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
+    """Yield the designs tried on an accelerator, and the fastest designs of other accelerators with the same block.
 
-    The latter are simulated with the accelerator's own buffers; smaller ones make the config use smaller tiles.
+    Those are simulated with this accelerator's buffers; smaller buffers make the config use smaller tiles.
     """
-    yield from (design for design in designs if design.geometry == fixed.geometry)
-    same_block = (design for design in designs if design.geometry.block == fixed.geometry.block)
-    for design in islice((design for design in same_block if design.geometry != fixed.geometry), _MAX_MOVED_CONFIGS):
-        config = {**design.config, **hardware_config(fixed.geometry)}
+    yield from (design for design in designs if design.geometry == vta.geometry)
+    same_block = (design for design in designs if design.geometry.block == vta.geometry.block)
+    for design in islice((design for design in same_block if design.geometry != vta.geometry), _MAX_MOVED_CONFIGS):
+        config = {**design.config, **hardware_config(vta.geometry)}
         with suppress(ConfigError):
-            yield _Design(fixed.geometry, config, fixed.simulate(match.task.workload, config))
+            yield _Design(vta.geometry, config, vta.simulate(match.task.workload, config))
 
 
 def _latency_s(match: Match) -> float:

@@ -52,43 +52,43 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
     configs: dict[Workload, Config] = {
         match.task.workload: match.config for match in choice.matches if match.config is not None
     }
-    fixed = target.with_geometry(choice.geometry)
-    parts = Partitioner(
+    vta = target.with_geometry(choice.geometry)
+    partition = Partitioner(
         imported.module["main"],
         [layer.name for layer in find_layers(imported)],
         lambda workload, position: workload in configs and target.takes(workload, position),
-        lambda workload: can_add(as_conv2d(workload), configs[workload], fixed.geometry),
-        lambda pool, shape: can_run(lambda: load_step(pool, fixed.geometry, shape)),
+        lambda workload: can_add(as_conv2d(workload), configs[workload], vta.geometry),
+        lambda pool, shape: can_run(lambda: load_step(pool, vta.geometry, shape)),
     ).split()
-    _export_host(model, parts, folder / HOST_LIBRARY)
+    _export_host(model, partition, folder / HOST_LIBRARY)
     host = host_of(folder / HOST_LIBRARY)
     samples = read_samples(model, imported.inputs)
-    observed = observe(parts, samples, host)
-    integers = quantize(parts, observed, configs.__getitem__)
-    loaded = {
-        step.result: load_step(step, fixed.geometry, observed[step.data].shape[1:]) for step in integers.accelerated
+    values = observe(partition, samples, host)
+    integers = quantize(partition, values, configs.__getitem__)
+    loaded_steps = {
+        step.result: load_step(step, vta.geometry, values[step.data].shape[1:]) for step in integers.accelerated
     }
-    save_network(folder, integers, loaded)
+    save_network(folder, integers, loaded_steps)
     runs = [run_quantized(integers, sample, host, IntegerReference()) for sample in samples]
     steps = tuple(
         AcceleratorStep(step.name, step.result, len(program.instructions), _cycles(program))
         for step in integers.accelerated
-        for program in [loaded[step.result].program]
+        for program in [loaded_steps[step.result].program]
     )
     cycles = sum(step.cycles for step in steps)
     accelerator = Accelerator(
-        geometry=fixed.geometry.to_json(),
-        area=relative_area(fixed.geometry),
-        memory=relative_memory(fixed.geometry),
+        geometry=vta.geometry.to_json(),
+        area=relative_area(vta.geometry),
+        memory=relative_memory(vta.geometry),
         frequency_mhz=target.description["frequency_mhz"],
         samples=len(samples),
         steps=steps,
         cycles=cycles,
-        latency_s=cycles / fixed.frequency_hz,
-        untuned_latency_s=_untuned_cycles(integers, loaded, fixed) / fixed.frequency_hz,
+        latency_s=cycles / vta.frequency_hz,
+        untuned_latency_s=_untuned_cycles(integers, loaded_steps, vta) / vta.frequency_hz,
         snr_db={
-            name: snr_db(observed[name], np.stack([float_of(run[name]) for run in runs]))
-            for name in dict.fromkeys([*loaded, *integers.outputs])
+            name: snr_db(values[name], np.stack([float_of(run[name]) for run in runs]))
+            for name in dict.fromkeys([*loaded_steps, *integers.outputs])
         },
         candidates=choice.candidates,
         per_layer_latency_s=choice.per_layer_latency_s,
@@ -97,17 +97,17 @@ def compile_for_vta(network: MatchedNetwork, target: VtaTarget, folder: Path) ->
     return Compiled(choice.matches, accelerator=encode(accelerator))
 
 
-def _export_host(model: ModelSpec, parts: Partition, library: Path) -> None:
+def _export_host(model: ModelSpec, partition: Partition, library: Path) -> None:
     """Compile all host functions into a library; without functions, write no file."""
-    if not parts.host.functions_items():
+    if not partition.host.functions_items():
         return
     device = get_device(describe_cpu())
     choices = {
         workload: Choice(device.template(workload), device.default_config(workload))
-        for workload in workloads_of(parts.host)
+        for workload in workloads_of(partition.host)
     }
     try:
-        lowered, _ = lower(parts.host, choices, device.schedule_default)
+        lowered, _ = lower(partition.host, choices, device.schedule_default)
         executable = tvm.compile(lowered, device.compiler_target(), tir_pipeline=device.compiler_pipeline())
     except Exception as error:
         raise BuildError(f"model {model.name}: TVM cannot compile the functions of the host: {cause(error)}") from error
@@ -118,14 +118,14 @@ def _cycles(program: Program) -> int:
     return cycles_of(program.instructions, program.geometry)
 
 
-def _untuned_cycles(network: QuantizedNetwork, loaded: Mapping[str, LoadedStep], target: VtaTarget) -> int:
+def _untuned_cycles(network: QuantizedNetwork, loaded_steps: Mapping[str, LoadedStep], target: VtaTarget) -> int:
     """Return the total cycles if every layer had its default config.
 
-    Where the default config has no room for a residual, the host would add it.
+    Where the default config has no room for a residual, the host would add the residual.
     """
     cycles = 0
     for step in network.accelerated:
-        program = loaded[step.result].program
+        program = loaded_steps[step.result].program
         if isinstance(step, AcceleratorLayer):
             config = target.default_config(step.workload)
             residual = step.residual if can_add(step.workload, config, target.geometry) else None

@@ -109,17 +109,17 @@ class Partitioner:
     def split(self) -> Partition:
         """Partition the network."""
         layers, inner = self._layers()
-        builder, parts, waiting = relax.BlockBuilder(), list[Part](), list[int]()
+        builder, parts, pending = relax.BlockBuilder(), list[Part](), list[int]()
         accelerated = {layer.result for layer in layers.values()}
         for position, binding in enumerate(self._bindings):
             part: Part | None = layers.get(position) or self._max_pool(binding, accelerated)
             if part is not None:
-                self._flush(waiting, parts, builder)
+                self._flush(pending, parts, builder)
                 parts.append(part)
                 accelerated.add(self._names[binding.var])
             elif position not in inner:
-                waiting.append(position)
-        self._flush(waiting, parts, builder)
+                pending.append(position)
+        self._flush(pending, parts, builder)
         outputs = tuple(self._names[var] for var in self._outputs)
         return Partition(tuple(self._names[p] for p in self._main.params), outputs, tuple(parts), builder.get())
 
@@ -151,19 +151,19 @@ class Partitioner:
         positions = [position]
         while not positive and (following := self._only_user(positions[-1])) is not None and following not in assigned:
             var, user = self._bindings[positions[-1]].var, self._bindings[following].value
-            kind = _operator(user)
-            if kind == "relax.add":
+            operator = _operator(user)
+            if operator == "relax.add":
                 other = user.args[1] if user.args[0].same_as(var) else user.args[0]
                 constant = _channels(other, weight.shape[-1])
                 if constant is not None and bias is None:
                     bias = constant
-                elif residual is None and _are_added(var, other, user) and self._can_add(workload):
+                elif residual is None and _is_residual_add(var, other, user) and self._can_add(workload):
                     residual = self._names[other]
                 else:
                     break
-            elif kind in (_RELU, _RELU6) or (kind == _CLIP and _number(user.args[1]) == 0):
+            elif operator in (_RELU, _RELU6) or (operator == _CLIP and _number(user.args[1]) == 0):
                 positive = True
-                upper = 6.0 if kind == _RELU6 else _number(user.args[2]) if kind == _CLIP else math.inf
+                upper = 6.0 if operator == _RELU6 else _number(user.args[2]) if operator == _CLIP else math.inf
                 cap = None if upper == math.inf else upper
             else:
                 break
@@ -175,7 +175,7 @@ class Partitioner:
         return positions, FusedLayer(name, workload, *names, weight, bias, positive, cap, tuple(extents(last.value)))
 
     def _only_user(self, position: int) -> int | None:
-        """Return the position of a value's only user, or None if it has none, has several, or is an output."""
+        """Return the position of a value's only user, or None if it has no user or several, or is an output."""
         var = self._bindings[position].var
         users = self._users.get(var, [])
         return users[0] if len(users) == 1 and var not in self._returned else None
@@ -185,27 +185,27 @@ class Partitioner:
         if _operator(call) != "relax.nn.max_pool2d" or self._names.get(call.args[0]) not in accelerated:
             return None
         attrs = call.attrs
-        if attrs.layout != "NHWC" or attrs.ceil_mode or any(int(each) != 1 for each in attrs.dilation):
+        if attrs.layout != "NHWC" or attrs.ceil_mode or any(int(step) != 1 for step in attrs.dilation):
             return None
         kernel, strides = ((int(rows), int(columns)) for rows, columns in (attrs.pool_size, attrs.strides))
-        top, left, bottom, right = (int(each) for each in attrs.padding)
+        top, left, bottom, right = (int(side) for side in attrs.padding)
         data, name = self._names[call.args[0]], self._names[binding.var]
         pool = Pool(f"max_pool_{name}", kernel, strides, (top, left, bottom, right), data, name, exponent=0)
         return pool if self._can_pool(pool, tuple(extents(call.args[0]))) else None
 
-    def _flush(self, waiting: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
-        """Turn the waiting operators into one host function."""
-        inside = set(waiting)
-        bindings = [self._bindings[position] for position in waiting]
+    def _flush(self, pending: list[int], parts: list[Part], builder: relax.BlockBuilder) -> None:
+        """Turn the pending operators into one host function."""
+        positions = set(pending)
+        bindings = [self._bindings[position] for position in pending]
         defined = {binding.var for binding in bindings}
-        read = dict.fromkeys(var for binding in bindings for var in variables(binding.value))
-        arguments = [var for var in read if var not in defined]
+        variables_read = dict.fromkeys(var for binding in bindings for var in variables(binding.value))
+        arguments = [var for var in variables_read if var not in defined]
         results = [
             binding.var
             for binding in bindings
-            if binding.var in self._returned or not inside.issuperset(self._users.get(binding.var, []))
+            if binding.var in self._returned or not positions.issuperset(self._users.get(binding.var, []))
         ]
-        waiting.clear()
+        pending.clear()
         if not results:
             return
         function = f"host{len(parts)}"
@@ -227,20 +227,20 @@ def _emit(
     with builder.function(name, params):
         with builder.dataflow():
             for binding in bindings:
-                substitutes[binding.var] = builder.emit(_substituted(binding.value, substitutes))
+                substitutes[binding.var] = builder.emit(_substitute(binding.value, substitutes))
             output = builder.emit_output(relax.Tuple([substitutes[var] for var in results]))
         builder.emit_func_output(output)
 
 
-def _substituted(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
+def _substitute(expr: ir.Expr, names: Mapping[relax.Var, ir.Expr]) -> ir.Expr:
     if isinstance(expr, relax.Var):
         return names.get(expr, expr)
     if isinstance(expr, relax.Tuple):
-        return relax.Tuple([_substituted(each, names) for each in expr.fields])
+        return relax.Tuple([_substitute(item, names) for item in expr.fields])
     if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(_substituted(expr.tuple_value, names), expr.index)
+        return relax.TupleGetItem(_substitute(expr.tuple_value, names), expr.index)
     if isinstance(expr, ir.Call):
-        return ir.Call(expr.op, [_substituted(each, names) for each in expr.args], expr.attrs, expr.ty_args)
+        return ir.Call(expr.op, [_substitute(item, names) for item in expr.args], expr.attrs, expr.ty_args)
     return expr
 
 
@@ -250,7 +250,7 @@ def _operator(expr: ir.Expr) -> str:
 
 
 def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
-    """Return a constant as one value per channel, or None if it is not a constant; a scalar is broadcast."""
+    """Return a constant as one value per channel, or None for other expressions; a scalar is broadcast."""
     if not isinstance(expr, ir.GenericConst):
         return None
     value = expr.value.numpy()
@@ -259,11 +259,11 @@ def _channels(expr: ir.Expr, channels: int) -> NDArray[np.float32] | None:
     return None
 
 
-def _are_added(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
+def _is_residual_add(value: relax.Var, other: ir.Expr, call: ir.Call) -> bool:
     """Whether a call adds two different variables, both with the shape and type of its result."""
     if not isinstance(other, relax.Var) or other.same_as(value):
         return False
-    types = [(str(each.ty.dtype), extents(each)) for each in (value, other, call)]
+    types = [(str(expr.ty.dtype), extents(expr)) for expr in (value, other, call)]
     return types[0] == types[1] == types[2]
 
 

@@ -64,7 +64,7 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
 def best_exponent(values: NDArray[np.float32]) -> int:
     """Return the exponent of the power-of-two scale that minimizes the mean square error of quantization.
 
-    The coarsest candidate represents the largest value; finer ones clip it, but are more precise elsewhere.
+    The coarsest candidate represents the largest value; finer scales clip it, but are more precise elsewhere.
     """
     largest = float(np.abs(values).max(initial=0.0))
     if not largest or not math.isfinite(largest):
@@ -73,7 +73,7 @@ def best_exponent(values: NDArray[np.float32]) -> int:
     flat = values.ravel()
     errors = []
     for exponent in range(coarsest, coarsest - _N_SCALES, -1):
-        quantized = _quantized(flat, exponent)
+        quantized = _quantize(flat, exponent)
         errors.append((float(np.square(np.ldexp(quantized, exponent) - flat, dtype=np.float64).sum()), -exponent))
     return -min(errors)[1]
 
@@ -117,14 +117,14 @@ def _layer(
     w = as_conv2d(fused.workload)
     # The lowest bits of weights do not matter if bias or residual are much larger than the products.
     best = best_exponent(fused.weight) if fused.weight.any() else result_exponent - data_exponent
-    weight_exponent = max(best, _finest_sum(fused, residual_exponent) - data_exponent)
+    weight_exponent = max(best, _finest_sum_exponent(fused, residual_exponent) - data_exponent)
     sum_exponent = data_exponent + weight_exponent
     # A scale finer than the accumulators' would only shift them left.
     result_exponent = max(result_exponent, sum_exponent)
     shift = result_exponent - sum_exponent
     half = 1 << shift - 1 if shift else 0
     bias = np.rint(np.ldexp(fused.bias.astype(np.float64), -sum_exponent)) + half
-    weight = _quantized(fused.weight, weight_exponent).astype(np.int8)
+    weight = _quantize(fused.weight, weight_exponent).astype(np.int8)
     high = MAX_VALUE if fused.cap is None else min(MAX_VALUE, math.floor(math.ldexp(fused.cap, -result_exponent)))
     return AcceleratorLayer(
         *(fused.name, w, config, fused.data, fused.result, fused.residual),
@@ -136,13 +136,13 @@ def _layer(
     )
 
 
-def _finest_sum(fused: FusedLayer, residual_exponent: int | None) -> int:
+def _finest_sum_exponent(fused: FusedLayer, residual_exponent: int | None) -> int:
     """Return the finest scale of the accumulators that represents bias and residual without overflow."""
     max_bias = float(np.abs(fused.bias).max(initial=0.0))
     finest = math.frexp(max_bias)[1] - _BIAS_BITS if max_bias else _FINEST_EXPONENT
     return finest if residual_exponent is None else max(finest, residual_exponent - _MAX_RESIDUAL_SHIFT)
 
 
-def _quantized(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
+def _quantize(values: NDArray[np.float32], exponent: int) -> NDArray[np.float32]:
     """Return values in units of a scale, rounded to nearest and clipped to the range of integers."""
     return np.clip(np.rint(np.ldexp(values, -exponent)), -MAX_VALUE, MAX_VALUE)

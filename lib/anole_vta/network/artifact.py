@@ -87,7 +87,7 @@ def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, LoadedStep]
         if plain["schema"] != SCHEMA:
             raise BuildError(f"{folder}: found schema {plain['schema']}; this Anole reads {SCHEMA}")
         loaded: dict[str, LoadedStep] = {}
-        steps = [_load_step(folder, each, loaded) for each in plain["steps"]]
+        steps = [_load_step(folder, step, loaded) for step in plain["steps"]]
         return QuantizedNetwork(tuple(plain["inputs"]), tuple(plain["outputs"]), tuple(steps)), loaded
     except (OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, StreamError) as error:
         raise BuildError(f"{folder}: is not a build for vta: {type(error).__name__}: {error}") from error
@@ -96,7 +96,7 @@ def _read_network(folder: Path) -> tuple[QuantizedNetwork, dict[str, LoadedStep]
 def host_of(library: Path) -> Host:
     """Return a caller of the functions in a host library, which may be missing; raise BuildError if it is broken."""
     if not library.exists():
-        return _no_host
+        return _reject_host_call
     import tvm
     from tvm.runtime.vm import VirtualMachine
 
@@ -112,7 +112,7 @@ def host_of(library: Path) -> Host:
     return call
 
 
-def _no_host(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
+def _reject_host_call(function: str, arguments: Sequence[NDArray[Any]]) -> Sequence[NDArray[Any]]:
     raise BuildError(f"there is no library with the host function {function}")
 
 
@@ -134,7 +134,7 @@ def _save_loaded(folder: Path, name: str, loaded: LoadedStep) -> dict[str, Any]:
         "geometry": program.geometry.to_json(),
         "stream": f"{name}.stream",
         "constants": f"{name}.npz",
-        "regions": {region: asdict(place) for region, place in program.regions.items()},
+        "regions": {name: asdict(region) for name, region in program.regions.items()},
     }
 
 
@@ -162,6 +162,6 @@ def _load_program(folder: Path, plain: Mapping[str, Any]) -> LoadedStep:
     with np.load(folder / plain["constants"]) as arrays:
         constants = dict(arrays)
     columns = decode_uop(constants.pop("uop").astype(np.int64), geometry)
-    uops = tuple(Uop(*map(int, each)) for each in zip(*columns, strict=True))
-    regions = {name: Region(**place) for name, place in plain["regions"].items()}
+    uops = tuple(Uop(*map(int, row)) for row in zip(*columns, strict=True))
+    regions = {name: Region(**region) for name, region in plain["regions"].items()}
     return LoadedStep(Program(geometry, instructions, uops, regions), constants)

@@ -66,7 +66,7 @@ class AcceleratorLayer:
 
     @property
     def shift(self) -> int:
-        """The right shift of the sum; a negative one shifts left."""
+        """The right shift of the sum; a negative value shifts left."""
         return self.result_exponent - self.sum_exponent
 
 
@@ -177,8 +177,8 @@ def float_of(value: Value) -> NDArray[Any]:
 
 def _rescale(integers: Data, shift: int) -> Sum:
     """Multiply integers by 2 ** shift, round down, and clip."""
-    wide = integers.astype(np.int64)
-    shifted = wide << min(shift, 31) if shift >= 0 else wide >> min(-shift, 63)
+    wide_integers = integers.astype(np.int64)
+    shifted = wide_integers << min(shift, 31) if shift >= 0 else wide_integers >> min(-shift, 63)
     return np.asarray(np.clip(shifted, -_MAX_RESIDUAL, _MAX_RESIDUAL), np.int32)
 
 

@@ -22,7 +22,7 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
     multiples of the block.
 
     Raises:
-        ConfigError: the accelerator cannot run it; the message gives the reason.
+        ConfigError: the accelerator cannot run the pool; the message gives the reason.
     """
     if geometry.variant != "vta++":
         raise ConfigError(f"{geometry.variant} cannot pad a tile with the minimum of the type")

@@ -14,7 +14,7 @@ from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
 from anole.text_format import counted, milliseconds, significant, times
 from anole_vta.accelerator import FRONT
-from anole_vta.accelerator.pareto import on_front
+from anole_vta.accelerator.pareto import front_mask
 
 _CANDIDATES = """
 select
@@ -60,22 +60,22 @@ def _build_geometries(source: ReportSource) -> Shown:
     builds = list(dict.fromkeys(point["build"] for point in points))
     for build in builds:
         build_points = [point for point in points if point["build"] == build]
-        mask = on_front(np.array([(point["area"], point["cycles"]) for point in build_points]))
+        mask = front_mask(np.array([(point["area"], point["cycles"]) for point in build_points]))
         for point, is_on_front in zip(build_points, mask.tolist(), strict=True):
-            point["on_front"] = is_on_front
-    best = [point for point in points if point["on_front"]]
+            point["front_mask"] = is_on_front
+    optima = [point for point in points if point["front_mask"]]
     rows = (
         (
             *(point["build"], point["block"], times(point["area"]), times(point["memory"])),
             f"{point['cycles']:,.0f}",
             milliseconds(point["latency_s"]),
         )
-        for point in best
+        for point in optima
     )
     return Figure(
         title,
         "cycles of all accelerator steps of one run, and area relative to VTA; lower is better for both.",
-        f"{len(points)} geometries of {counted(len(builds), 'build')}; the table has the {len(best)} on the fronts.",
+        f"{len(points)} geometries of {counted(len(builds), 'build')}; the table has {len(optima)} on the fronts.",
         "all layers simulated on one accelerator, each with its fastest config there; the line is the front. Area is "
         "an estimate in gates (docs/vta/README.md).",
         (query,),
@@ -108,8 +108,8 @@ def _figure(title: str, name: str, text: str) -> Figure:
         }
         for row in rows
     ]
-    shown = ("network", "knee", "accelerator", "area", "latency_ms", energy, "checked")
-    knees = (
+    columns = ("network", "knee", "accelerator", "area", "latency_ms", energy, "checked")
+    marked = (
         (
             *(row["network"], f"min {row['knee']}", row["accelerator"], times(float(row["area"])), row["latency_ms"]),
             *(significant(float(row[energy])), row["checked"]),
@@ -126,7 +126,7 @@ def _figure(title: str, name: str, text: str) -> Figure:
         "other accelerator dominates a point. Area is estimated in gates, and energy from accesses "
         "(docs/vta/accelerators.md); cycles not marked RTL are extrapolated.",
         (),
-        Table.of(shown, knees),
+        Table.of(columns, marked),
         with_rows(read_chart(Path(__file__).with_name("fronts.json")), points),
         downloads=(Download(f"{name}.front.csv", text),),
         headline=f"The front of {name} has {counted(len(rows), 'point')}.",

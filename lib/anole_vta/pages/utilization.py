@@ -48,7 +48,7 @@ def make(source: ReportSource) -> list[Shown]:
     left = _MAX_INSTRUCTIONS
     for build, steps in builds:
         left -= sum(step["instructions"] for step in steps)
-        utilizations = _used(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
+        utilizations = _usage(source.project / layout.build_path(build), steps[0]["created_at"]) if left >= 0 else {}
         rows += [{**step, "used": utilizations.get(step["layer"])} for step in steps]
         if known := [utilizations[step["layer"]] for step in steps if step["layer"] in utilizations]:
             values += [{"build": build, "share": share, "unit": unit} for unit, share in _shares(known).items()]
@@ -66,8 +66,8 @@ def make(source: ReportSource) -> list[Shown]:
     return [
         Figure(
             title,
-            "share of a program's cycles in which a unit works; the matrix unit (part of compute) should be high.",
-            f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated here.",
+            "share of a program's cycles in which a unit works; the GEMM core (part of compute) should be high.",
+            f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated.",
             "the timing simulator runs the instructions of each step from the build's folder; without it, "
             "only cycles are known. The chart shows entire networks, the table each step, longest first.",
             (query,),
@@ -77,10 +77,10 @@ def make(source: ReportSource) -> list[Shown]:
     ]
 
 
-_UNITS = ("load", "compute", "store", "matrix unit")
+_UNITS = ("load", "compute", "store", "GEMM core")
 
 
-def _used(folder: Path, created_at: str) -> Mapping[str, Utilization]:
+def _usage(folder: Path, created_at: str) -> Mapping[str, Utilization]:
     """Return the utilization of each step of a build; empty if the folder and the database hold different builds."""
     try:
         if read_build(folder).created_at != created_at:
@@ -94,10 +94,10 @@ def _used(folder: Path, created_at: str) -> Mapping[str, Utilization]:
     }
 
 
-def _shares(used: list[Utilization]) -> dict[str, float]:
-    cycles = sum(each.cycles for each in used)
-    modules = {name: sum(each.busy[name] for each in used) / cycles for name in _UNITS[:3]}
-    return {**modules, _UNITS[3]: sum(each.operations for each in used) / cycles}
+def _shares(utilizations: list[Utilization]) -> dict[str, float]:
+    cycles = sum(item.cycles for item in utilizations)
+    modules = {name: sum(item.busy[name] for item in utilizations) / cycles for name in _UNITS[:3]}
+    return {**modules, _UNITS[3]: sum(item.operations for item in utilizations) / cycles}
 
 
 SECTION = Section("utilization", "How busy are its units?", "hardware", make)

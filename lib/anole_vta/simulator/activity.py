@@ -57,11 +57,11 @@ class Activity:
     """The work of a module for one instruction.
 
     Attributes:
-        pops, pushes: tokens that it waits for and leaves; plain integers for speed.
-        cycles: its duration if independent of other modules; 0 for loads.
-        client, requested, gap: its memory priority, cycles until its first request, and cycles between requests.
-        bursts: the bursts that it reads or writes.
-        delay: cycles from its last beat until the data is written.
+        pops, pushes: tokens that the module waits for and pushes; plain integers for speed.
+        cycles: the duration if independent of other modules; 0 for loads.
+        client, requested, gap: the memory priority, cycles until the first request, and cycles between requests.
+        bursts: the bursts that the module reads or writes.
+        delay: cycles from the last beat until the data is written.
         border: border elements in the rows above the data, left and right of it, and in the rows below.
         passing: rows of data without border elements at their sides.
     """
@@ -84,21 +84,21 @@ class Activity:
         A single port writes the data a few cycles after the beats, and the border, from the first row to the last, in
         the cycles between. It takes a cycle to pass a row without border elements.
         """
-        written = last_beat_end + self.delay
+        data_end = last_beat_end + self.delay
         first, sides, last = self.border
         if not (first or sides or last):
-            return written + 1
-        cycle, free_until = start + 1, written - self.bursts.beats
-        for n, passed in ((first, 0), (sides, self.passing), (last, 0)):
-            between = min(n, max(0, free_until - cycle))
-            cycle += between + passed
-            if n > between:
-                cycle = max(cycle, written) + n - between
-        return max(cycle, written) + 1
+            return data_end + 1
+        cycle, free_until = start + 1, data_end - self.bursts.beats
+        for n, n_passed in ((first, 0), (sides, self.passing), (last, 0)):
+            n_between = min(n, max(0, free_until - cycle))
+            cycle += n_between + n_passed
+            if n > n_between:
+                cycle = max(cycle, data_end) + n - n_between
+        return max(cycle, data_end) + 1
 
 
 class Activities:
-    """The activities of instructions on an accelerator; equal ones are the same object."""
+    """The activities of instructions on an accelerator; equal activities are the same object."""
 
     def __init__(self, geometry: Geometry) -> None:
         self._geometry = geometry

@@ -61,7 +61,7 @@ class State(NamedTuple):
         running: for every module that runs an instruction, its relative start cycle, passage and offset.
         pops: for every other module, the tokens for which its first instruction waits; None if its queue is empty.
         waiting: the length of each queue; None if all instructions have been dispatched, when it no longer matters.
-        dispatch: the offset in its passage of the next instruction to dispatch, and the number fetched; None likewise.
+        dispatch: the next instruction's offset in its passage, and the number fetched; None if all are dispatched.
         run: the relative first cycle of the current uninterrupted dispatch, and its modules; None if it has ended.
         stalled_by: the module whose full queue stalls the dispatch, if any.
     """
@@ -139,19 +139,19 @@ class EventSimulator:
         """Dispatch the fetched instructions to the modules' queues, one per cycle, while there is room."""
         begin, waiting, due = self._dispatched, self._waiting, self._due
         fetched = self.streams.modules(begin, self._fetched)
-        given = fetched[: self._n_that_fit(fetched)]
+        accepted = fetched[: self._n_that_fit(fetched)]
         for module in range(3):
-            if count := given.count(module):
+            if count := accepted.count(module):
                 if not waiting[module]:
-                    due[_TEST + module] = cycle + 1 + given.index(module)
+                    due[_TEST + module] = cycle + 1 + accepted.index(module)
                 waiting[module] += count
-        end = cycle + len(given)
+        end = cycle + len(accepted)
         self._run_first, self._run_cycle, self._run_end = begin, cycle, end
-        self._dispatched = begin + len(given)
-        if len(given) == len(fetched):
+        self._dispatched = begin + len(accepted)
+        if len(accepted) == len(fetched):
             self._fetch(end)
         else:
-            self._stalled_by = fetched[len(given)]
+            self._stalled_by = fetched[len(accepted)]
 
     def _n_that_fit(self, modules: bytes) -> int:
         """Return the number of next instructions, given by their modules, that fit the queues."""
@@ -176,8 +176,8 @@ class EventSimulator:
     def _number(self, module: int) -> int:
         """Return the index in the program of the first instruction in a module's queue."""
         passage = self._passages[module]
-        within = self.streams.part(passage).numbers[module][self._offsets[module]]
-        return int(self.streams.firsts[passage]) + within
+        offset = self.streams.part(passage).numbers[module][self._offsets[module]]
+        return int(self.streams.firsts[passage]) + offset
 
     def _test(self, cycle: int, module: int) -> None:
         """Start the first instruction in a module's queue if its tokens are present."""
@@ -186,9 +186,9 @@ class EventSimulator:
             return
         activity = self._head(module)
         if cycle < self._run_end:
-            testable = self._run_cycle + 1 + self._number(module) - self._run_first
-            if testable > cycle:
-                due[_TEST + module] = testable
+            earliest = self._run_cycle + 1 + self._number(module) - self._run_first
+            if earliest > cycle:
+                due[_TEST + module] = earliest
                 return
         for token in activity.pops:
             if not tokens[token]:
@@ -205,13 +205,13 @@ class EventSimulator:
             due[_ENDED + module] = activity.end(start, start)
 
     def _read(self, read: Read) -> None:
-        for changed in self._channel.add(read):
-            module = _LOADER[changed.client]
+        for planned in self._channel.add(read):
+            module = _LOADER[planned.client]
             if module is None:
-                self._due[_FETCHED] = changed.end
+                self._due[_FETCHED] = planned.end
             else:
                 activity = self._head(module)
-                self._due[_ENDED + module] = activity.end(self._started[module], changed.end)
+                self._due[_ENDED + module] = activity.end(self._started[module], planned.end)
 
     def _end(self, cycle: int, module: int) -> None:
         """End a module's instruction and push its tokens."""
@@ -219,7 +219,7 @@ class EventSimulator:
         due[_ENDED + module] = NEVER
         self._waiting[module] -= 1
         self._offsets[module] += 1
-        passed = self._passages[module] if self._offsets[module] == len(self._activities[module]) else None
+        finished_passage = self._passages[module] if self._offsets[module] == len(self._activities[module]) else None
         if self._stalled_by == module:
             self._stalled_by = None
             due[_DISPATCH] = max(cycle, self._run_end)
@@ -232,8 +232,8 @@ class EventSimulator:
             receiver = _RECEIVER[token]
             if due[_ENDED + receiver] == NEVER:
                 self._test(cycle, receiver)
-        if passed is not None and module == _COMPUTE:
-            self._passed(cycle, passed)
+        if finished_passage is not None and module == _COMPUTE:
+            self._passed(cycle, finished_passage)
 
     def _passed(self, cycle: int, passage: int) -> None:
         """Hook: COMPUTE has ended its last instruction of a passage."""
@@ -245,8 +245,8 @@ class EventSimulator:
                 self._head(module)
         heads = tuple(zip(self._passages, self._offsets, strict=True))
         dispatching = self.streams.passage_of(self._dispatched)
-        within = self._dispatched - int(self.streams.firsts[dispatching])
-        return Progress(cycle, passage, heads, (dispatching, within))
+        offset = self._dispatched - int(self.streams.firsts[dispatching])
+        return Progress(cycle, passage, heads, (dispatching, offset))
 
     def state(self, at: Progress) -> State:
         """Return the state that determines the rest of the simulation."""
@@ -260,7 +260,7 @@ class EventSimulator:
             elif waiting:
                 pops[module] = self._head(module).pops
         return State(
-            tuple([each - cycle if each < NEVER else NEVER for each in due]),
+            tuple([event - cycle if event < NEVER else NEVER for event in due]),
             tuple(running),
             tuple(pops),
             None if is_dispatched and is_over else tuple(self._waiting),
@@ -275,7 +275,7 @@ class EventSimulator:
         """Continue from a state at the given progress."""
         cycle, _, heads, dispatched = at
         streams = self.streams
-        self._due[:] = [each + cycle if each < NEVER else NEVER for each in state.due]
+        self._due[:] = [event + cycle if event < NEVER else NEVER for event in state.due]
         self._tokens[:] = state.tokens
         for module, (head, running) in enumerate(zip(heads, state.running, strict=True)):
             self._passages[module], self._offsets[module] = head

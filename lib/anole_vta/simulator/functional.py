@@ -85,9 +85,9 @@ class FunctionalSimulator:
         if not store.x_size:
             return
         tile = store.y_size * store.x_size
-        where = self._addresses(store, Memory.OUT)
+        addresses = self._addresses(store, Memory.OUT)
         elements = self.out[store.sram_base : store.sram_base + tile]
-        self.dram[where] = elements.reshape(tile, -1).view(np.uint8).reshape(where.shape)
+        self.dram[addresses] = elements.reshape(tile, -1).view(np.uint8).reshape(addresses.shape)
 
     def _addresses(self, tile: Load | Store, memory: Memory) -> NDArray[np.int64]:
         """Return the DRAM address of every byte of a tile, shape (rows, bytes of a row)."""
@@ -150,8 +150,8 @@ class FunctionalSimulator:
         loops = np.arange(nest.iter_out)[:, None] * outer + np.arange(nest.iter_in) * inner
         indices = (loops[:, :, None] + start).ravel()
         depth = self.geometry.depth(memory)
-        if len(indices) and (found := int(indices.max())) >= depth:
-            raise StreamError(f"{memory.name} holds {depth} elements; index {found} is accessed")
+        if len(indices) and (largest := int(indices.max())) >= depth:
+            raise StreamError(f"{memory.name} holds {depth} elements; index {largest} is accessed")
         return np.asarray(indices)
 
 
@@ -180,4 +180,4 @@ _OPERATIONS: dict[tuple[AluOpcode, str], Operation] = {
     (AluOpcode.MOV, "vta++"): lambda x, y: np.broadcast_to(y, x.shape).astype(np.int32),
     (AluOpcode.MUL, "vta++"): _low_product,
 }
-"""Operations by opcode and variant, which is empty for those in both. The fifth opcode multiplies on VTA."""
+"""Operations by opcode and variant; the variant is empty for operations of both. The fifth opcode multiplies on VTA."""

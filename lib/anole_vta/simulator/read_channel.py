@@ -23,12 +23,12 @@ class Read:
     """One client's read for one instruction.
 
     Attributes:
-        client: its priority; 0 comes first.
-        ready: the earliest cycle of its next request.
+        client: the priority; 0 comes first.
+        ready: the earliest cycle of the next request.
         bursts: beats of every burst.
         left: beats of the bursts that are not requested yet; initially of all bursts.
-        end: the cycle after its last beat, as planned so far; a read of higher priority may delay it.
-        gap: cycles from one of its requests to the next; requests of other clients may leave in between.
+        end: the cycle after the last beat, as planned so far; a read of higher priority may delay it.
+        gap: cycles from one request to the next; requests of other clients may leave in between.
         next: index of the next burst to request.
     """
 
@@ -90,10 +90,10 @@ class ReadChannel:
             self._reads, self._requests = [read], []
             return [read]
         self._advance(ready)
-        before = [other.end for other in unfinished]
+        previous_ends = [other.end for other in unfinished]
         self._reads = [*unfinished, read]
         self._plan(self._reads)
-        return [*[other for other, end in zip(unfinished, before, strict=True) if other.end != end], read]
+        return [*[other for other, end in zip(unfinished, previous_ends, strict=True) if other.end != end], read]
 
     def state(self, earliest: int) -> ChannelState:
         """Return the state relevant to reads that become ready from a cycle on."""
@@ -111,14 +111,14 @@ class ReadChannel:
     def resume(self, state: ChannelState, earliest: int) -> None:
         """Continue from a state at another cycle."""
         self._reads = [
-            Read(client, ready + earliest, bursts, left, end + earliest, gap, after)
-            for client, ready, bursts, left, end, gap, after in state.reads
+            Read(client, ready + earliest, bursts, left, end + earliest, gap, next_burst)
+            for client, ready, bursts, left, end, gap, next_burst in state.reads
         ]
-        gone, begin = Read(0, 0, (), 0), state.begin + earliest
-        self._requests = [(earliest - 1, begin, end + earliest, gone, 0) for end in state.ends]
+        finished, begin = Read(0, 0, (), 0), state.begin + earliest
+        self._requests = [(earliest - 1, begin, end + earliest, finished, 0) for end in state.ends]
 
     def _advance(self, cycle: int) -> None:
-        """Plan all requests before a cycle, and drop plans for later ones."""
+        """Plan all requests before a cycle, and drop the plans of later requests."""
         self._plan(self._reads, cycle)
         requests = self._requests
         while requests and requests[-1][0] >= cycle:

@@ -20,7 +20,7 @@ _N_AHEAD = 2
 _MAX_TRIED_VISITS = 2
 """The maximum number of earlier visits with the same key that are tried."""
 
-_PATIENCE = 32
+_MAX_MISSES = 32
 """The number of visits without a repetition after which only ends of tiles are visited."""
 
 
@@ -43,7 +43,7 @@ class FastForwardSimulator(EventSimulator):
         super().__init__(streams, geometry)
         self.skipped = 0
         """Number of skipped passages."""
-        self._max_waiting = self._fruitful = 0
+        self._max_waiting = self._last_hit = 0
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
@@ -54,28 +54,28 @@ class FastForwardSimulator(EventSimulator):
             self._max_waiting = waiting
             return
         # If repetitions are rare, they begin at ends of tiles.
-        if len(self._visits) - self._fruitful > _PATIENCE and not self.streams.part(passage).activities[Module.STORE]:
+        if len(self._visits) - self._last_hit > _MAX_MISSES and not self.streams.part(passage).activities[Module.STORE]:
             return
         at = self.progress(cycle, passage + 1)
-        here: _Visit | None = _Visit(at, self.state(at))
-        while here is not None:
-            here = self._skip(here)
+        visit: _Visit | None = _Visit(at, self.state(at))
+        while visit is not None:
+            visit = self._skip(visit)
 
-    def _skip(self, here: _Visit) -> _Visit | None:
+    def _skip(self, visit: _Visit) -> _Visit | None:
         """Skip a repetition; return the visit at its end, or None if there is none."""
-        streams, passage, dispatched = self.streams, here.at.passage, here.at.dispatched[0]
+        streams, passage, dispatched = self.streams, visit.at.passage, visit.at.dispatched[0]
         upcoming = streams.kinds[passage : passage + _N_AHEAD], streams.patterns[dispatched : dispatched + _N_AHEAD]
-        tried = self._seen.setdefault((here.state, *(each.tobytes() for each in upcoming)), [])
-        self._visits.append(here)
-        beyond = (_Repetition(self.streams, self._visits, before).end() for before in tried[-_MAX_TRIED_VISITS:])
-        there = max(beyond, default=here, key=lambda visit: visit.at.cycle)
-        if there is here:
-            tried.append(len(self._visits) - 1)
+        earlier_visits = self._seen.setdefault((visit.state, *(numbers.tobytes() for numbers in upcoming)), [])
+        self._visits.append(visit)
+        ends = (_Repetition(self.streams, self._visits, before).end() for before in earlier_visits[-_MAX_TRIED_VISITS:])
+        farthest = max(ends, default=visit, key=lambda end: end.at.cycle)
+        if farthest is visit:
+            earlier_visits.append(len(self._visits) - 1)
             return None
-        self.skipped += there.at.passage - passage
-        self._fruitful = len(self._visits)
-        self.resume(*there)
-        return there
+        self.skipped += farthest.at.passage - passage
+        self._last_hit = len(self._visits)
+        self.resume(*farthest)
+        return farthest
 
 
 class _Repetition:
@@ -88,35 +88,35 @@ class _Repetition:
 
     def __init__(self, streams: Streams, visits: Sequence[_Visit], number: int) -> None:
         self._streams, self._visits, self._number = streams, visits, number
-        self._before, self._here = before, here = visits[number], visits[-1]
-        self._by = by = here.at.passage - before.at.passage
+        self._earlier, self._latest = earlier, latest = visits[number], visits[-1]
+        self._by = by = latest.at.passage - earlier.at.passage
         self._ahead: list[int] = []
         self._resting: list[int] = []
-        for module, (then, now) in enumerate(zip(before.at.heads, here.at.heads, strict=True)):
-            (self._ahead if now == _moved(then, by) else self._resting).append(module)
-        first = min([before.at.passage, *[before.at.heads[module][0] for module in self._ahead]])
+        for module, (then, now) in enumerate(zip(earlier.at.heads, latest.at.heads, strict=True)):
+            (self._ahead if now == _move(then, by) else self._resting).append(module)
+        first = min([earlier.at.passage, *[earlier.at.heads[module][0] for module in self._ahead]])
         self._equal_until, self._dispatched_until = _equal_until(streams.kinds, first, by), 0
-        if here.at.dispatched == _moved(before.at.dispatched, by):
-            self._dispatched_until = _equal_until(streams.patterns, before.at.dispatched[0], by)
+        if latest.at.dispatched == _move(earlier.at.dispatched, by):
+            self._dispatched_until = _equal_until(streams.patterns, earlier.at.dispatched[0], by)
 
     def end(self) -> _Visit:
         """Return the visit at its end, or the latest visit if nothing repeats."""
         visits, begin = self._visits, self._number + 1
         if self._n_repetitions(visits[begin]) < 1:
-            return self._here
-        times = max(0, self._n_repetitions(self._here)) + 1
-        beyond = bisect_left(visits, True, begin, len(visits) - 1, key=lambda visit: self._n_repetitions(visit) < times)
-        return self._here if times == 1 and beyond == begin else self._shifted(visits[beyond - 1], times)
+            return self._latest
+        times = max(0, self._n_repetitions(self._latest)) + 1
+        end = bisect_left(visits, True, begin, len(visits) - 1, key=lambda visit: self._n_repetitions(visit) < times)
+        return self._latest if times == 1 and end == begin else self._shift_visit(visits[end - 1], times)
 
     def _n_repetitions(self, until: _Visit) -> int:
         """Return the number of consecutive repetitions of everything between the earlier visit and another one."""
         at, by, streams = until.at, self._by, self._streams
         for module in self._resting:
-            if at.heads[module] != self._before.at.heads[module] or until.state.running[module]:
+            if at.heads[module] != self._earlier.at.heads[module] or until.state.running[module]:
                 return 0
         last = max([at.passage - 1, *[at.heads[module][0] for module in self._ahead]])
         times = (self._equal_until - last - 1) // by + 1
-        if self._before.state.dispatch is None:
+        if self._earlier.state.dispatch is None:
             return times
         if until.state.dispatch is None:
             return 0
@@ -126,14 +126,14 @@ class _Repetition:
         within = streams.passage_of(int(streams.firsts[-1]) - sum(until.state.dispatch))
         return min(times, (within - at.dispatched[0]) // by)
 
-    def _shifted(self, until: _Visit, times: int) -> _Visit:
+    def _shift_visit(self, until: _Visit, times: int) -> _Visit:
         """Return a visit shifted by a number of repetitions."""
         (cycle, passage, heads, dispatched), further = until.at, times * self._by
-        cycle += times * (self._here.at.cycle - self._before.at.cycle)
-        resting = self._here.at.heads
-        heads = tuple(_moved(heads[n], further) if n in self._ahead else resting[n] for n in range(3))
+        cycle += times * (self._latest.at.cycle - self._earlier.at.cycle)
+        resting = self._latest.at.heads
+        heads = tuple(_move(heads[n], further) if n in self._ahead else resting[n] for n in range(3))
         if until.state.dispatch is not None:
-            dispatched = _moved(dispatched, further)
+            dispatched = _move(dispatched, further)
         return _Visit(Progress(cycle, passage + further, heads, dispatched), until.state)
 
 
@@ -143,5 +143,5 @@ def _equal_until(numbers: NDArray[np.int64], begin: int, by: int) -> int:
     return begin + (int(differ.argmax()) if differ.any() else len(differ))
 
 
-def _moved(cursor: Cursor, by: int) -> Cursor:
+def _move(cursor: Cursor, by: int) -> Cursor:
     return cursor[0] + by, cursor[1]

@@ -1,6 +1,6 @@
 """Compact instruction streams: passages that repeat at other DRAM addresses are stored once.
 
-The activities of the modules are stored by passage, too.
+The activities of the modules are also stored by passage.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def code_of(instructions: Sequence[Instruction]) -> Code:
     """Return instructions as passages; plain sequences are split after every store."""
     if isinstance(instructions, Code):
         return instructions
-    stores = [number + 1 for number, each in enumerate(instructions) if isinstance(each, Store)]
+    stores = [number + 1 for number, item in enumerate(instructions) if isinstance(item, Store)]
     bounds = [0, *stores, len(instructions)]
     parts = [tuple(instructions[a:b]) for a, b in itertools.pairwise(bounds) if a < b]
     numbers = {part: number for number, part in enumerate(dict.fromkeys(parts))}
@@ -130,11 +130,11 @@ class Streams:
 
     def __init__(self, code: Code, activities: Activities) -> None:
         self.firsts, self._parts = code.firsts, list[Part]()
-        joined = code.order
+        codes = code.order
         for place in range(N_BASE_ADDRESSES):
             timings = _timings(code, place, activities)
-            joined = joined * (int(timings.max()) + 1) + timings
-        _, first, inverse = np.unique(joined, return_index=True, return_inverse=True)
+            codes = codes * (int(timings.max()) + 1) + timings
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         original = [[activities.of(instruction) for instruction in passage.instructions] for passage in code.passages]
         kind_numbers: dict[tuple[int, ...], int] = {}
         kinds = []
@@ -145,10 +145,10 @@ class Streams:
             # Equal activities are the same object, so their ids identify them.
             kinds.append(kind_numbers.setdefault(tuple(map(id, part)), len(kind_numbers)))
             if len(kind_numbers) > len(self._parts):
-                self._parts.append(_grouped_by_module(part))
+                self._parts.append(_group_by_module(part))
         self.kinds = np.array(kinds)[inverse]
         modules = [part.modules for part in self._parts]
-        self.patterns = np.array([modules.index(each) for each in modules])[self.kinds]
+        self.patterns = np.array([modules.index(pattern) for pattern in modules])[self.kinds]
         self._window, self._window_begin = b"", 0
 
     def part(self, passage: int) -> Part:
@@ -185,21 +185,21 @@ def _timings(code: Code, place: int, activities: Activities) -> NDArray[np.int64
 
     Addresses affect timing only because bursts end at fixed boundaries.
     """
-    moving = [[each for _, own, each in passage.movable() if own == place] for passage in code.passages]
-    periods = np.array([max(map(activities.period, each), default=1) for each in moving])
+    moving = [[item for _, base, item in passage.movable() if base == place] for passage in code.passages]
+    periods = np.array([max(map(activities.period, items), default=1) for items in moving])
     longest = int(periods.max())
     keys = code.order * longest + code.by[:, place] % periods[code.order]
-    known: dict[tuple[int, ...], int] = {}
+    timing_numbers: dict[tuple[int, ...], int] = {}
     numbers = np.bincount(keys)
     for key in np.flatnonzero(numbers).tolist():
         passage, by = divmod(key, longest)
         timing = (passage, *(id(activities.of(instruction, by)) for instruction in moving[passage]))
-        numbers[key] = known.setdefault(timing, len(known))
+        numbers[key] = timing_numbers.setdefault(timing, len(timing_numbers))
     timings: NDArray[np.int64] = numbers[keys]
     return timings
 
 
-def _grouped_by_module(part: Sequence[Activity]) -> Part:
+def _group_by_module(part: Sequence[Activity]) -> Part:
     """Group activities by module."""
     modules = bytes([activity.module for activity in part])
     numbers = tuple([tuple([n for n, other in enumerate(modules) if other == module]) for module in range(3)])

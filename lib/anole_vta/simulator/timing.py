@@ -48,15 +48,15 @@ def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
     recorder = _Recorder(streams, geometry)
     cycles = recorder.run()
     parts = [streams.part(passage) for passage in range(len(streams.kinds))]
-    activities = [each for part in parts for stream in part.activities for each in stream]
-    read = [each.bursts for each in activities if each.client]
-    written = [each.bursts for each in activities if each.module == Module.STORE]
+    activities = [activity for part in parts for stream in part.activities for activity in stream]
+    reads = [activity.bursts for activity in activities if activity.client]
+    writes = [activity.bursts for activity in activities if activity.module == Module.STORE]
     return Timeline(
         cycles,
         tuple(recorder.start),
         tuple(recorder.end),
-        *(sum(bursts.beats for bursts in read), sum(len(bursts.lengths) for bursts in read)),
-        *(sum(bursts.beats for bursts in written), sum(len(bursts.lengths) for bursts in written)),
+        *(sum(bursts.beats for bursts in reads), sum(len(bursts.lengths) for bursts in reads)),
+        *(sum(bursts.beats for bursts in writes), sum(len(bursts.lengths) for bursts in writes)),
     )
 
 

@@ -81,7 +81,7 @@ class _Loop:
 
 
 class _Tile(NamedTuple):
-    """The indices of an output tile along each axis, or arrays of them."""
+    """The indices of an output tile along each axis, or arrays of indices."""
 
     batch: Any
     row: Any
@@ -90,12 +90,12 @@ class _Tile(NamedTuple):
 
 
 class _Offsets(NamedTuple):
-    """The DRAM offsets of a tile, in elements from the beginning of each buffer, or arrays of them.
+    """The DRAM offsets of a tile, in elements from the beginning of each buffer, or arrays of offsets.
 
     Attributes:
-        data: of its first input, as if the padding were stored.
-        weight, bias: of its first output channel.
-        out: of its first output; also for the residual.
+        data: the offset of the first input, as if the padding were stored.
+        weight, bias: the offset of the first output channel.
+        out: the offset of the first output; also for the residual.
     """
 
     data: Any
@@ -312,7 +312,7 @@ class _Lowering:
         loops = [loop for loop in loops if loop.extent > 1]
         outer, inner = (*loops[:2], _Loop(1), _Loop(1))[:2]
         factors = (outer.dst, inner.dst, outer.src, inner.src, outer.wgt, inner.wgt)
-        return tuple(_unrolled(start, loops[2:])), Gemm(reset, 0, 0, outer.extent, inner.extent, *factors)
+        return tuple(_unroll(start, loops[2:])), Gemm(reset, 0, 0, outer.extent, inner.extent, *factors)
 
     def _load(self, context: int, tile: _Tile, k: int) -> None:
         """Load the inputs and weights of one step of the reduction."""
@@ -360,7 +360,7 @@ class _Lowering:
                 writer.add(Alu(AluOpcode.ADD, begin, end, 1, self.tile_out, 0, 1, 0, 1))
 
 
-def _unrolled(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
+def _unroll(start: Uop, loops: Sequence[_Loop]) -> Iterator[Uop]:
     """Unroll the loops that do not fit an instruction, given outermost first, into micro-operations."""
     indices = np.array([start], np.int64)
     for loop in loops:

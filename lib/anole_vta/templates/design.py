@@ -30,7 +30,7 @@ from anole_vta.templates.estimates import (
 )
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
-"""The knobs of the GEMM block: batch, input channels and output channels."""
+"""The knobs of the GEMM block (batch x in x out): batch, input channels and output channels."""
 
 BUFFERS = ("log_inp_buff_size", "log_wgt_buff_size", "log_acc_buff_size")
 """The knobs of the buffers, named as VTA's settings: binary logarithms of sizes in bytes."""
@@ -43,7 +43,7 @@ _SOFTWARE = ("h_threading", "oc_threading", "tile_h", "tile_w")
 PROGRAM = (*BLOCK, *_SOFTWARE, "blocks_ci", "blocks_co")
 """The columns of `programs_of`, which determine a program on VTA."""
 
-_SEARCHED: Mapping[str, tuple[int, ...]] = {
+_SEARCHED_VALUES: Mapping[str, tuple[int, ...]] = {
     "tile_b": (1, 2, 4, 8),
     "tile_ci": (8, 16, 32, 64, 128),
     "tile_co": (8, 16, 32, 64, 128),
@@ -81,7 +81,7 @@ def conv2d_space(
 ) -> Space:
     """Return the search space of a convolution.
 
-    The knobs by agent: hardware has the block of the matrix unit, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the
+    The knobs by agent: hardware has the GEMM block, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the
     paper, and the buffer sizes; scheduling has ``h_threading`` and ``oc_threading``; mapping has ``tile_h`` and
     ``tile_w``, rows and columns of a tile. The blocks of channels in a tile follow from these, see `design_of`.
 
@@ -130,10 +130,10 @@ def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.f
 def _hardware(w: Conv2d, base: Geometry, bounds: Bounds | None, is_open: bool) -> Iterator[tuple[str, list[int]]]:
     """Yield the knobs of the hardware agent with their values."""
     for name, value in hardware_config(base).items():
-        others = _SEARCHED[name] if bounds is not None else ()
+        options = _SEARCHED_VALUES[name] if bounds is not None else ()
         if name == "tile_b" and not is_open:
-            others = tuple(batch for batch in others if w.batch % batch == 0)
-        yield name, sorted({value, *others})
+            options = tuple(batch for batch in options if w.batch % batch == 0)
+        yield name, sorted({value, *options})
 
 
 def design_of(
@@ -219,10 +219,10 @@ def _geometry_cache(base: Geometry) -> dict[int, Geometry | None]:
 
 def _accelerators(base: Geometry, columns: Columns) -> tuple[list[Geometry | None], NDArray[np.int64]]:
     """Return the distinct geometries of n configs, None where invalid, and the index of each config's geometry."""
-    joined = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
+    keys = np.zeros(len(columns[HARDWARE[0]]), dtype=np.int64)
     for name in HARDWARE:
-        joined = joined << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
-    codes, first, indices = np.unique(joined, return_index=True, return_inverse=True)
+        keys = keys << (_LOG_BITS if name in BUFFERS else _BLOCK_BITS) | columns[name]
+    codes, first, indices = np.unique(keys, return_index=True, return_inverse=True)
     cache_by_code = _geometry_cache(base)
     for code, at in zip(codes.tolist(), first.tolist(), strict=True):
         if code not in cache_by_code:
@@ -251,7 +251,7 @@ def can_run(lower: Callable[[], object]) -> bool:
 
 
 def default_config(w: Conv2d, base: Geometry) -> Config:
-    """Return a config on `base` itself, with the widest tiles, then the most rows that fit, then two threads.
+    """Return a config on `base`, with the widest tiles, then the most rows that fit, then two threads.
 
     Raise ConfigError if the accelerator cannot run the convolution at all.
     """

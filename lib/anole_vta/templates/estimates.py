@@ -23,7 +23,7 @@ class MappedConfigs:
     """The accelerators, threads and tiles of n configs, each of shape (n,).
 
     Attributes:
-        batch, block_in, block_out: the block of the matrix unit.
+        batch, block_in, block_out: the GEMM block.
         inp, wgt, acc: buffer depths in elements.
         h_threads, oc_threads, tile_h, tile_w: as in `Schedule`.
     """
@@ -54,7 +54,7 @@ def blocks_that_fit(w: Conv2d, mapped: MappedConfigs, epilogue: Sequence[Epilogu
     """Return the blocks of input and of output channels of a tile, 0 where the accelerator cannot run the config.
 
     A tile has as many blocks of output channels, then of input channels, as `check_schedule` accepts. Channels are
-    padded to full blocks, and the epilogue needs accumulators, too.
+    padded to full blocks, and the epilogue also needs accumulators.
     """
     blocks_ci, blocks_co = np.zeros((2, len(mapped.batch)), dtype=np.int64)
     if w.groups != 1 or w.dilation != (1, 1) or max(w.padding) > MAX_BORDER or w.height * w.width > MAX_SIZE:
@@ -64,9 +64,9 @@ def blocks_that_fit(w: Conv2d, mapped: MappedConfigs, epilogue: Sequence[Epilogu
     rows &= (w.out_height % mapped.tile_h == 0) & (w.out_width % mapped.tile_w == 0)
     rows &= w.out_height // mapped.tile_h % mapped.h_threads == 0
     fit = _Fit(w, mapped[rows], epilogue)
-    one = np.ones(np.count_nonzero(rows), dtype=np.int64)
-    blocks_co[rows] = tile_co = _largest(fit.all_co, lambda n: fit(one, n * one))
-    blocks_ci[rows] = _largest(fit.all_ci, lambda n: fit(n * one, tile_co)) * (tile_co > 0)
+    ones = np.ones(np.count_nonzero(rows), dtype=np.int64)
+    blocks_co[rows] = tile_co = _largest(fit.all_co, lambda n: fit(ones, n * ones))
+    blocks_ci[rows] = _largest(fit.all_ci, lambda n: fit(n * ones, tile_co)) * (tile_co > 0)
     return blocks_ci, blocks_co
 
 
@@ -106,7 +106,7 @@ def _largest(extents: Ints, fits: Callable[[int], NDArray[np.bool_]]) -> Ints:
 
 
 Traffic = dict[str, NDArray[np.float64]]
-"""The cycles of the matrix unit, ``gemm``, and of the bus for each tensor: ``inp``, ``wgt`` and ``out``."""
+"""The cycles of the GEMM core, ``gemm``, and of the bus for each tensor: ``inp``, ``wgt`` and ``out``."""
 
 
 def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> Traffic:

@@ -38,7 +38,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenPassages:
     """A written sequence of passages, its base addresses, and the tokens that modules wait for at its end."""
 
     order: NDArray[np.int64]
@@ -50,18 +50,18 @@ class _Written:
 class ProgramWriter:
     """A writer that emits the same instruction streams as VTA's runtime.
 
-    A module's next instruction pops a token, and its last one pushes it if nothing was written since; otherwise a no-op
-    carries the token. Each buffer in DRAM begins on its own page.
+    A module's next instruction pops a token. Its last instruction pushes a token if nothing was written since;
+    otherwise a no-op carries the token. Each buffer in DRAM begins on its own page.
     """
 
     def __init__(self, geometry: Geometry, sizes_bytes: Mapping[str, int]) -> None:
         self.geometry = geometry
         self._passages: list[Passage] = []
-        # Closed passages, in pieces; the first `_unchanged` ones were not reopened since the current passage began.
+        # Closed passages, in pieces; the first `_unchanged` pieces were not reopened since the current passage began.
         self._order: list[NDArray[np.int64]] = []
         self._by: list[NDArray[np.int64]] = []
         self._unchanged = 0
-        self._written: dict[Hashable, _Written] = {}
+        self._written: dict[Hashable, _WrittenPassages] = {}
         self._open: list[Instruction] = []
         self._located: list[tuple[int, int]] = []
         self.regions: dict[str, Region] = {}
@@ -80,42 +80,42 @@ class ProgramWriter:
         return self.regions[name].address // self.geometry.element_bytes(memory)
 
     def passages(self, names: Sequence[Hashable], bases: NDArray[np.int64], write: Callable[[int], None]) -> None:
-        """Write passages by calling `write` with their indices, or repeat earlier ones with equal names.
+        """Write passages by calling `write` with their indices, or repeat earlier passages with equal names.
 
         Passages with the same name differ only in their base addresses `bases`, shape (n, N_BASE_ADDRESSES), in
-        elements from any origin; `add` assigns instructions to these. A passage may consist of others.
+        elements from any origin; `add` assigns instructions to these. A passage may consist of other passages.
         """
         if self._open:
             self._close()
-        repeated: list[_Written] = []
+        repeated: list[_WrittenPassages] = []
         for number, name in enumerate(names):
-            situation = (name, self._waits, len(self._uops))
-            known = self._written.get(situation)
-            if known is not None:
-                repeated.append(known)
-                self._waits = known.waits
+            key = (name, self._waits, len(self._uops))
+            previous = self._written.get(key)
+            if previous is not None:
+                repeated.append(previous)
+                self._waits = previous.waits
                 continue
             self._repeat(repeated, bases[number - len(repeated) : number])
             repeated = []
-            n_before, outer = len(self._order), self._unchanged
+            n_before, outer_unchanged = len(self._order), self._unchanged
             self._unchanged = n_before
             write(number)
             if self._open:
                 self._close()
             # A passage that loads micro-operations, or changes earlier instructions, cannot be repeated.
-            if len(self._uops) == situation[-1] and self._unchanged == n_before:
+            if len(self._uops) == key[-1] and self._unchanged == n_before:
                 order, by = (np.concatenate(pieces[n_before:]) for pieces in (self._order, self._by))
-                self._written[situation] = _Written(order, by, bases[number], self._waits)
-            self._unchanged = min(outer, self._unchanged)
+                self._written[key] = _WrittenPassages(order, by, bases[number], self._waits)
+            self._unchanged = min(outer_unchanged, self._unchanged)
         self._repeat(repeated, bases[len(bases) - len(repeated) :])
 
-    def _repeat(self, repeated: Sequence[_Written], bases: NDArray[np.int64]) -> None:
+    def _repeat(self, repeated: Sequence[_WrittenPassages], bases: NDArray[np.int64]) -> None:
         """Repeat written passages with other base addresses."""
         if repeated:
-            offsets = bases - np.array([known.bases for known in repeated])
-            self._order.append(np.concatenate([known.order for known in repeated]))
-            lengths = [len(known.order) for known in repeated]
-            self._by.append(np.concatenate([known.by for known in repeated]) + np.repeat(offsets, lengths, axis=0))
+            offsets = bases - np.array([part.bases for part in repeated])
+            self._order.append(np.concatenate([part.order for part in repeated]))
+            lengths = [len(part.order) for part in repeated]
+            self._by.append(np.concatenate([part.by for part in repeated]) + np.repeat(offsets, lengths, axis=0))
 
     def _close(self) -> None:
         """End the open passage."""
@@ -171,8 +171,8 @@ class ProgramWriter:
     def kernel(self, name: Hashable, uops: Iterable[Uop]) -> tuple[int, int]:
         """Return the range of micro-operations in the buffer, loading them first if necessary.
 
-        VTA identifies them by the name of their kernel; VTA++ shares equal ones. Raise ConfigError if they exceed the
-        buffer.
+        VTA identifies micro-operations by the name of their kernel; VTA++ shares equal ones. Raise ConfigError if the
+        micro-operations exceed the buffer.
         """
         kernel_uops = tuple(uops)
         key = kernel_uops if self.geometry.variant == "vta++" else name

@@ -24,7 +24,7 @@ _SCHEDULE = ("tile_h", "tile_w", "tile_ci", "tile_co", "h_nt", "oc_nt")
 """The names of a row's fields, in the order of the fields of `Schedule`."""
 
 
-def geometry_named(shape: str) -> Geometry:
+def parse_shape(shape: str) -> Geometry:
     """Return the geometry with a name such as ``16x16``, ``1x32x32`` or ``32x32_div16``; raise TargetError for others.
 
     Without a divisor, the buffers have VTA's sizes in bytes. With divisor d, they have 1/d of the elements of VTA's
@@ -50,7 +50,7 @@ class ScheduleRow:
 
     Attributes:
         plain: the entire row as read.
-        shape: the name of the accelerator, see `geometry_named`.
+        shape: the name of the accelerator, see `parse_shape`.
     """
 
     plain: Mapping[str, Any]
@@ -63,7 +63,7 @@ class ScheduleRow:
         """Return the row's program; raise ConfigError with a reason, or TargetError for an unknown geometry."""
         shift, *clip = SHIFT_AND_CLIP
         epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
-        return lower_conv2d(self.workload, self.schedule, geometry_named(self.shape), epilogue)
+        return lower_conv2d(self.workload, self.schedule, parse_shape(self.shape), epilogue)
 
     def counted(self) -> dict[str, Any]:
         """Return the row with its ``cycles``, or the reason it is ``rejected``; raise TargetError as `program`."""

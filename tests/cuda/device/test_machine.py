@@ -51,7 +51,7 @@ def test_a_missing_gpu_is_reported(machine: Path, script: str | None) -> None:
     if script is not None:
         install(machine, "nvidia-smi", script)
     assert present_gpus() == ()
-    with pytest.raises(TargetError, match=r"found no GPU on this machine .* give an `arch`, such as sm_90"):
+    with pytest.raises(TargetError, match=r"found no GPU on this machine .* set `arch`, such as sm_90"):
         describe_cuda()
 
 
@@ -95,7 +95,7 @@ def test_running_without_the_gpu_is_rejected(machine: Path) -> None:
         with pytest.raises(TargetError, match="cuda sm_90: found no GPU on this machine"):
             ask()
     install(machine, "nvidia-smi", "echo 8.0, 0, GPU-a")
-    with pytest.raises(TargetError, match="this machine's GPU is sm_80; give `arch: sm_80`"):
+    with pytest.raises(TargetError, match="this machine's GPU is sm_80; set `arch: sm_80`"):
         target.runner(DENSE)
 
 
@@ -130,21 +130,21 @@ def test_the_doctor_lists_the_compilers(machine: Path, monkeypatch: pytest.Monke
 def test_an_unsupported_architecture_is_reported_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cuda_machine, "compiled_architectures", lambda: ("sm_75", "sm_90"))
-    for name in ("TVM_CUDA_COMPILE_MODE", cuda_machine.OWN_COMPILER):
+    monkeypatch.setattr(cuda_machine, "supported_architectures", lambda: ("sm_75", "sm_90"))
+    for name in ("TVM_CUDA_COMPILE_MODE", cuda_machine.COMPILER_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     target = CudaTarget(describe_cuda("sm_70"))
     for ask in (target.compiler_target, lambda: target.build(DENSE, target.default_config(DENSE), tmp_path / "x.so")):
         with pytest.raises(TargetError, match=r"cuda sm_70: NVRTC .* supports only sm_75, sm_90"):
             ask()
-    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.OWN_COMPILER, "/usr/bin/own")):
+    for name, value in (("TVM_CUDA_COMPILE_MODE", "nvcc"), (cuda_machine.COMPILER_VARIABLE, "/usr/bin/own")):
         with monkeypatch.context() as other:
             other.setenv(name, value)
             cuda_machine.check_architecture("sm_70")
 
 
 def test_the_compiler_lists_its_architectures() -> None:
-    assert "sm_90" in cuda_machine.compiled_architectures()
+    assert "sm_90" in cuda_machine.supported_architectures()
 
 
 def test_gpus_of_one_architecture_are_distinguished_by_model(machine: Path) -> None:
@@ -156,7 +156,7 @@ def test_gpus_of_one_architecture_are_distinguished_by_model(machine: Path) -> N
     assert len(CudaTarget(describe_cuda("sm_90")).units()) == 2
     absent = CudaTarget(describe_cuda("sm_90", "NVIDIA GH200"))
     assert absent.absence() == (
-        "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; give its `model` to run on it"
+        "cuda sm_90: this machine's GPU is a NVIDIA H200, not a NVIDIA GH200; set its `model` to run on it"
     )
     with pytest.raises(TargetError, match="found no 'NVIDIA GH200' on this machine"):
         describe_cuda(model="NVIDIA GH200")

@@ -182,7 +182,7 @@ def test_a_workload_that_does_not_fit_a_device_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "has_choice"),
+    ("change", "allows_winograd"),
     [
         ({}, True),
         ({"padding": (0, 1, 2, 3), "batch": 3}, True),
@@ -196,8 +196,8 @@ def test_a_workload_that_does_not_fit_a_device_is_reported() -> None:
     ],
     ids=str,
 )
-def test_only_suitable_convolutions_have_a_choice_of_winograd(change: dict[str, Any], has_choice: bool) -> None:
+def test_only_suitable_convolutions_have_a_choice_of_winograd(change: dict[str, Any], allows_winograd: bool) -> None:
     workload = replace(WINOGRAD, **change)
     space, default = TARGET.space(workload), TARGET.default_config(workload)
-    assert space.algorithms == (("direct", "winograd") if has_choice else ("",))
-    assert (ALGORITHM in default) is has_choice and space.rejection(default) is None
+    assert space.algorithms == (("direct", "winograd") if allows_winograd else ("",))
+    assert (ALGORITHM in default) is allows_winograd and space.rejection(default) is None

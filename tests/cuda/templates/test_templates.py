@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anole.record import Config
 from anole.space import ALGORITHM
 from anole.task import Conv2d, Dense, Workload
-from anole_cuda.device.builder import compile_kernel, source_only
+from anole_cuda.device.builder import compile_kernel, skip_compilation
 from anole_cuda.templates.winograd_space import THREADS, output_tiles
 from kit.emulated_gpu.programs import candidate_error
 from kit.emulated_gpu.worker import EmulatedGpu
@@ -174,7 +174,7 @@ def test_the_winograd_kernels_bind_the_configured_threads(size: int) -> None:
 
 def test_winograds_intermediate_results_are_in_gpu_memory() -> None:
     config = by_winograd(WINOGRAD)
-    with source_only():
+    with skip_compilation():
         host = compile_kernel(scheduled(WINOGRAD, config), TARGET.description).mod.inspect_source()
     allocated = re.findall(r"%(\w+) = .*call ptr %\d+\(i32 (\d+), i32 %dev_id, i64 (\d+)", host)
     tiles = output_tiles(WINOGRAD, config)

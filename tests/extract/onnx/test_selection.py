@@ -15,7 +15,7 @@ from anole.config.entries import ModelSpec
 from anole.errors import ExtractError
 from anole.evaluate.engines import onnxruntime_session, reference_engines
 from anole.extract.load import load_model
-from anole.extract.onnx.selection import selected_part
+from anole.extract.onnx.selection import serialize_part
 
 from ..passes.building import outputs
 from .models import model_of
@@ -87,17 +87,17 @@ def test_a_network_ends_at_the_outputs_of_its_entry(project: Path, settings: dic
 
 def test_only_dependencies_of_the_outputs_are_kept(project: Path) -> None:
     write()
-    part = onnx.load_from_string(selected_part(model(outputs=("features",))) or b"")
+    part = onnx.load_from_string(serialize_part(model(outputs=("features",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul"]
     assert [each.name for each in part.graph.input] == ["x"] and [each.name for each in part.graph.initializer] == [
         "wide"
     ]
     # Branches capture outer values.
-    part = onnx.load_from_string(selected_part(model(outputs=("squares",))) or b"")
+    part = onnx.load_from_string(serialize_part(model(outputs=("squares",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul", "Equal", "If"]
     session = onnxruntime_session(part.SerializeToString(), 1)
     assert [each.name for each in session.get_inputs()] == ["x", "sr"]
-    assert selected_part(model()) is None
+    assert serialize_part(model()) is None
 
 
 def test_unsupported_operators_are_reported_with_possible_outputs(project: Path) -> None:

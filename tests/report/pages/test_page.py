@@ -85,8 +85,8 @@ def test_the_page_has_every_section_and_a_table_of_contents(page: str) -> None:
     ids = {each.attributes.get("id") for each in parsed.elements}
     links = {each.attributes["href"] for each in parsed.all("a") if (each.attributes["href"] or "").startswith("#")}
     assert {f"#{section.key}" for section in all_sections()} <= links <= {f"#{name}" for name in ids}
-    lacking = [element.text for element in parsed.all("p", class_="lacking")]
-    assert lacking and not any("](" in text for text in lacking), "links between files of the docs would be broken"
+    missing = [element.text for element in parsed.all("p", class_="missing")]
+    assert missing and not any("](" in text for text in missing), "links between files of the docs would be broken"
 
 
 def title(page: str) -> str:

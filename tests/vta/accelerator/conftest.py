@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from anole.measure.simulation import SimulatedMeasurer
+from anole.measure.measurer import SimulatedMeasurer
 from anole.record import Trial
 from anole.search.loop import tune
 from anole.search.presets import PRESETS

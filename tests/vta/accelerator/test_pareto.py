@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole_vta.accelerator.pareto import knee, on_front
+from anole_vta.accelerator.pareto import front_mask, knee
 from kit.hypervolume import hypervolume
 
 from ...examples import examples
@@ -24,7 +24,7 @@ CLOUDS = (
 
 @given(CLOUDS)
 def test_no_other_point_dominates_a_front(points):
-    kept = points[on_front(points)]
+    kept = points[front_mask(points)]
     for point in points:
         reached = (kept <= point).all(axis=1)
         assert reached.any()
@@ -33,13 +33,13 @@ def test_no_other_point_dominates_a_front(points):
 
 
 def test_infinite_points_are_on_no_front():
-    assert on_front(np.array([[1.0, math.inf], [2.0, 3.0]])).tolist() == [False, True]
+    assert front_mask(np.array([[1.0, math.inf], [2.0, 3.0]])).tolist() == [False, True]
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(CLOUDS, st.data())
 def test_a_hypervolume_is_the_sum_of_its_cells(points, data):
-    front = points[on_front(points)]
+    front = points[front_mask(points)]
     some = front[data.draw(st.lists(st.integers(0, len(front) - 1), min_size=1, unique=True))]
     lowest, highest = np.log(front.min(axis=0)), np.log(front.max(axis=0))
     extents = np.where(highest > lowest, highest - lowest, 1.0)

@@ -20,7 +20,7 @@ from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_task
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.fastest import fastest_programs
-from anole_vta.accelerator.pareto import on_front
+from anole_vta.accelerator.pareto import front_mask
 from anole_vta.accelerator.stage import ALL_NETWORKS, explore
 from anole_vta.area import relative_area
 from anole_vta.config_file import vta_config
@@ -88,7 +88,7 @@ def test_fronts_and_knees_are_marked(project, monkeypatch):
     for network in WEIGHTS:
         own = [row for row in rows if row["network"] == network]
         points = np.array([[float(row[name]) for name in ("latency_ms", "area", "relative_energy")] for row in own])
-        assert on_front(points).all() and len(own) > 3
+        assert front_mask(points).all() and len(own) > 3
         assert (np.diff(points[:, 0]) >= 0).all() and points[:, 2].min() == 1
         (marked,) = [number for number, row in enumerate(own) if "time x area" in row["knee"].split(" and ")]
         assert marked == np.argmin(points[:, 0] * points[:, 1])

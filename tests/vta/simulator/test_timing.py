@@ -14,7 +14,7 @@ from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.isa import Alu, AluOpcode, Dependence, Finish, Gemm, Load, Store, StreamError, decode
 from anole_vta.simulator.timing import is_extrapolated, simulate
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Schedule, lower_conv2d
-from anole_vta.templates.schedules import geometry_named, read_schedules
+from anole_vta.templates.schedules import parse_shape, read_schedules
 
 DATA = Path(__file__).parents[1] / "data"
 STREAMS = sorted(DATA.glob("stream_*.json"))
@@ -37,7 +37,7 @@ def test_every_instruction_runs_at_the_same_time_as_in_hardware(path):
 
 def test_cycles_are_extrapolated_beyond_the_hardware_that_was_compared():
     compared = {row.shape for row in ROWS}
-    assert compared == set(SHAPES) and not any(is_extrapolated(geometry_named(shape)) for shape in SHAPES)
+    assert compared == set(SHAPES) and not any(is_extrapolated(parse_shape(shape)) for shape in SHAPES)
     others = ({"block_out": 128}, {"batch": 2}, {"block_in": 8, "inp_bytes": 1 << 12}, {"bus_bytes": 16})
     assert all(is_extrapolated(Geometry(**fields)) for fields in (*others, {"variant": "vta++"}))
     # Buffers are only as deep as the tiles require.
@@ -56,7 +56,7 @@ def test_a_convolution_takes_the_hardwares_cycles_or_is_rejected_with_its_reason
 
 @pytest.mark.parametrize("row", BLOCKS, ids=lambda row: f"{BLOCKS.index(row)}-{row.shape}")
 def test_a_convolution_takes_the_hardwares_cycles_with_other_blocks(row):
-    assert not is_extrapolated(geometry_named(row.shape))
+    assert not is_extrapolated(parse_shape(row.shape))
     as_in_the_hardware(row, 0.0025)
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from anole.__main__ import main
 from anole.errors import TargetError
 from anole_vta.geometry import DEFAULT, Geometry, Memory
-from anole_vta.templates.schedules import geometry_named
+from anole_vta.templates.schedules import parse_shape
 
 DATA = Path(__file__).parents[1] / "data"
 SCHEDULES, STREAM = DATA / "conv2d_rtl_cycles.json", DATA / "stream_conv14_64_32_k1_t7x14_ci4_co2.json"
@@ -45,11 +45,11 @@ def test_a_trace_has_start_and_end():
     [("16x16", DEFAULT), ("2x32x8", Geometry(2, 32, 8)), ("1x16x16_div1", DEFAULT)],
 )
 def test_names_of_shapes(shape, geometry):
-    assert geometry_named(shape) == geometry
+    assert parse_shape(shape) == geometry
 
 
 def test_a_divisor_makes_the_default_depths_less():
-    geometry = geometry_named("32x32_div16")
+    geometry = parse_shape("32x32_div16")
     assert [geometry.depth(memory) * 16 for memory in Memory] == [DEFAULT.depth(memory) for memory in Memory]
     assert geometry.queue_entries == 32
 
@@ -57,7 +57,7 @@ def test_a_divisor_makes_the_default_depths_less():
 @pytest.mark.parametrize("shape", ["16", "16x16x16x16", "16x16_div", "16x16_div0", "a"])
 def test_invalid_shapes_are_refused(shape):
     with pytest.raises(TargetError, match="allowed is"):
-        geometry_named(shape)
+        parse_shape(shape)
 
 
 def changed(rows, number, **more):

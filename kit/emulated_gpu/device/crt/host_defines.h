@@ -1,4 +1,4 @@
-// Replaces CUDA's header with this name, which ships only with nvcc; most of its annotations have no effect here.
+// Replaces CUDA's header with this name, which ships only with nvcc; most of its annotations have no effect on the CPU.
 #pragma once
 
 #define __host__

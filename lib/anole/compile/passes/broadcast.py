@@ -2,7 +2,7 @@
 
 Squeeze-and-excitation multiplies data by a gate per channel. Fused into the convolution that computes the gate, the
 multiplications of all pixels would be the epilogue of a single pixel. Also, operators that compute a small tensor, such
-as a bias from the scale of dynamically quantized data, would be repeated for each element of the large one.
+as a bias computed from the scale of dynamically quantized data, would be repeated for each element of the large one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MIN_SAVED_OPERATIONS = 1 << 17
 def keep_unfused(module: tvm.IRModule) -> tvm.IRModule:
     """Mark broadcasting operators of a legalized, annotated module as injective, which prevents fusion into anchors.
 
-    They still fuse with their readers, and with element-wise operators that compute the small tensor, unless these take
-    so many operations that they are marked as a reduction. If no anchor computes the small tensor, nothing else is
-    marked: the operator is then in the epilogue of the anchor that computes the large tensor.
+    This applies to operators that broadcast a small tensor computed by an anchor; they still fuse with their consumers.
+    If no anchor computes the small tensor, the broadcasting operator may fuse into the anchor of the large tensor. The
+    small tensor then gets a separate kernel, by being marked as a reduction, if recomputing it takes many operations.
     """
     return rewritten(module, _Rewriter)
 
@@ -70,7 +70,7 @@ class _SmallTensors:
         return None if pattern is None else int(pattern)
 
     def _chain(self, var: relax.Var) -> set[relax.Var]:
-        """Return the results of the operators that would fuse with a reader of a tensor."""
+        """Return the results of the element-wise operators that would fuse with a consumer of a tensor."""
         results: set[relax.Var] = set()
         pending = [var]
         while pending:
@@ -83,8 +83,8 @@ class _SmallTensors:
     def _has_anchor(self, var: relax.Var) -> bool:
         """Whether an anchor computes a tensor, possibly with element-wise operators after it."""
         chain = self._chain(var)
-        tensors: Iterable[relax.Var] = [var, *(each for link in chain for each in self._sources(self._values[link]))]
-        return any(self._pattern(self._values[each]) == Pattern.ANCHOR for each in tensors)
+        tensors: Iterable[relax.Var] = [var, *(var for result in chain for var in self._sources(self._values[result]))]
+        return any(self._pattern(self._values[tensor]) == Pattern.ANCHOR for tensor in tensors)
 
 
 @mutator

@@ -1,8 +1,8 @@
 """Concatenations without copies: each operand's function writes its own slice of the result.
 
-A concatenation vanishes if each operand is computed by one function and has no other readers: the function gets
+A concatenation vanishes if each operand is computed by one function and has no other consumers: the function gets
 another block that moves its result into the slice, and scheduling fuses this block with the previous one. Every other
-operand, such as one with several readers, is copied by a separate function.
+operand, such as one with several consumers, is copied by a separate function.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
             for slice_ in self._copied_slices[binding.var]:
                 operand = self.visit_expr(slice_.operand)
                 self._write(slice_, _copy_function(operand.ty, slice_), "copy_slice", [operand])
-            whole = self._results[binding.var]
-            inner = isinstance(binding.var, relax.DataflowVar)
-            self.set_var_remap(binding.var, whole if inner else self.builder_.emit_output(whole))
+            result = self._results[binding.var]
+            is_internal = isinstance(binding.var, relax.DataflowVar)
+            self.set_var_remap(binding.var, result if is_internal else self.builder_.emit_output(result))
         else:
             super().visit_var_binding_(binding)
 
@@ -114,35 +114,35 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
             offset += int(operand.ty.shape[axis])
 
     def _write(self, slice_: _Slice, func: tirx.PrimFunc, name: str, operands: Sequence[ir.Expr]) -> None:
-        variable, whole = self.builder_.add_func(func, name), slice_.concat.ty
+        variable, result_type = self.builder_.add_func(func, name), slice_.concat.ty
         if slice_.concat in self._results:
             arguments = [*operands, self._results[slice_.concat]]
-            call = relax.op.call_tir_inplace(variable, arguments, [len(operands)], whole)
+            call = relax.op.call_tir_inplace(variable, arguments, [len(operands)], result_type)
         else:
-            call = relax.call_tir(variable, list(operands), whole)
+            call = relax.call_tir(variable, list(operands), result_type)
         self._results[slice_.concat] = self.builder_.emit(call)
 
 
 def _with_slice_output(func: tirx.PrimFunc, slice_: _Slice) -> tirx.PrimFunc:
-    """Make the whole result a function's last parameter, and move the function's own result into a slice of it."""
+    """Make the concatenation's result the last parameter; the function's own result is moved to its slice."""
     *inputs, result = func.params
     root = func.body.block
-    whole = tirx.decl_buffer(list(slice_.concat.ty.shape), result.ty.dtype, "whole")
-    body = tirx.SeqStmt([root.body, _copy_nest(result, whole, slice_)])
+    output = tirx.decl_buffer(list(slice_.concat.ty.shape), result.ty.dtype, "whole")
+    body = tirx.SeqStmt([root.body, _copy_nest(result, output, slice_)])
     block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=[*root.alloc_buffers, result])
-    extended = tirx.PrimFunc([*inputs, whole], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
+    extended = tirx.PrimFunc([*inputs, output], s_tir.SBlockRealize([], True, block), attrs=func.attrs)
     return extended.with_attr(WRITTEN_BYTES, size_bytes(result.ty))
 
 
 def _copy_function(ty: Any, slice_: _Slice) -> tirx.PrimFunc:
     operand = tirx.decl_buffer(list(ty.shape), ty.dtype, "operand")
-    whole = tirx.decl_buffer(list(slice_.concat.ty.shape), ty.dtype, "whole")
-    block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, whole, slice_))
-    func = tirx.PrimFunc([operand, whole], s_tir.SBlockRealize([], True, block))
+    output = tirx.decl_buffer(list(slice_.concat.ty.shape), ty.dtype, "whole")
+    block = s_tir.SBlock([], [], [], "root", _copy_nest(operand, output, slice_))
+    func = tirx.PrimFunc([operand, output], s_tir.SBlockRealize([], True, block))
     return func.with_attrs({"tirx.noalias": True, WRITTEN_BYTES: size_bytes(ty)})
 
 
-def _copy_nest(source: Any, whole: Any, slice_: _Slice) -> tirx.Stmt:
+def _copy_nest(source: Any, output: Any, slice_: _Slice) -> tirx.Stmt:
     extents = list(source.ty.shape)
     loops = [tirx.Var(f"i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
     source_indices = [tirx.Var(f"v_i{axis}", extent.ty.dtype) for axis, extent in enumerate(extents)]
@@ -151,9 +151,9 @@ def _copy_nest(source: Any, whole: Any, slice_: _Slice) -> tirx.Stmt:
     block = s_tir.SBlock(
         [tirx.IterVar(domain, var, tirx.IterVar.DataPar) for domain, var in zip(domains, source_indices, strict=True)],
         [_element_region(source, source_indices)],
-        [_element_region(whole, target_indices)],
+        [_element_region(output, target_indices)],
         "slice",
-        tirx.BufferStore(whole, tirx.BufferLoad(source, source_indices), target_indices),
+        tirx.BufferStore(output, tirx.BufferLoad(source, source_indices), target_indices),
     )
     nest: tirx.Stmt = s_tir.SBlockRealize(loops, True, block)
     for loop, domain in zip(reversed(loops), reversed(domains), strict=True):

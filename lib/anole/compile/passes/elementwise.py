@@ -1,7 +1,7 @@
 """Legalize element-wise operators: transcendental functions as vectorizable polynomials, and sums with padded biases.
 
-LLVM loads a short bias as an entire register. Without padding, the unused lanes hold whatever follows it in memory and
-pass through the epilogue: if that is a denormal, its tanh makes the kernel several times slower.
+LLVM loads a short bias as a full register. Without padding, the unused lanes hold the memory that follows the bias, and
+pass through the epilogue. The tanh of a denormal in such a lane makes the kernel several times slower.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 def fast_math_map() -> dict[str, Legalize]:
     """Return the legalization of each operator; dtypes other than float32 keep TVM's definition."""
     return {
-        "relax.exp": _legalize(_elementwise(polynomials.exp)),
-        "relax.tanh": _legalize(_elementwise(polynomials.tanh)),
-        "relax.erf": _legalize(_elementwise(polynomials.erf)),
-        "relax.log": _legalize(_elementwise(polynomials.logarithm)),
-        "relax.sigmoid": _legalize(_elementwise(polynomials.sigmoid)),
-        "relax.nn.silu": _legalize(_elementwise(polynomials.silu)),
-        "relax.nn.gelu": _legalize(_elementwise(polynomials.gelu)),
-        "relax.nn.gelu_tanh": _legalize(_elementwise(polynomials.gelu_tanh)),
-        "relax.nn.softmax": _legalize(_softmax, "axis"),
+        "relax.exp": _float32_legalizer(_elementwise_definition(polynomials.exp)),
+        "relax.tanh": _float32_legalizer(_elementwise_definition(polynomials.tanh)),
+        "relax.erf": _float32_legalizer(_elementwise_definition(polynomials.erf)),
+        "relax.log": _float32_legalizer(_elementwise_definition(polynomials.logarithm)),
+        "relax.sigmoid": _float32_legalizer(_elementwise_definition(polynomials.sigmoid)),
+        "relax.nn.silu": _float32_legalizer(_elementwise_definition(polynomials.silu)),
+        "relax.nn.gelu": _float32_legalizer(_elementwise_definition(polynomials.gelu)),
+        "relax.nn.gelu_tanh": _float32_legalizer(_elementwise_definition(polynomials.gelu_tanh)),
+        "relax.nn.softmax": _float32_legalizer(_softmax, "axis"),
     }
 
 
-def _legalize(definition: Callable[..., te.Tensor], *attributes: str) -> Legalize:
+def _float32_legalizer(definition: Callable[..., te.Tensor], *attributes: str) -> Legalize:
     def legalize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         if str(call.ty.dtype) != "float32":
             return call.op.get_attr("FLegalize")(bb, call)
@@ -47,7 +47,7 @@ def _legalize(definition: Callable[..., te.Tensor], *attributes: str) -> Legaliz
     return legalize
 
 
-def _elementwise(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te.Tensor]:
+def _elementwise_definition(function: Callable[[Value], Value]) -> Callable[[te.Tensor], te.Tensor]:
     def definition(data: te.Tensor) -> te.Tensor:
         return te.compute(data.shape, lambda *i: bound(data(*i), function), name=function.__name__)
 
@@ -59,18 +59,18 @@ def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
     axis %= data.ndim
     outer = [*data.shape[:axis], *data.shape[axis + 1 :]]
 
-    def reduced(reducer: Callable[..., Value], source: te.Tensor, name: str) -> te.Tensor:
-        along = te.reduce_axis((0, data.shape[axis]), "k")
-        return te.compute(outer, lambda *at: reducer(source(*at[:axis], along, *at[axis:]), axis=along), name=name)
+    def reduce(reducer: Callable[..., Value], source: te.Tensor, name: str) -> te.Tensor:
+        reduced = te.reduce_axis((0, data.shape[axis]), "k")
+        return te.compute(outer, lambda *i: reducer(source(*i[:axis], reduced, *i[axis:]), axis=reduced), name=name)
 
-    def row(at: tuple[Value, ...]) -> tuple[Value, ...]:
-        return (*at[:axis], *at[axis + 1 :])
+    def row_index(indices: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (*indices[:axis], *indices[axis + 1 :])
 
-    maximum = reduced(te.max, data, "softmax_max")
-    differences = te.compute(data.shape, lambda *at: data(*at) - maximum(*row(at)), name="softmax_delta")
-    powers = te.compute(data.shape, lambda *at: bound(differences(*at), polynomials.exp), name="softmax_exp")
-    total = reduced(te.sum, powers, "softmax_sum")
-    return te.compute(data.shape, lambda *at: powers(*at) / total(*row(at)), name="softmax_norm")
+    maximum = reduce(te.max, data, "softmax_max")
+    differences = te.compute(data.shape, lambda *i: data(*i) - maximum(*row_index(i)), name="softmax_delta")
+    powers = te.compute(data.shape, lambda *i: bound(differences(*i), polynomials.exp), name="softmax_exp")
+    total = reduce(te.sum, powers, "softmax_sum")
+    return te.compute(data.shape, lambda *i: powers(*i) / total(*row_index(i)), name="softmax_norm")
 
 
 def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -82,7 +82,7 @@ def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     padded = relax.const(np.pad(values, (0, _REGISTER_BYTES // values.itemsize - values.size)))
 
     def add(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda *at: x[at] + y[at[-1]], name="add")
+        return te.compute(x.shape, lambda *i: x[i] + y[i[-1]], name="add")
 
     return bb.call_te(add, data, padded, primfunc_name_hint="add")
 
@@ -95,18 +95,18 @@ def legalize_cast(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     one, zero = (tirx.const(value, str(call.ty.dtype)) for value in (1, 0))
 
     def cast(x: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda *at: tirx.Select(x(*at), one, zero), name="cast")
+        return te.compute(x.shape, lambda *i: tirx.Select(x(*i), one, zero), name="cast")
 
     return bb.call_te(cast, data, primfunc_name_hint="cast")
 
 
 def legalize_by_zero(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
-    """Replace a scalar zero by a vector; TVM simplifies ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
-    operands = [_hidden_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
+    """Reshape a scalar zero to one axis; TVM simplifies ``x * 0.0`` to 0 even for NaN, and rejects ``x / 0.0``."""
+    operands = [_reshape_zero(operand) for operand in call.args] if call.ty.ndim else list(call.args)
     return call.op.get_attr("FLegalize")(bb, bb.normalize(relax.Call(call.op, operands, call.attrs)))
 
 
-def _hidden_zero(operand: ir.Expr) -> ir.Expr:
+def _reshape_zero(operand: ir.Expr) -> ir.Expr:
     is_scalar = isinstance(operand, ir.GenericConst) and not operand.ty.ndim and "float" in str(operand.ty.dtype)
     if not is_scalar or operand.value.numpy().any():
         return operand
@@ -124,14 +124,14 @@ def legalize_subtract(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
     def subtract(x: te.Tensor, y: te.Tensor) -> te.Tensor:
         shape = list(call.ty.shape)
-        return te.compute(shape, lambda *at: _broadcast(x, at) + -_broadcast(y, at), name="subtract")
+        return te.compute(shape, lambda *i: _broadcast(x, i) + -_broadcast(y, i), name="subtract")
 
     return bb.call_te(subtract, data, other, primfunc_name_hint="subtract")
 
 
-def _broadcast(tensor: te.Tensor, at: Sequence[Value]) -> Value:
+def _broadcast(tensor: te.Tensor, result_indices: Sequence[Value]) -> Value:
     """Return the element of a tensor that broadcasting maps to an index of the result."""
-    indices = at[len(at) - tensor.ndim :]
+    indices = result_indices[len(result_indices) - tensor.ndim :]
     return tensor(
         *(
             0 if all_static([extent]) and int(extent) == 1 else index
@@ -146,6 +146,6 @@ def _is_short_bias(operand: ir.Expr, data: relax.TensorType, result: relax.Tenso
         return False
     if not all_static([result.shape[-1]]):
         return False
-    *others, channels = operand.value.shape or (0,)
-    fills = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES
-    return set(others) <= {1} and channels == int(result.shape[-1]) and not fills
+    *leading, channels = operand.value.shape or (0,)
+    fills_register = channels * np.dtype(operand.value.dtype).itemsize >= _REGISTER_BYTES
+    return set(leading) <= {1} and channels == int(result.shape[-1]) and not fills_register

@@ -1,8 +1,8 @@
 """Legalize sorts, maxima and minima of floats through integer keys, which order NaN and infinities correctly.
 
-TVM's own reductions ignore NaN and start at the largest finite value, which makes the index in a row of infinities -1;
-its sorts leave rows with NaN unordered. As in torch, NaN is last in ascending order, and both the maximum and the
-minimum. Softmax and pooling have separate reductions, which are faster and ignore NaN.
+TVM's own reductions ignore NaN and start at the largest finite value, which yields the index -1 in a row of infinities;
+its sorts leave rows with NaN unordered. As in torch, NaN sorts last, and is both the maximum and the minimum of data
+that contains it. Softmax and pooling have separate reductions, which are faster and ignore NaN.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from anole.ir.polynomials import Value, bound
 
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
-_ALL_BUT_SIGN = _NAN_KEY = 2**31 - 1
-"""The key of NaN, above the keys of all other values; its negative is below them."""
+_MAGNITUDE_MASK = _NAN_KEY = 2**31 - 1
+"""All bits but the sign, and the key of NaN, above the keys of all other values; its negative is below them."""
 
 
 def extremes_map() -> dict[str, Legalize]:
     """Return the legalization of each operator; dtypes other than float32 keep TVM's definition."""
     sorts = ("relax.argsort", "relax.sort", "relax.topk")
     return {
-        "relax.max": _reduction(partial(_extreme, reducer=te.max, nan=_NAN_KEY)),
-        "relax.min": _reduction(partial(_extreme, reducer=te.min, nan=-_NAN_KEY)),
-        "relax.argmax": _reduction(lambda data, *arguments: topi.argmax(_keys(data, _NAN_KEY), *arguments)),
-        "relax.argmin": _reduction(lambda data, *arguments: topi.argmin(_keys(data, -_NAN_KEY), *arguments)),
+        "relax.max": _float32_legalizer(partial(_min_or_max, reducer=te.max, nan=_NAN_KEY)),
+        "relax.min": _float32_legalizer(partial(_min_or_max, reducer=te.min, nan=-_NAN_KEY)),
+        "relax.argmax": _float32_legalizer(lambda data, *arguments: topi.argmax(_keys(data, _NAN_KEY), *arguments)),
+        "relax.argmin": _float32_legalizer(lambda data, *arguments: topi.argmin(_keys(data, -_NAN_KEY), *arguments)),
         **dict.fromkeys(sorts, _legalize_sort),
     }
 
 
-def _reduction(definition: Callable[..., te.Tensor]) -> Legalize:
+def _float32_legalizer(definition: Callable[..., te.Tensor]) -> Legalize:
     def legalize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         if str(call.args[0].ty.dtype) != "float32":
             return call.op.get_attr("FLegalize")(bb, call)
@@ -58,14 +58,14 @@ def _legalize_sort(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return relax.Tuple([bb.emit(to_floats(bb.emit(result[0]))), bb.emit(result[1])])
 
 
-def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:
+def _min_or_max(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..., Value], nan: int) -> te.Tensor:
     """Define a maximum or minimum; unlike TVM's, it computes keys within the reduction, without a buffer for them."""
     axes = range(data.ndim) if axis is None else [int(axis_) % data.ndim for axis_ in axis]
-    inner = {at: te.reduce_axis((0, data.shape[at]), f"k{at}") for at in axes}
-    shape = [1 if at in inner else extent for at, extent in enumerate(data.shape) if keepdims or at not in inner]
+    inner = {axis_: te.reduce_axis((0, data.shape[axis_]), f"k{axis_}") for axis_ in axes}
+    shape = [1 if i in inner else extent for i, extent in enumerate(data.shape) if keepdims or i not in inner]
 
-    def element(*at: Value) -> Value:
-        kept_indices = iter(at if not keepdims else [index for axis, index in enumerate(at) if axis not in inner])
+    def element(*i: Value) -> Value:
+        kept_indices = iter(i if not keepdims else [index for axis, index in enumerate(i) if axis not in inner])
         indices = [inner[axis] if axis in inner else next(kept_indices) for axis in range(data.ndim)]
         return reducer(bound(data(*indices), partial(_key, nan)), axis=list(inner.values()))
 
@@ -73,12 +73,12 @@ def _extreme(data: te.Tensor, axis: Any, keepdims: bool, *, reducer: Callable[..
 
 
 def _keys(data: te.Tensor, nan: int) -> te.Tensor:
-    return te.compute(data.shape, lambda *at: bound(data(*at), partial(_key, nan)), "key")
+    return te.compute(data.shape, lambda *i: bound(data(*i), partial(_key, nan)), "key")
 
 
 def _key(nan: int, x: Value) -> Value:
     """Return an integer that orders like the float, the same for both zeros; NaN has the given key."""
-    signed = bound(tirx.reinterpret("int32", x), lambda bits: _negated_if(bits & _ALL_BUT_SIGN, bits >> 31))
+    signed = bound(tirx.reinterpret("int32", x), lambda bits: _negate_if(bits & _MAGNITUDE_MASK, bits >> 31))
     return tirx.Select(tirx.isnan(x), tirx.const(nan, "int32"), signed)
 
 
@@ -86,12 +86,12 @@ def _to_floats(keys: te.Tensor) -> te.Tensor:
     """Convert keys back to floats; the key of NaN becomes NaN."""
 
     def number(key: Value) -> Value:
-        bits = bound(key >> 31, lambda sign: _negated_if(key, sign) | (sign << 31))
+        bits = bound(key >> 31, lambda sign: _negate_if(key, sign) | (sign << 31))
         return tirx.reinterpret("float32", bits)
 
-    return te.compute(keys.shape, lambda *at: bound(keys(*at), number), "number")
+    return te.compute(keys.shape, lambda *i: bound(keys(*i), number), "number")
 
 
-def _negated_if(value: Value, sign: Value) -> Value:
+def _negate_if(value: Value, sign: Value) -> Value:
     """Negate an integer where the sign is -1, and keep it where the sign is 0."""
     return (value ^ sign) - sign

@@ -16,7 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.graph import workload_of
 from anole.extract.passes.weight_only import scheme_of
-from anole.ir.mutators import ELEMENTWISE, bound_call, extents, rewritten
+from anole.ir.mutators import ELEMENTWISE, extents, resolve_call, rewritten
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import size_hint, typical_shape
 from anole.targets.shared.reference import data_shape, weight_shape
@@ -41,36 +41,36 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
         if not isinstance(call.op, ir.Op):
             return call
         if call.op.name in ELEMENTWISE:
-            return self._elementwise(call)
+            return self._flatten_elementwise(call)
         workload = workload_of(call)
         if workload is None:
             return call
-        return self._bind_flat(call) if isinstance(workload, Conv2d) else self._product(call, workload)
+        return self._bind_flat(call) if isinstance(workload, Conv2d) else self._flatten_product(call, workload)
 
-    def _product(self, call: ir.Call, workload: Workload) -> ir.Expr:
+    def _flatten_product(self, call: ir.Call, workload: Workload) -> ir.Expr:
         left, right = operands_of(call)
-        left, right = self._shaped(left, data_shape(workload)), self._shaped(right, weight_shape(workload))
+        left, right = self._reshape(left, data_shape(workload)), self._reshape(right, weight_shape(workload))
         if is_transposed_product(call):
             product = transposed_product(left, right)
         elif scheme_of(call) is not None:
             product = relax.Call(call.op, [left, right], call.attrs)
         else:
             product = relax.op.matmul(left, right, out_dtype=call.attrs.out_dtype)
-        return self._reshaped_back(product, call.ty.shape)
+        return self._reshape_back(product, call.ty.shape)
 
-    def _elementwise(self, call: ir.Call) -> ir.Expr:
+    def _flatten_elementwise(self, call: ir.Call) -> ir.Expr:
         """Apply an operator to flat values instead of reshaped ones."""
         shape = _extents(call)
         flat = next((flat for operand in call.args if (flat := self._flat_form(operand)) is not None), None)
         if flat is None or prod(_extents(flat)) != prod(shape):
             return call
-        operands = [self._aligned(operand, shape, _extents(flat)) for operand in call.args]
+        operands = [self._align(operand, shape, _extents(flat)) for operand in call.args]
         if any(operand is None for operand in operands):
             return call
-        return self._reshaped_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
+        return self._reshape_back(ir.Call(call.op, operands, call.attrs), call.ty.shape)
 
-    def _reshaped_back(self, value: ir.Expr, shape: Any) -> ir.Expr:
-        """Reshape a flat value to the shape that its readers expect."""
+    def _reshape_back(self, value: ir.Expr, shape: Any) -> ir.Expr:
+        """Reshape a flat value to the shape that its consumers expect."""
         flat = self._bind_flat(value)
         return flat if _extents(flat) == typical_shape(shape) else relax.op.reshape(flat, shape)
 
@@ -82,7 +82,7 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
 
     def _flat_form(self, operand: ir.Expr) -> relax.Var | None:
         """Return the flat value that is an operand or was reshaped to it; None if there is none."""
-        for source in (operand, self._reshaped_from(operand)):
+        for source in (operand, self._reshape_source(operand)):
             # A result that needs no reshape has two variables.
             inner = self.lookup_binding(source) if isinstance(source, relax.Var) else None
             flat = next((candidate for candidate in (source, inner) if candidate in self._flat), None)
@@ -90,26 +90,26 @@ class _Flattener(PyExprMutator):  # type: ignore[misc]
                 return flat
         return None
 
-    def _aligned(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
+    def _align(self, operand: ir.Expr, shape: Shape, flat: Shape) -> ir.Expr | None:
         """Convert an operand for a result with this shape to one for the flat result; None if that is impossible."""
         if not isinstance(operand.ty, relax.TensorType):
             return operand
-        own_shape = _extents(operand)
-        if own_shape == shape:
-            return self._shaped(operand, flat)
-        core = tuple(dropwhile(lambda extent: extent == 1, own_shape))
+        operand_shape = _extents(operand)
+        if operand_shape == shape:
+            return self._reshape(operand, flat)
+        core = tuple(dropwhile(lambda extent: extent == 1, operand_shape))
         is_compatible = shape[len(shape) - len(core) :] == flat[max(0, len(flat) - len(core)) :]
-        return self._shaped(operand, core) if is_compatible else None
+        return self._reshape(operand, core) if is_compatible else None
 
-    def _shaped(self, value: ir.Expr, shape: Shape) -> ir.Expr:
+    def _reshape(self, value: ir.Expr, shape: Shape) -> ir.Expr:
         if _extents(value) == shape:
             return value
-        source = self._reshaped_from(value)
+        source = self._reshape_source(value)
         value = value if source is None else source
-        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _merged(value, shape)))
+        return value if _extents(value) == shape else self.builder_.emit(relax.op.reshape(value, _merge(value, shape)))
 
-    def _reshaped_from(self, value: ir.Expr) -> relax.Var | None:
-        call = bound_call(self, value, "relax.reshape")
+    def _reshape_source(self, value: ir.Expr) -> relax.Var | None:
+        call = resolve_call(self, value, "relax.reshape")
         return None if call is None else call.args[0]
 
 
@@ -117,7 +117,7 @@ def _extents(value: ir.Expr) -> Shape:
     return tuple(extents(value))
 
 
-def _merged(value: ir.Expr, shape: Shape) -> list[Any]:
+def _merge(value: ir.Expr, shape: Shape) -> list[Any]:
     """Express a shape, given at typical sizes, by products of a value's own extents, which may vary."""
     remaining, result = [extent for extent in value.ty.shape if size_hint(extent) != 1], []
     for size in shape:

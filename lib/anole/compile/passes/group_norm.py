@@ -1,7 +1,7 @@
 """Legalize group norms as two kernels: one computes a scale and a shift for each channel, one applies them.
 
-TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, so there are few results to
-distribute over threads, and the variance, a difference of large values, has large errors where the mean is large.
+TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, which leaves few results to
+distribute over threads. The variance, a difference of large values, has large errors where the mean is large.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
     def apply(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
         return te.compute(
-            x.shape, lambda *at: x(*at) * scale[at[0], at[channel]] + shift[at[0], at[channel]], name="normalize"
+            x.shape, lambda *i: x(*i) * scale[i[0], i[channel]] + shift[i[0], i[channel]], name="normalize"
         )
 
     kernel = bb.call_te(scale_and_shift, data, *affine, primfunc_name_hint="group_statistics")
@@ -51,48 +51,48 @@ def _scale_and_shift(
     """Return the scale and the shift of each channel, both of shape (batch, channels)."""
     shape = [x.shape[0], *map(int, list(x.shape)[1:])]
     batch, channels = shape[0], shape[channel]
-    members = channels // groups
+    group_size = channels // groups
     n_values = prod(shape[1:]) // groups
     # With channels last, sum each row: vectors are contiguous, and there are enough rows for all threads.
-    summed = list(range(2, len(shape))) if channel == 1 else [len(shape) - 2]
-    kept = [axis for axis in range(len(shape)) if axis not in summed]
+    summed_axes = list(range(2, len(shape))) if channel == 1 else [len(shape) - 2]
+    kept_axes = [axis for axis in range(len(shape)) if axis not in summed_axes]
 
-    def sums(value: Any, name: str) -> te.Tensor:
-        axes = [te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in summed]
+    def sum_rows(value: Any, name: str) -> te.Tensor:
+        axes = [te.reduce_axis((0, shape[axis]), f"k{axis}") for axis in summed_axes]
 
-        def total(*at: Any) -> Any:
-            index = dict(zip(kept, at, strict=True)) | dict(zip(summed, axes, strict=True))
+        def total(*i: Any) -> Any:
+            index = dict(zip(kept_axes, i, strict=True)) | dict(zip(summed_axes, axes, strict=True))
             return te.sum(value(tuple(index[axis] for axis in range(len(shape)))), axes)
 
-        return te.compute([shape[axis] for axis in kept], total, name=name)
+        return te.compute([shape[axis] for axis in kept_axes], total, name=name)
 
-    def of_groups(partial: te.Tensor, name: str) -> te.Tensor:
-        rows = [te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in kept if axis not in (0, channel)]
-        member = te.reduce_axis((0, members), "member")
+    def sum_groups(partial: te.Tensor, name: str) -> te.Tensor:
+        rows = [te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in kept_axes if axis not in (0, channel)]
+        member = te.reduce_axis((0, group_size), "member")
         return te.compute(
             (batch, groups),
             lambda n, g: te.sum(
-                partial(n, g * members + member) if channel == 1 else partial(n, *rows, g * members + member),
+                partial(n, g * group_size + member) if channel == 1 else partial(n, *rows, g * group_size + member),
                 [*rows, member],
             ),
             name=name,
         )
 
-    def each_channel(value: Any, name: str) -> te.Tensor:
+    def per_channel(value: Any, name: str) -> te.Tensor:
         return te.compute((batch, channels), value, name=name)
 
     ratio = tirx.const(1.0 / n_values, "float32")
-    total = of_groups(sums(lambda at: x(*at), "row_sum"), "group_sum")
-    mean = each_channel(lambda n, c: total[n, c // members] * ratio, "mean")
+    total = sum_groups(sum_rows(lambda i: x(*i), "row_sum"), "group_sum")
+    mean = per_channel(lambda n, c: total[n, c // group_size] * ratio, "mean")
 
-    def squared(at: _Index) -> Any:
-        distance = x(*at) - mean[at[0], at[channel]]
+    def squared_distance(i: _Index) -> Any:
+        distance = x(*i) - mean[i[0], i[channel]]
         return distance * distance
 
-    squares = of_groups(sums(squared, "row_squares"), "group_squares")
-    scale = each_channel(
-        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // members] * ratio + tirx.const(epsilon, "float32")),
+    squares = sum_groups(sum_rows(squared_distance, "row_squares"), "group_squares")
+    scale = per_channel(
+        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // group_size] * ratio + tirx.const(epsilon, "float32")),
         "scale",
     )
-    shift = each_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
+    shift = per_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
     return [scale, shift]

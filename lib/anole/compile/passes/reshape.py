@@ -28,16 +28,16 @@ def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return call.op.get_attr("FLegalize")(bb, call)
 
     def reshape(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
-        def point(*at: Any) -> Any:
+        def element(*i: Any) -> Any:
             indices: list[Any] = [tirx.IntImm("int64", 0)] * len(source)
             for source_axes, result_axes in runs:
-                flat = reduce(lambda outer, axis: outer * shape[axis] + at[axis], result_axes[1:], at[result_axes[0]])
+                flat = reduce(lambda outer, axis: outer * shape[axis] + i[axis], result_axes[1:], i[result_axes[0]])
                 for axis in reversed(source_axes[1:]):
                     indices[axis], flat = flat % data.shape[axis], flat // data.shape[axis]
                 indices[source_axes[0]] = flat
             return data[tuple(indices)]
 
-        return te.compute(shape, point, name="reshape")
+        return te.compute(shape, element, name="reshape")
 
     reshaped = bb.call_te(reshape, call.args[0], result, primfunc_name_hint="reshape")
     return marked(bb, reshaped, Pattern.INJECTIVE)

@@ -15,7 +15,7 @@ from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
 _MIN_CHANNELS_FOR_ONE_KERNEL = 32
-"""With at least this many channels, one kernel reads vectors of them from four neighbors at the speed of the cache."""
+"""With at least this many channels, a single kernel reads vectors of channels from four neighbors at cache speed."""
 
 _TRANSFORMATION_MODES = ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel")
 
@@ -48,37 +48,37 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     return result
 
 
-def linear_taps(inputs: int, outputs: int, position: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def linear_taps(inputs: int, outputs: int, mode: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the two inputs between which each output lies along an axis, and their weights, shape (2, outputs).
 
     Positions are rounded to float32, as in torch.
     """
-    at, scale = np.arange(outputs, dtype=np.float32), np.float32(inputs) / np.float32(outputs)
+    index, scale = np.arange(outputs, dtype=np.float32), np.float32(inputs) / np.float32(outputs)
     half = np.float32(0.5)
-    if position == "align_corners":
-        positions = at * (np.float32(inputs - 1) / np.float32(max(outputs - 1, 1)))
-    elif position == "asymmetric":
-        positions = at * scale
-    elif position == "pytorch_half_pixel" and outputs == 1:
-        positions = at
+    if mode == "align_corners":
+        positions = index * (np.float32(inputs - 1) / np.float32(max(outputs - 1, 1)))
+    elif mode == "asymmetric":
+        positions = index * scale
+    elif mode == "pytorch_half_pixel" and outputs == 1:
+        positions = index
     else:
-        positions = (at + half) * scale - half
+        positions = (index + half) * scale - half
     left = np.floor(positions)
     taps = np.clip(np.stack([left, left + 1]), 0, inputs - 1)
     right = positions - left
     return taps.astype(np.int32), np.stack([1 - right, right]).astype(np.float32)
 
 
-def _resize_along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, position: str) -> ir.Call:
+def _resize_along(bb: relax.BlockBuilder, data: ir.Expr, axis: int, outputs: int, mode: str) -> ir.Call:
     inputs = extents(data)[axis]
-    taps, weights = linear_taps(inputs, outputs, position)
+    taps, weights = linear_taps(inputs, outputs, mode)
 
     def resize(x: te.Tensor, taps: te.Tensor, weights: te.Tensor) -> te.Tensor:
         shape = [*x.shape[:axis], outputs, *x.shape[axis + 1 :]]
 
-        def term(tap: int, at: tuple[te.Var, ...]) -> ir.Expr:
-            return weights[tap, at[axis]] * x(*at[:axis], taps[tap, at[axis]], *at[axis + 1 :])
+        def term(tap: int, i: tuple[te.Var, ...]) -> ir.Expr:
+            return weights[tap, i[axis]] * x(*i[:axis], taps[tap, i[axis]], *i[axis + 1 :])
 
-        return te.compute(shape, lambda *at: term(0, at) + term(1, at), name="resize")
+        return te.compute(shape, lambda *i: term(0, i) + term(1, i), name="resize")
 
     return bb.call_te(resize, data, relax.const(taps), relax.const(weights), primfunc_name_hint="resize")

@@ -58,7 +58,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         fields = zip(operands.fields, small_inputs.fields, strict=True)
         extra = [weights for input_, weights in fields if not _has_same_shape(input_, weights)]
         if kernel not in self._merged:
-            merged = _branching(small, func, len(operands.fields))
+            merged = _branch_on_size(small, func, len(operands.fields))
             self._merged[kernel] = self.builder_.add_func(merged, kernel.name_hint)
         inputs = relax.Tuple([*operands.fields, *extra])
         return ir.Call(call.op, [self._merged[kernel], inputs, *rest], call.attrs, call.ty_args)
@@ -70,7 +70,7 @@ def _has_same_shape(left: Any, right: Any) -> bool:
     return shapes == [None, None] or typical_shape(shapes[0]) == typical_shape(shapes[1])
 
 
-def _branching(small: tirx.PrimFunc, func: tirx.PrimFunc, n_inputs: int) -> tirx.PrimFunc:
+def _branch_on_size(small: tirx.PrimFunc, func: tirx.PrimFunc, n_inputs: int) -> tirx.PrimFunc:
     """Return a function that runs `small` for small sizes, and `func` otherwise."""
     values: dict[Any, Any] = {}
     extra: list[Any] = []

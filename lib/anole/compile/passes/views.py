@@ -1,7 +1,7 @@
-"""Eliminate permutations of data that undo each other, and shrink others by swapping them with their readers.
+"""Eliminate permutations of data that undo each other, and shrink others by swapping them with their consumers.
 
 A network with channels-first images and tokens flattens and transposes between them. In channels-last order, both have
-the same memory layout. Global pooling reads channels in their own layout, and images are permuted while they are small.
+the same memory layout. Means are taken before permutations, and images are permuted while they are small.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bound_call, bound_if_read_once, extents, read_counts, rewritten
+from anole.ir.mutators import bound_if_read_once, extents, read_counts, resolve_call, rewritten
 
 _Shape = Sequence[int]
 
@@ -50,14 +50,14 @@ def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -
     ends = sorted({*_ends(permuted), *_ends(between)})
     if 0 in ends or any(after % before for before, after in pairwise(ends)):
         return False
-    # Each piece between two ends belongs to one axis of the permuted data and to one of the reshaped data.
+    # Each piece between two ends belongs to one axis of the permuted data and to one axis of the reshaped data.
     before, after = _pieces(permuted, ends), _pieces(between, ends)
     order = sorted(range(len(first)), key=lambda position: first[position])
     return [piece for axis in order for piece in before[axis]] == [piece for axis in second for piece in after[axis]]
 
 
 def _ends(shape: _Shape) -> list[int]:
-    """Return the number of elements that each axis spans with the axes inside it, innermost first, starting with 1."""
+    """Return the number of elements that each axis spans with its inner axes, innermost first, starting with 1."""
     return list(accumulate(reversed(shape), mul, initial=1))
 
 
@@ -76,11 +76,11 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
         call = self.builder_.normalize(self.visit_expr_post_order(call))
         if not isinstance(call.op, ir.Op) or call.op.name not in ("relax.permute_dims", "relax.strided_slice"):
             return call
-        return self._reshaped(call) if call.op.name == "relax.permute_dims" else self._sliced(call)
+        return self._simplify_permutation(call) if call.op.name == "relax.permute_dims" else self._slice_first(call)
 
-    def _reshaped(self, call: ir.Call) -> ir.Expr:
-        between = bound_call(self, call.args[0], "relax.reshape")
-        first = None if between is None else bound_call(self, between.args[0], "relax.permute_dims")
+    def _simplify_permutation(self, call: ir.Call) -> ir.Expr:
+        between = resolve_call(self, call.args[0], "relax.reshape")
+        first = None if between is None else resolve_call(self, between.args[0], "relax.permute_dims")
         if first is None or not extents(call):
             return call
         data = first.args[0]
@@ -88,12 +88,12 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
             return call
         return relax.op.reshape(data, call.ty.shape)
 
-    def _sliced(self, call: ir.Call) -> ir.Expr:
-        permuted = bound_call(self, call.args[0], "relax.permute_dims")
+    def _slice_first(self, call: ir.Call) -> ir.Expr:
+        permuted = resolve_call(self, call.args[0], "relax.permute_dims")
         if permuted is None:
             return call
-        axes, (_, sliced, *bounds) = _axes(permuted), call.args
-        source_axes = [axes[int(axis.value) % len(axes)] for axis in sliced.fields]
+        axes, (_, slice_axes, *bounds) = _axes(permuted), call.args
+        source_axes = [axes[int(axis.value) % len(axes)] for axis in slice_axes.fields]
         piece = self.builder_.emit(relax.op.strided_slice(permuted.args[0], source_axes, *bounds))
         return relax.op.permute_dims(piece, axes)
 
@@ -102,7 +102,9 @@ class _Viewer(PyExprMutator):  # type: ignore[misc]
 class _Averager(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.builder_.normalize(self.visit_expr_post_order(call))
-        permuted = bound_call(self, call.args[0], "relax.permute_dims") if call.op == ir.Op.get("relax.mean") else None
+        permuted = (
+            resolve_call(self, call.args[0], "relax.permute_dims") if call.op == ir.Op.get("relax.mean") else None
+        )
         if permuted is None:
             return call
         order, rank = _axes(permuted), len(permuted.ty.shape)

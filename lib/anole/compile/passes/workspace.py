@@ -1,7 +1,7 @@
 """Plan workspaces, the buffers between the kernels of one function, together with the network's tensors.
 
-Otherwise such a function would allocate them on every run from a pool that may free a page to get a larger one, and a
-network recorded as a CUDA graph would keep writing to the freed address.
+Otherwise such a function would allocate them on every run, from a pool that may free a page to get a larger one. A
+network recorded as a CUDA graph would then keep writing to the freed address.
 """
 
 from __future__ import annotations

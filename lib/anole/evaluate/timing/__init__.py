@@ -1,1 +1,1 @@
-"""Timing of engines: in turns, in pairs until a verdict is certain, and under background load."""
+"""Timing of engines: interleaved, in pairs until the verdict is clear, under background load, and by kernel."""

@@ -1,6 +1,6 @@
 """A separate process that runs an engine and is idle except during the engine's turns.
 
-In one process, the thread pools of several engines keep spinning after every run and disturb each other: in a process
+In one process, the thread pools of several engines keep spinning after every run and disturb each other. In a process
 with OpenVINO, ONNX Runtime drops to a quarter of its speed on small networks. All threads of a waiting process sleep.
 """
 
@@ -45,7 +45,7 @@ class Started:
 
 
 class EngineProcess:
-    """A context manager that runs an engine in a separate process, in turns with others.
+    """A context manager that runs an engine in a separate process, one turn per request.
 
     The process inherits the environment variables that this one has on entry.
 
@@ -93,13 +93,13 @@ class EngineProcess:
 
     def _receive(self) -> Any:
         try:
-            answer = self._connection.recv()
+            response = self._connection.recv()
         except (EOFError, ConnectionResetError) as error:
             self._process.join()
             raise EngineError(f"its process exited with {self._process.exitcode}") from error
-        if isinstance(answer, EngineError):
-            raise answer
-        return answer
+        if isinstance(response, EngineError):
+            raise response
+        return response
 
     def _end(self) -> None:
         self._connection.close()

@@ -26,7 +26,7 @@ LOAD_PACE = Pace(rounds=6, burst_s=1.0, min_runs=8, limit_s=600.0)
 """Six turns of at least one second and eight runs, hence at least 48 runs; a network of 10 ms has 600. A time slice is
 a few milliseconds, so a turn of one second spans many of them."""
 
-_LOOP = """
+_BUSY_PROGRAM = """
 import os, threading
 
 def end_with_parent():
@@ -38,8 +38,8 @@ os.write(1, b"!")
 while True:
     pass
 """
-"""The program of a busy process. The system closes the other end of its standard input when this process ends, even if
-it is killed; until then the thread that waits for that sleeps."""
+"""The source code of a busy process. One of its threads waits for the end of standard input, which the system closes
+when the parent process ends, even if the parent is killed."""
 
 
 def time_under_load(
@@ -49,7 +49,7 @@ def time_under_load(
     where: object,
     pace: Pace = LOAD_PACE,
 ) -> list[LoadLatency]:
-    """Time engines in turns, once for each number of busy processes; nothing is pinned to a core.
+    """Interleave the timing of engines, once for each number of busy processes; no thread is pinned to a core.
 
     Each engine has a separate process, which sleeps except during its turns; only the first one must start. Messages
     begin with `where`.
@@ -81,7 +81,7 @@ def _turn(engine: EngineProcess, pace: Pace, prefix: str) -> Times:
 
 
 def load_latency(engine: str, neighbours: int, times: Sequence[Times]) -> LoadLatency:
-    """Return the percentiles of the runs of all turns of an engine, without interpolation."""
+    """Return an engine's latency percentiles over the runs in all turns, without interpolation."""
     runs_s = np.concatenate(times)
     p50_s, p95_s, p99_s = map(float, np.percentile(runs_s, (50, 95, 99), method="inverted_cdf"))
     return LoadLatency(engine, neighbours, p50_s, p95_s, p99_s, len(runs_s), len(times))
@@ -93,11 +93,11 @@ def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
     for reference in latencies:
         if reference.engine != "build":
             build = builds[reference.neighbours]
-            gains = (reference.p50_s / build.p50_s, reference.p95_s / build.p95_s, reference.p99_s / build.p99_s)
+            speedups = (reference.p50_s / build.p50_s, reference.p95_s / build.p95_s, reference.p99_s / build.p99_s)
             _log.info(
                 "%s: with %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
                 *(name, counted(reference.neighbours, "busy process"), _milliseconds(build), _milliseconds(reference)),
-                *(reference.engine, "/".join(f"{gain:.2f}x" for gain in gains), build.runs, reference.runs),
+                *(reference.engine, "/".join(f"{speedup:.2f}x" for speedup in speedups), build.runs, reference.runs),
             )
 
 
@@ -124,7 +124,7 @@ def busy_processes(count: int) -> Iterator[list[int]]:
 @contextmanager
 def _busy_process() -> Iterator[subprocess.Popen[bytes]]:
     """Start a process, wait until it is busy, and kill it after the block."""
-    command = [sys.executable, "-I", "-S", "-c", _LOOP]
+    command = [sys.executable, "-I", "-S", "-c", _BUSY_PROGRAM]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         try:

@@ -1,9 +1,9 @@
-"""Timing of two engines in one process, in short turns; every round uses a new process.
+"""Timing of two engines in one process, in short alternating turns; every round uses a new process.
 
 Two copies of one build differ in speed because of the process: its memory addresses and the layout of the interpreter.
 In two processes, a network of 60 microseconds differs from itself by 3.5 % (standard deviation); in one, by 0.5 %. A
 new process for every round, with the builds loaded in random order and at different addresses, makes this a random
-error, which more rounds reduce. Only runs during which no thread waited for a processor count.
+error, which more rounds reduce. Runs are discarded if their threads waited for a CPU, unless hardly any run remains.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _MIN_MEASURED_S = 5e-4
 """Min seconds of a single measurement, in one run or several: reading the threads' waiting times takes microseconds."""
 
 _LONG_RUN_S = 2e-2
-"""A longer run is not just a disturbed short one."""
+"""A run of at least this duration is not just a disturbed short run."""
 
-_ROUND_S, _ROUND_LIMIT_S, _UNDISTURBED_RUNS = 0.3, 3.0, 30
-"""A round ends after `_ROUND_S` once each engine has `_UNDISTURBED_RUNS` undisturbed runs, or at the limit."""
+_MIN_ROUND_S, _MAX_ROUND_S, _MIN_UNDISTURBED_RUNS = 0.3, 3.0, 30
+"""A round ends between the two durations, as soon as each engine has the min number of undisturbed runs."""
 
 _MAX_WAITING_SHARE = 0.01
 """Max waiting time of all threads together during an undisturbed run, as a share of the run's time."""
@@ -54,12 +54,12 @@ _GAPS: list[NDArray[np.uint8]] = []
 Start = Callable[[], Engine]
 
 Runs = list[tuple[float, float]]
-"""The seconds that each run took, and the seconds that its threads waited for a processor."""
+"""The seconds that each measurement took, and the seconds that its threads waited for a CPU."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """The latency of each engine in the undisturbed runs of one round, and the share of these runs."""
+    """Each engine's latency in the undisturbed runs of one round, and the share of these runs."""
 
     latencies_s: tuple[float, float]
     undisturbed: float
@@ -110,7 +110,7 @@ class PairTimer:
         return error
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of both engines and a random number generator in a new process."""
+        """Call a function with both engines, a random number generator and arguments in a new process."""
         start = partial(_start, self._starts, self._random.getrandbits(32))
         try:
             with Worker(start, preload=self._preload, environment=self._environment) as worker:
@@ -149,9 +149,9 @@ def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
             for index in (first, 1 - first, 1 - first, first):
                 runs[index].extend(_turn(engines[index].run, runs_per_measurement, meter))
             spent_s = time.perf_counter() - began_s
-            if spent_s >= _ROUND_LIMIT_S:
+            if spent_s >= _MAX_ROUND_S:
                 break
-            if spent_s >= _ROUND_S and min(len(undisturbed(engine_runs)) for engine_runs in runs) >= _UNDISTURBED_RUNS:
+            if spent_s >= _MIN_ROUND_S and min(len(undisturbed(times)) for times in runs) >= _MIN_UNDISTURBED_RUNS:
                 break
     share = sum(len(undisturbed(engine_runs)) for engine_runs in runs) / sum(map(len, runs))
     return Round((latency_s(runs[0]) / runs_per_measurement, latency_s(runs[1]) / runs_per_measurement), share)
@@ -175,7 +175,7 @@ def _runs_per_measurement(engines: Sequence[Engine], meter: WaitMeter) -> int:
 
 
 class WaitMeter:
-    """A context manager that reads how long the threads of this process have waited for a processor.
+    """A context manager that reads how long the threads of this process have waited for a CPU.
 
     It reads the statistics of each thread in Linux's ``/proc``, but not of threads that start later. If the system has
     no such statistics, waiting times are 0.

@@ -1,8 +1,8 @@
-"""Sequential comparison of two engines: more rounds until the confidence interval of their ratio decides.
+"""Sequential comparison of two engines: rounds continue until the confidence interval of the latency ratio decides.
 
 Repeatedly checking a confidence interval and stopping when it decides inflates the error rate. Therefore there are only
-a few interim analyses, each after 1.5 times as many rounds as the one before, and they share the error probability: the
-k-th gets 1/(k (k + 1)) of it, so the total never exceeds it, however long the comparison takes.
+a few interim analyses, each after 1.5 times as many rounds as the one before. They share the error probability: the
+k-th analysis gets 1/(k (k + 1)) of it. The total never exceeds it, however long the comparison takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALPHA = 0.01
 """Max probability of a wrong verdict."""
 
 _FIRST_ROUNDS, _GROWTH = 10, 1.5
-"""Number of rounds before the first interim analysis, the min for a decision, and its growth factor per analysis."""
+"""Number of rounds before the first interim analysis, and the growth factor of this number per analysis."""
 
 _MAX_EXACT_VALUES = 200
 """With more values, the normal approximation of their rank sum is as accurate as the exact distribution."""
@@ -64,7 +64,7 @@ def compare_rounds(
     """Take rounds until the confidence interval of the ratio decides, or a limit is reached.
 
     Args:
-        take: takes a round and returns the logarithm of its ratio, with a symmetrically distributed error.
+        take: takes a round and returns the logarithm of the latency ratio, with a symmetrically distributed error.
         threshold: the smallest relevant relative difference.
         seconds: no round begins after this many seconds.
         rounds: max number of rounds.

@@ -1,4 +1,4 @@
-"""Timing of several engines in turns, which spreads disturbances of the machine over all of them."""
+"""Interleaved timing of several engines, which spreads disturbances of the machine over all of them."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def burst(run: Callable[[], object], burst_s: float, min_runs: int = 1) -> Times
     return np.array(times_s)
 
 
-def ratios(turns: Sequence[Times], others: Sequence[Times]) -> NDArray[np.float64]:
-    """Return the ratio of two engines' median times for each round.
+def ratios(times_a: Sequence[Times], times_b: Sequence[Times]) -> NDArray[np.float64]:
+    """Return the ratio of two engines' median times for each round, A over B.
 
     A shared machine often changes its speed between rounds, but rarely within one.
     """
-    return np.array([np.median(own) / np.median(other) for own, other in zip(turns, others, strict=True)])
+    return np.array([np.median(a) / np.median(b) for a, b in zip(times_a, times_b, strict=True)])

@@ -19,7 +19,7 @@ enum place { INPUT, OUTPUT, WEIGHTS, BUFFER };
 typedef struct {
   uint8_t place, type, bits, rank;
   uint32_t first_extent;
-  uint64_t at; /* number of the input or output, else an offset in bytes */
+  uint64_t position; /* number of the input or output, else an offset in bytes */
 } tensor_row;
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
 } step_row;
 
 typedef struct {
-  uint64_t tensor, at; /* its number, and the offset of its copy in the arena if it is not aligned */
+  uint64_t tensor, offset; /* number of the tensor, and offset of the copy in the arena if data is not aligned */
 } caller_row;
 
 typedef struct {
@@ -38,10 +38,10 @@ typedef struct {
   int64_t smallest, largest;
 } range_row;
 
-static inline int64_t min(int64_t one, int64_t other) { return one < other ? one : other; }
-static inline int64_t max(int64_t one, int64_t other) { return one > other ? one : other; }
-static inline int64_t floormod(int64_t one, int64_t other) { return (one % other + other) % other; }
-static inline int64_t floordiv(int64_t one, int64_t other) { return (one - floormod(one, other)) / other; }
+static inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t floormod(int64_t a, int64_t b) { return (a % b + b) % b; }
+static inline int64_t floordiv(int64_t a, int64_t b) { return (a - floormod(a, b)) / b; }
 
 /* Arguments below TENSORS are the numbers of tensors; from TENSORS on, of ranges, whose sizes are passed to kernels. */
 #include "tables.h"
@@ -54,7 +54,7 @@ struct network_instance {
   weights weights;
   char* arena;
   int owns_arena;
-  atomic_flag runs;
+  atomic_flag is_running;
   kernel_tensor tensors[TENSORS + 1];
   kernel_argument arguments[ARGUMENTS + 1];
   int64_t sizes[NETWORK_RANGES + 1];
@@ -96,13 +96,13 @@ typedef struct {
 
 static int run_chunk(int chunk, Environment* environment, void* data) {
   const shared_loop* shared = data;
-  __typeof__(workspace) before = workspace;
+  __typeof__(workspace) saved = workspace;
   workspace.instance = shared->instance;
-  workspace.next = shared->instance->arena + CHUNKS_AT + (size_t)thread_number * CHUNK_BYTES;
+  workspace.next = shared->instance->arena + CHUNKS_OFFSET + (size_t)thread_number * CHUNK_BYTES;
   workspace.end = workspace.next + CHUNK_BYTES;
   workspace.in_loop = 1;
   int failure = shared->loop(chunk, environment, shared->data);
-  workspace = before;
+  workspace = saved;
   return failure;
 }
 
@@ -119,13 +119,13 @@ static void start_threads(void) {
   pthread_mutex_unlock(&pool.in_use);
 }
 
-static network_error find_instructions(const instruction_set** found, const char* wanted) {
+static network_error find_level(const instruction_set** level, const char* name) {
   int known = 0;
   for (int i = 0; i < LEVELS; ++i) {
-    if (wanted && strcmp(wanted, levels[i].name)) continue;
+    if (name && strcmp(name, levels[i].name)) continue;
     known = 1;
     if (!processor_has(&levels[i])) continue;
-    *found = &levels[i];
+    *level = &levels[i];
     return NETWORK_OK;
   }
   return known ? NETWORK_ERROR_PROCESSOR : NETWORK_ERROR_LEVEL;
@@ -157,11 +157,10 @@ static void describe_operands(network_instance* instance) {
   for (int i = 0; i < TENSORS; ++i) {
     const tensor_row* row = &tensor_rows[i];
     void* data = NULL;
-    if (row->place == WEIGHTS) data = (void*)(instance->weights.content + row->at);
-    if (row->place == BUFFER) data = instance->arena + BUFFERS_AT + row->at;
-    instance->tensors[i] =
-        (kernel_tensor){data, 1, 0, row->rank, row->type, row->bits, 1, instance->extents + row->first_extent,
-                        NULL, 0};
+    if (row->place == WEIGHTS) data = (void*)(instance->weights.content + row->position);
+    if (row->place == BUFFER) data = instance->arena + BUFFERS_OFFSET + row->position;
+    const int64_t* shape = instance->extents + row->first_extent;
+    instance->tensors[i] = (kernel_tensor){data, 1, 0, row->rank, row->type, row->bits, 1, shape, NULL, 0};
   }
   for (int i = 0; i < ARGUMENTS; ++i)
     if (argument_rows[i] < TENSORS) instance->arguments[i] = (kernel_argument){TENSOR, 0, {&instance->tensors[argument_rows[i]]}};
@@ -179,7 +178,7 @@ network_error network_create(network_instance** created, const network_settings*
   char* arena;
   int owns;
   weights weights;
-  network_error error = find_instructions(&level, settings->level);
+  network_error error = find_level(&level, settings->level);
   if (error) return error;
   if ((error = weights_open(&weights, settings->weights, settings->check_weights))) return error;
   if ((error = find_arena(&arena, &owns, settings))) {
@@ -192,16 +191,16 @@ network_error network_create(network_instance** created, const network_settings*
   instance->weights = weights;
   instance->arena = arena;
   instance->owns_arena = owns;
-  atomic_flag_clear(&instance->runs);
+  atomic_flag_clear(&instance->is_running);
   describe_operands(instance);
   start_threads();
   *created = instance;
   return NETWORK_OK;
 }
 
-static int overlap(const void* one, size_t one_bytes, const void* other, size_t other_bytes) {
-  uintptr_t a = (uintptr_t)one, b = (uintptr_t)other;
-  return a < b + other_bytes && b < a + one_bytes;
+static int overlap(const void* first, size_t first_bytes, const void* second, size_t second_bytes) {
+  uintptr_t a = (uintptr_t)first, b = (uintptr_t)second;
+  return a < b + second_bytes && b < a + first_bytes;
 }
 
 static size_t size_of(const network_instance* instance, const caller_row* row) {
@@ -234,42 +233,43 @@ static int is_aligned(const void* data) { return (uintptr_t)data % NETWORK_ARENA
 
 static int run_steps(network_instance* instance) {
   for (int i = 0; i < STEPS; ++i) {
-    kernel_argument nothing = {0};
+    kernel_argument result = {0};
     const step_row* step = &step_rows[i];
-    workspace.next = instance->arena + SERIAL_AT;
+    workspace.next = instance->arena + SERIAL_OFFSET;
     workspace.end = workspace.next + SERIAL_BYTES;
-    if (instance->kernels[step->kernel](NULL, instance->arguments + step->first_argument, step->arguments, &nothing))
+    if (instance->kernels[step->kernel](NULL, instance->arguments + step->first_argument, step->arguments, &result))
       return -1;
   }
   return 0;
 }
 
 static network_error run_once(network_instance* instance, const network_input* inputs, const network_output* outputs) {
-  void *read[NETWORK_INPUTS + 1], *written[NETWORK_OUTPUTS + 1];
+  void *in[NETWORK_INPUTS + 1], *out[NETWORK_OUTPUTS + 1];
   for (int i = 0; i < NETWORK_INPUTS; ++i) {
-    read[i] = is_aligned(inputs[i].data) ? (void*)inputs[i].data : instance->arena + input_rows[i].at;
-    if (read[i] != inputs[i].data) memcpy(read[i], inputs[i].data, inputs[i].bytes);
+    in[i] = is_aligned(inputs[i].data) ? (void*)inputs[i].data : instance->arena + input_rows[i].offset;
+    if (in[i] != inputs[i].data) memcpy(in[i], inputs[i].data, inputs[i].bytes);
   }
   for (int i = 0; i < NETWORK_OUTPUTS; ++i)
-    written[i] = is_aligned(outputs[i].data) ? outputs[i].data : instance->arena + output_rows[i].at;
-  for (int i = 0; i < CALLERS_TENSORS; ++i)
-    instance->tensors[i].data = tensor_rows[i].place == INPUT ? read[tensor_rows[i].at] : written[tensor_rows[i].at];
+    out[i] = is_aligned(outputs[i].data) ? outputs[i].data : instance->arena + output_rows[i].offset;
+  for (int i = 0; i < CALLER_TENSORS; ++i)
+    instance->tensors[i].data = tensor_rows[i].place == INPUT ? in[tensor_rows[i].position]
+                                                              : out[tensor_rows[i].position];
   workspace.instance = instance;
   workspace.in_loop = 0;
   int failure = run_steps(instance);
   for (int i = 0; i < COPIES && !failure; ++i)
-    memcpy(written[copy_rows[i].output], instance->tensors[copy_rows[i].tensor].data, outputs[copy_rows[i].output].bytes);
+    memcpy(out[copy_rows[i].output], instance->tensors[copy_rows[i].tensor].data, outputs[copy_rows[i].output].bytes);
   for (int i = 0; i < NETWORK_OUTPUTS && !failure; ++i)
-    if (written[i] != outputs[i].data) memcpy(outputs[i].data, written[i], outputs[i].bytes);
+    if (out[i] != outputs[i].data) memcpy(outputs[i].data, out[i], outputs[i].bytes);
   return failure ? NETWORK_ERROR_KERNEL : NETWORK_OK;
 }
 
 network_error network_run(network_instance* instance, const network_input* inputs, const network_output* outputs) {
   if (!instance || !inputs || !outputs) return NETWORK_ERROR_NULL;
-  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+  if (atomic_flag_test_and_set_explicit(&instance->is_running, memory_order_acquire)) return NETWORK_ERROR_BUSY;
   network_error error = check(instance, inputs, outputs);
   if (!error) error = run_once(instance, inputs, outputs);
-  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
+  atomic_flag_clear_explicit(&instance->is_running, memory_order_release);
   return error;
 }
 
@@ -278,9 +278,9 @@ network_error network_resize(network_instance* instance, const int64_t sizes[]) 
   if (!instance || !sizes) return NETWORK_ERROR_NULL;
   for (int i = 0; i < NETWORK_RANGES; ++i)
     if (sizes[i] < range_rows[i].smallest || sizes[i] > range_rows[i].largest) return NETWORK_ERROR_RANGE;
-  if (atomic_flag_test_and_set_explicit(&instance->runs, memory_order_acquire)) return NETWORK_ERROR_BUSY;
+  if (atomic_flag_test_and_set_explicit(&instance->is_running, memory_order_acquire)) return NETWORK_ERROR_BUSY;
   set_sizes(instance, sizes);
-  atomic_flag_clear_explicit(&instance->runs, memory_order_release);
+  atomic_flag_clear_explicit(&instance->is_running, memory_order_release);
   return NETWORK_OK;
 }
 #endif
@@ -306,7 +306,7 @@ const char* network_error_text(network_error error) {
       [NETWORK_ERROR_ARENA_TOO_SMALL] = "the arena has fewer than NETWORK_ARENA_BYTES bytes",
       [NETWORK_ERROR_ARENA_NOT_ALIGNED] = "the arena is not aligned to NETWORK_ARENA_ALIGNMENT bytes",
       [NETWORK_ERROR_MEMORY] = "the system has no memory for the arena",
-      [NETWORK_ERROR_PROCESSOR] = "the processor does not support the instructions of the library or level",
+      [NETWORK_ERROR_PROCESSOR] = "the CPU does not support the instructions of the library or level",
       [NETWORK_ERROR_LEVEL] = "the library has no instruction-set level with this name",
       [NETWORK_ERROR_WEIGHTS_MISSING] = "the weights file cannot be opened",
       [NETWORK_ERROR_WEIGHTS_DAMAGED] = "the weights file is damaged, or belongs to another library",

@@ -1,4 +1,4 @@
-/* Detects whether the processor supports an instruction-set level, and the system saves its registers. */
+/* Detects whether the CPU supports an instruction-set level, and the system saves its registers. */
 #include <cpuid.h>
 
 #include "kernels.h"
@@ -6,7 +6,7 @@
 /* A bit that the instruction `cpuid` reports; registers are numbered eax, ebx, ecx, edx. */
 typedef struct {
   uint32_t leaf, subleaf;
-  uint8_t position_of_register, bit;
+  uint8_t register_index, bit;
 } cpu_bit;
 
 typedef struct {
@@ -27,7 +27,7 @@ static int has(const cpu_bit* bit) {
     if (registers[0] < bit->subleaf) return 0;
   }
   __cpuid_count(bit->leaf, bit->subleaf, registers[0], registers[1], registers[2], registers[3]);
-  return registers[bit->position_of_register] >> bit->bit & 1;
+  return registers[bit->register_index] >> bit->bit & 1;
 }
 
 /* Returns the mask of the registers that the system saves when it switches threads. */
@@ -38,7 +38,7 @@ static unsigned saved_registers(void) {
   return low;
 }
 
-/* Returns whether the processor and the system support a level. */
+/* Returns whether the CPU and the system support a level. */
 static int processor_has(const instruction_set* level) {
   unsigned needed = (level->avx ? SSE_AND_AVX : 0) | (level->avx_512 ? AVX_512 : 0);
   if (needed && (saved_registers() & needed) != needed) return 0;

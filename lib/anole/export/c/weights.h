@@ -1,4 +1,4 @@
-/* The network's weights: in the library, or in a file that is mapped after checking that it is the right one. */
+/* The network's weights: in the library, or in a mapped file whose header and size are checked. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
@@ -50,8 +50,8 @@ typedef struct {
 /* Returns the checksum of everything after the header. */
 static uint64_t checksum_of(const char* content, size_t bytes) {
   uint64_t lanes[LANES] = {0}, words[LANES], total = 0;
-  for (size_t at = sizeof(header); at < bytes; at += sizeof words) {
-    memcpy(words, content + at, sizeof words);
+  for (size_t offset = sizeof(header); offset < bytes; offset += sizeof words) {
+    memcpy(words, content + offset, sizeof words);
     for (int i = 0; i < LANES; ++i) lanes[i] = lanes[i] * FACTOR + words[i];
   }
   for (int i = 0; i < LANES; ++i) total = total * FACTOR + lanes[i];
@@ -59,10 +59,10 @@ static uint64_t checksum_of(const char* content, size_t bytes) {
 }
 
 /* Returns whether a file's header and size match this library. */
-static int fits(const header* found, size_t bytes) {
+static int matches(const header* file, size_t bytes) {
   static const uint8_t digest[32] = WEIGHTS_DIGEST;
-  return bytes == NETWORK_WEIGHTS_BYTES && !memcmp(found->magic, "ANOLEWTS", sizeof found->magic) &&
-         found->bytes == bytes && found->checksum == WEIGHTS_CHECKSUM && !memcmp(found->digest, digest, sizeof digest);
+  return bytes == NETWORK_WEIGHTS_BYTES && !memcmp(file->magic, "ANOLEWTS", sizeof file->magic) &&
+         file->bytes == bytes && file->checksum == WEIGHTS_CHECKSUM && !memcmp(file->digest, digest, sizeof digest);
 }
 
 static void weights_close(weights* opened) {
@@ -82,7 +82,7 @@ static network_error weights_open(weights* opened, const char* path, int check) 
   if (content == MAP_FAILED) return NETWORK_ERROR_WEIGHTS_DAMAGED;
   opened->content = content;
   opened->mapped_bytes = NETWORK_WEIGHTS_BYTES;
-  if (fits(content, NETWORK_WEIGHTS_BYTES) &&
+  if (matches(content, NETWORK_WEIGHTS_BYTES) &&
       (!check || checksum_of(content, NETWORK_WEIGHTS_BYTES) == WEIGHTS_CHECKSUM))
     return NETWORK_OK;
   weights_close(opened);

@@ -62,7 +62,7 @@ def _divide_with_mode(data: torch.Tensor, other: Any, *, rounding_mode: str | No
 
 
 def _remainder(data: Any, other: Any) -> Any:
-    """Correct the sign of fmod's exact remainder; TVM's uses the rounded quotient, which is wrong if that is large."""
+    """Correct the sign of fmod's exact remainder; TVM uses the rounded quotient, which is wrong if it is large."""
     dtype = torch.result_type(data, other)
     if not dtype.is_floating_point:
         return NotImplemented
@@ -140,13 +140,13 @@ def _logaddexp(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(data == other, data + math.log(2), larger + correction)
 
 
-def _ignoring_nan(extreme: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _ignore_nan(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return a maximum or minimum of two values that ignores NaN."""
 
     def compute(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not torch.result_type(data, other).is_floating_point:
-            return extreme(data, other)
-        return torch.where(data.isnan(), other, torch.where(other.isnan(), data, extreme(data, other)))
+            return function(data, other)
+        return torch.where(data.isnan(), other, torch.where(other.isnan(), data, function(data, other)))
 
     return compute
 
@@ -184,7 +184,7 @@ def _clamp(data: torch.Tensor, low: float | None = None, high: float | None = No
     return data if high is None else torch.minimum(data, data.new_full((), high))
 
 
-def _clamp_by(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None) -> torch.Tensor:
+def _clamp_range(data: torch.Tensor, low: torch.Tensor | None = None, high: torch.Tensor | None = None) -> torch.Tensor:
     data = data if low is None else torch.maximum(data, low)
     return data if high is None else torch.minimum(data, high)
 
@@ -210,8 +210,8 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.sinh.default: _sinh,
     _aten.cosh.default: _cosh,
     _aten.exp2.default: _exp2,
-    _aten.fmax.default: _ignoring_nan(torch.maximum),
-    _aten.fmin.default: _ignoring_nan(torch.minimum),
+    _aten.fmax.default: _ignore_nan(torch.maximum),
+    _aten.fmin.default: _ignore_nan(torch.minimum),
     _aten.hypot.default: _hypot,
     _aten.logaddexp.default: _logaddexp,
     _aten.mul.Tensor: _multiply,
@@ -220,5 +220,5 @@ ARITHMETIC: dict[Any, Callable[..., Any]] = {
     _aten.copysign.Scalar: _copy_sign,
     _aten.angle.default: _angle,
     _aten.clamp.default: _clamp,
-    _aten.clamp.Tensor: _clamp_by,
+    _aten.clamp.Tensor: _clamp_range,
 }

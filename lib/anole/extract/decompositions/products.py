@@ -61,11 +61,11 @@ def _convolve(
 ) -> Any:
     if is_integral(data):
         if transposed:
-            data, weight, padding = _as_plain(data, weight, stride, padding, dilation, output_padding, groups)
+            data, weight, padding = _as_direct(data, weight, stride, padding, dilation, output_padding, groups)
             stride = [1] * len(stride)
         result = _convolve_integers(data, weight, stride, padding, dilation, groups)
     elif transposed and (data.dim() == 5 or any(map(ge, output_padding, stride))):
-        full = _transposed_full(data, weight, stride, dilation, groups)
+        full = _conv_uncropped(data, weight, stride, dilation, groups)
         sides = zip(reversed(padding), reversed(output_padding), strict=True)
         result = torch.constant_pad_nd(full, [extent for pad, extra in sides for extent in (-pad, extra - pad)])
     else:
@@ -73,7 +73,7 @@ def _convolve(
     return result if bias is None else result + bias.reshape(-1, *[1] * (data.dim() - 2))
 
 
-def _transposed_full(
+def _conv_uncropped(
     data: torch.Tensor, weight: torch.Tensor, stride: list[int], dilation: list[int], groups: int
 ) -> torch.Tensor:
     """Return a transposed convolution before its padding is cropped.
@@ -89,7 +89,7 @@ def _transposed_full(
     batch, channels, depth, *sides = data.shape
     taps = weight.shape[2]
     slices = data.transpose(1, 2).reshape(batch * depth, channels, *sides)
-    result = _transposed_full(slices, weight.reshape(channels, -1, *weight.shape[3:]), stride[1:], dilation[1:], groups)
+    result = _conv_uncropped(slices, weight.reshape(channels, -1, *weight.shape[3:]), stride[1:], dilation[1:], groups)
     result = result.reshape(batch, depth, -1, taps, *result.shape[2:]).permute(0, 2, 3, 1, 4, 5)
     dilated = _insert_zeros(result, 3, stride[0])
     length = (depth - 1) * stride[0] + (taps - 1) * dilation[0] + 1
@@ -107,7 +107,7 @@ def _insert_zeros(data: torch.Tensor, axis: int, step: int) -> torch.Tensor:
     return torch.constant_pad_nd(data.unsqueeze(axis + 1), sides).flatten(axis, axis + 1)
 
 
-def _as_plain(
+def _as_direct(
     data: torch.Tensor,
     weight: torch.Tensor,
     stride: list[int],
@@ -116,11 +116,11 @@ def _as_plain(
     output_padding: list[int],
     groups: int,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """Return the data, weight and padding of a plain convolution that is equivalent to a transposed one."""
+    """Return the data, weight and padding of a direct convolution that is equivalent to a transposed one."""
     axes = range(2, data.dim())
     for axis, step in zip(axes, stride, strict=True):
         data = _insert_zeros(data, axis, step).narrow(axis, 0, (data.shape[axis] - 1) * step + 1)
-    data = torch.constant_pad_nd(data, [each for extra in reversed(output_padding) for each in (0, extra)])
+    data = torch.constant_pad_nd(data, [pad for extra in reversed(output_padding) for pad in (0, extra)])
     spans = [(taps - 1) * gap for taps, gap in zip(weight.shape[2:], dilation, strict=True)]
     weight = weight.flip(list(axes)).unflatten(0, (groups, -1)).transpose(1, 2).flatten(0, 1)  # type: ignore[no-untyped-call]
     return data, weight, [span - pad for span, pad in zip(spans, padding, strict=True)]

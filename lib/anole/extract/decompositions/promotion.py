@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 _aten = torch.ops.aten
 
 
-def _on_floats(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _cast_to_float(operator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an operator to cast integers and booleans to float first."""
 
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -28,23 +28,23 @@ def is_integral(data: torch.Tensor) -> bool:
     return not data.is_floating_point() and not data.is_complex()
 
 
-def _with_promotion(operator: Callable[..., Any], bool_dtype: torch.dtype | None = None) -> Callable[..., Any]:
+def _promote(operator: Callable[..., Any], bool_dtype: torch.dtype | None = None) -> Callable[..., Any]:
     """Wrap an operator to cast both operands to their common type, and booleans to `bool_dtype` if given."""
 
     def compute(data: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
         dtype = torch.result_type(data, other)
         if bool_dtype is not None and dtype == torch.bool:
             dtype = bool_dtype
-        operands = [each for each in (data, other) if isinstance(each, torch.Tensor)]
-        if dtype.is_complex or all(each.dtype == dtype for each in operands):
+        operands = [operand for operand in (data, other) if isinstance(operand, torch.Tensor)]
+        if dtype.is_complex or all(operand.dtype == dtype for operand in operands):
             return NotImplemented
-        cast = [each.to(dtype) if isinstance(each, torch.Tensor) else each for each in (data, other)]
+        cast = [value.to(dtype) if isinstance(value, torch.Tensor) else value for value in (data, other)]
         return operator(*cast, *args, **kwargs)
 
     return compute
 
 
-def _booleans_as_int32(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _compute_in_int32(operator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an operator to compute booleans in int32."""
 
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def _bool_to_int32(data: torch.Tensor) -> torch.Tensor:
 def _arc_tangent(data: torch.Tensor, other: torch.Tensor) -> Any:
     if is_integral(data) and is_integral(other):
         return torch.atan2(data.to(torch.get_default_dtype()), other)
-    return _with_promotion(torch.atan2)(data, other)
+    return _promote(torch.atan2)(data, other)
 
 
 def _any(data: torch.Tensor, *args: Any) -> Any:
@@ -91,7 +91,7 @@ def _power(data: Any, exponent: Any) -> Any:
     """Look up an integer power in a table of the first 63 powers; higher powers overflow."""
     dtype = torch.result_type(data, exponent)
     if dtype.is_floating_point or dtype.is_complex or not isinstance(exponent, torch.Tensor):
-        return _with_promotion(torch.pow)(data, exponent)
+        return _promote(torch.pow)(data, exponent)
     data, exponent = torch.broadcast_tensors(torch.as_tensor(data).to(dtype), exponent.to(dtype))  # type: ignore[no-untyped-call]
     powers = data.unsqueeze(-1).expand(*data.shape, 63).cumprod(-1)
     powers = torch.cat([torch.ones_like(data).unsqueeze(-1), powers], -1)
@@ -100,33 +100,33 @@ def _power(data: Any, exponent: Any) -> Any:
     return torch.where((exponent < 0) & (data.abs() != 1), 0, result)
 
 
-_FLOATS = (
+_FLOAT_OPERATORS = (
     *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "erf", "exp", "expm1", "log", "log10", "log1p", "log2"),
     *("reciprocal", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh"),
 )
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _ARITHMETIC = ("add", "sub", "mul", "fmod", "remainder")
-_NO_BOOLEANS = (
+_NO_BOOL_OPERATORS = (
     *("amax.default", "amin.default", "argmax.default", "argmin.default", "constant_pad_nd.default", "max.default"),
     *("maximum.default", "min.default", "minimum.default", "scatter_add.default", "sort.default", "sort.stable"),
     *("topk.default",),
 )
-_IDENTITIES_OF_INTEGERS = ("ceil", "floor", "round", "trunc")
+_INTEGER_IDENTITIES = ("ceil", "floor", "round", "trunc")
 
 PROMOTION: dict[Any, Callable[..., Any]] = {
-    **{getattr(_aten, name).default: _on_floats(getattr(_aten, name)) for name in _FLOATS},
+    **{getattr(_aten, name).default: _cast_to_float(getattr(_aten, name)) for name in _FLOAT_OPERATORS},
     **{
-        getattr(getattr(_aten, name), kind): _with_promotion(getattr(_aten, name), torch.int8)
+        getattr(getattr(_aten, name), kind): _promote(getattr(_aten, name), torch.int8)
         for name in _COMPARISONS
         for kind in ("Tensor", "Scalar")
     },
     **{
-        getattr(getattr(_aten, name), kind): _with_promotion(getattr(_aten, name))
+        getattr(getattr(_aten, name), kind): _promote(getattr(_aten, name))
         for name in _ARITHMETIC
         for kind in ("Tensor", "Scalar")
     },
-    **{operator: _booleans_as_int32(operator) for operator in attrgetter(*_NO_BOOLEANS)(_aten)},
-    **{getattr(_aten, name).default: _identity_if(is_integral) for name in _IDENTITIES_OF_INTEGERS},
+    **{operator: _compute_in_int32(operator) for operator in attrgetter(*_NO_BOOL_OPERATORS)(_aten)},
+    **{getattr(_aten, name).default: _identity_if(is_integral) for name in _INTEGER_IDENTITIES},
     **dict.fromkeys((_aten.pow.Tensor_Tensor, _aten.pow.Tensor_Scalar, _aten.pow.Scalar), _power),
     **dict.fromkeys((_aten.any.dim, _aten.any.dims), _any),
     _aten.sign.default: _identity_if(lambda data: data.dtype == torch.bool),

@@ -14,13 +14,13 @@ def _any(data: torch.Tensor) -> torch.Tensor:
     return torch.any(data.reshape(-1), 0)
 
 
-def _extreme_along(
-    extreme: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
+def _reduce_with_index(
+    reduce: Callable[..., torch.Tensor], index_of: Callable[..., torch.Tensor]
 ) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    """Return a decomposition into the extreme values along an axis and their indices, without sorting."""
+    """Return a decomposition into the minima or maxima along an axis and their indices, without sorting."""
 
     def compute(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        return extreme(data, dim, keepdim), index_of(data, dim, keepdim)
+        return reduce(data, dim, keepdim), index_of(data, dim, keepdim)
 
     return compute
 
@@ -41,18 +41,18 @@ def _product(data: torch.Tensor) -> Any:
     return torch.prod(data.to(torch.int64)) if data.dtype == torch.bool else NotImplemented
 
 
-def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """Return a cumulative maximum or minimum, with the last index at which it occurs."""
+def _cumulative_min_or_max(is_better: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Return a decomposition into a cumulative maximum or minimum and the last index at which it occurs."""
 
     def compute(value: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
         value = value.movedim(dim, -1)
         index = torch.arange(value.shape[-1]).expand(value.shape)
         step = 1
         while step < value.shape[-1]:
-            current, before = value[..., step:], value[..., :-step]
-            keeps = is_better(current, before) | current.isnan()
-            value = torch.cat([value[..., :step], torch.where(keeps, current, before)], -1)
-            index = torch.cat([index[..., :step], torch.where(keeps, index[..., step:], index[..., :-step])], -1)
+            current, previous = value[..., step:], value[..., :-step]
+            is_kept = is_better(current, previous) | current.isnan()
+            value = torch.cat([value[..., :step], torch.where(is_kept, current, previous)], -1)
+            index = torch.cat([index[..., :step], torch.where(is_kept, index[..., step:], index[..., :-step])], -1)
             step *= 2
         return value.movedim(-1, dim), index.movedim(-1, dim)
 
@@ -61,7 +61,7 @@ def _running_extreme(is_better: Callable[..., torch.Tensor]) -> Callable[..., An
 
 def _kth_value(data: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     value, index = (part.narrow(dim, k - 1, 1) for part in torch.sort(data, dim))
-    return _reduced(value, index, dim, keepdim)
+    return _squeeze(value, index, dim, keepdim)
 
 
 def _stable_sort(
@@ -78,7 +78,7 @@ def _mode(data: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[tor
     first = counts.argmax(-1, keepdim=True)
     last = first + counts.amax(-1, keepdim=True) - 1
     value, index = values.gather(-1, first).movedim(-1, dim), indices.gather(-1, last).movedim(-1, dim)
-    return _reduced(value, index, dim, keepdim)
+    return _squeeze(value, index, dim, keepdim)
 
 
 def _nanmedian_along(data: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,10 +89,10 @@ def _nanmedian_along(data: torch.Tensor, dim: int, keepdim: bool = False) -> tup
     values, indices = torch.sort(torch.where(is_number, data, torch.inf), dim)
     middle = (is_number.sum(dim, keepdim=True) - 1).clamp(min=0) // 2
     value = torch.where(is_number.any(dim, keepdim=True), values.gather(dim, middle), torch.nan)
-    return _reduced(value, indices.gather(dim, middle), dim, keepdim)
+    return _squeeze(value, indices.gather(dim, middle), dim, keepdim)
 
 
-def _reduced(value: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _squeeze(value: torch.Tensor, index: torch.Tensor, dim: int, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
     return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
 
 
@@ -134,20 +134,20 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Normalize by the batch statistics; return them and the updated running statistics."""
+    """Normalize by the batch statistics; also return these and the updated running statistics."""
     if not training:
         return NotImplemented
     axes = [axis for axis in range(data.dim()) if axis != 1]
     shape = [-1, *[1] * (data.dim() - 2)]
     variance, mean = torch.var_mean(data, axes, correction=0)
     scale = torch.rsqrt(variance + eps)
-    normal = (data - mean.reshape(shape)) * scale.reshape(shape)
-    normal = normal if weight is None else normal * weight.reshape(shape)
-    normal = normal if bias is None else normal + bias.reshape(shape)
+    normalized = (data - mean.reshape(shape)) * scale.reshape(shape)
+    normalized = normalized if weight is None else normalized * weight.reshape(shape)
+    normalized = normalized if bias is None else normalized + bias.reshape(shape)
     count = data.numel() // data.shape[1]
     unbiased = variance * (count / max(count - 1, 1))
     running = (running_mean + momentum * (mean - running_mean), running_var + momentum * (unbiased - running_var))
-    return normal, mean, scale, *running
+    return normalized, mean, scale, *running
 
 
 def _pairwise_distances(data: torch.Tensor, other: torch.Tensor, p: float, mode: int | None) -> Any:
@@ -163,11 +163,11 @@ REDUCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.prod.default: _product,
     _aten.native_group_norm.default: _group_norm,
     _aten.var_mean.correction: _variance_and_mean,
-    _aten.min.dim: _extreme_along(torch.amin, torch.argmin),
-    _aten.max.dim: _extreme_along(torch.amax, torch.argmax),
+    _aten.min.dim: _reduce_with_index(torch.amin, torch.argmin),
+    _aten.max.dim: _reduce_with_index(torch.amax, torch.argmax),
     _aten.prod.dim_int: _product_along,
-    _aten.cummax.default: _running_extreme(torch.ge),
-    _aten.cummin.default: _running_extreme(torch.le),
+    _aten.cummax.default: _cumulative_min_or_max(torch.ge),
+    _aten.cummin.default: _cumulative_min_or_max(torch.le),
     _aten.kthvalue.default: _kth_value,
     _aten.mode.default: _mode,
     _aten.nanmedian.default: _nanmedian,

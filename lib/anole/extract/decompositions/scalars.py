@@ -12,15 +12,15 @@ from torch.utils import _pytree as pytree
 _aten = torch.ops.aten
 
 
-def _with_one_axis(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _reshape_scalars(operator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap an operator along an axis to reshape scalar operands to one axis first."""
 
     def compute(data: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((data, args, kwargs))
         if all(leaf.dim() for leaf in leaves if isinstance(leaf, torch.Tensor)):
             return NotImplemented
-        widened = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
-        result = operator(*widened[0], **widened[1])
+        reshaped = pytree.tree_map_only(torch.Tensor, _with_axis, ((data, *args), kwargs))
+        result = operator(*reshaped[0], **reshaped[1])
         return result if data.dim() else pytree.tree_map_only(torch.Tensor, lambda leaf: leaf.reshape([]), result)
 
     return compute
@@ -43,7 +43,7 @@ def _gather(data: torch.Tensor, dim: int, index: torch.Tensor, **kwargs: Any) ->
     return torch.gather(_with_axis(data), dim, _with_axis(index), **kwargs).reshape(index.shape)
 
 
-_ALONG_AXES = (
+_AXIS_OPERATORS = (
     *("_log_softmax.default", "_softmax.default", "amax.default", "amin.default", "any.dim", "any.dims"),
     *("argmax.default", "argmin.default", "cummax.default", "cummin.default", "cumprod.default", "cumsum.default"),
     *("flip.default", "index_reduce.default", "kthvalue.default", "linalg_vector_norm.default"),
@@ -53,7 +53,7 @@ _ALONG_AXES = (
 )
 
 SCALARS: dict[Any, Callable[..., Any]] = {
-    **{operator: _with_one_axis(operator) for operator in attrgetter(*_ALONG_AXES)(_aten)},
+    **{operator: _reshape_scalars(operator) for operator in attrgetter(*_AXIS_OPERATORS)(_aten)},
     _aten.gather.default: _gather,
     _aten.index_select.default: _index_select,
 }

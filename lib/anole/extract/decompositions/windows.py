@@ -55,7 +55,7 @@ def _col2im(
     rows, columns = ((size + 2 * pad - gap * (taps - 1) - 1) // step + 1 for size, taps, gap, pad, step in steps)
     taps = data.reshape(data.shape[0], -1, *kernel_size, rows, columns)
     height, width = (size + 2 * pad for size, pad in zip(output_size, padding, strict=True))
-    # Zeros between the elements of a tap; those after the last one may reach over the border.
+    # Insert zeros between the elements of a tap; the last zeros may lie beyond the border.
     dilated = torch.constant_pad_nd(taps.unsqueeze(-1).unsqueeze(-3), [0, stride[1] - 1, 0, 0, 0, stride[0] - 1])
     dilated = dilated.reshape(*taps.shape[:-2], rows * stride[0], columns * stride[1])
     total = None
@@ -88,11 +88,11 @@ def _average_pool(rank: int) -> Callable[..., Any]:
             return pool(data.double(), *args).trunc().to(data.dtype)
         if divisor_override is None:
             return NotImplemented
-        steps, pads = (list(each) * (rank // len(each)) for each in (stride or kernel_size, padding))
+        steps, pads = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding))
         sides = zip(data.shape[-rank:], pool(data, *args[:-1]).shape[-rank:], kernel_size, steps, pads, strict=True)
-        # The last window may reach over the last element by more than the padding.
-        around = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
-        padded = torch.constant_pad_nd(data, [extent for side in reversed(around) for extent in side])
+        # The last window may exceed the data by more than the padding.
+        pad_pairs = [(pad, (outputs - 1) * step + taps - size - pad) for size, outputs, taps, step, pad in sides]
+        padded = torch.constant_pad_nd(data, [extent for side in reversed(pad_pairs) for extent in side])
         return pool(padded, kernel_size, stride) * (prod(kernel_size) / divisor_override)
 
     return compute
@@ -106,13 +106,13 @@ def _max_pool(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the indices from the windows, since TVM's importer does not; they are eliminated if unused."""
+    """Also find the indices, from the windows; TVM's importer does not. Unused indices are eliminated."""
     pool = _aten.max_pool2d if len(kernel_size) == 2 else _aten.max_pool3d
     values = pool(data, kernel_size, stride, padding, dilation, ceil_mode)
     rank = len(kernel_size)
-    steps, pads, gaps = (list(each) * (rank // len(each)) for each in (stride or kernel_size, padding, dilation))
+    steps, pads, gaps = (list(arg) * (rank // len(arg)) for arg in (stride or kernel_size, padding, dilation))
     sides = zip(data.shape[-rank:], values.shape[-rank:], kernel_size, steps, pads, gaps, strict=True)
-    return values, _max_over(data, [_windows(*side) for side in sides])[1]
+    return values, _max_of_windows(data, [_windows(*side) for side in sides])[1]
 
 
 def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int) -> torch.Tensor:
@@ -125,7 +125,7 @@ def _windows(inputs: int, outputs: int, taps: int, step: int, pad: int, gap: int
 
 def _adaptive_max_pool(data: torch.Tensor, output_size: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Pool over windows of different sizes; shorter windows repeat their last element."""
-    return _max_over(
+    return _max_of_windows(
         data, [_adaptive_windows(*side) for side in zip(data.shape[-len(output_size) :], output_size, strict=True)]
     )
 
@@ -139,7 +139,7 @@ def _adaptive_windows(inputs: int, outputs: int) -> torch.Tensor:
     return torch.minimum(starts.unsqueeze(1) + torch.arange(longest), last.unsqueeze(1))
 
 
-def _max_over(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def _max_of_windows(data: torch.Tensor, windows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the largest element of each window, and its index in the flattened sides.
 
     Args:
@@ -203,8 +203,8 @@ def _unnormalize(grid: torch.Tensor, side: int, padding_mode: int, align: bool) 
     return position.clamp(0, side - 1) if padding_mode else position
 
 
-def _antialiased(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> Callable[..., Any]:
-    """Return an antialiased resize of images, computed as products with weight matrices."""
+def _antialiased_resize(kernel: Callable[[torch.Tensor], torch.Tensor], support: int) -> Callable[..., Any]:
+    """Return a decomposition of an antialiased image resize into products with weight matrices."""
 
     def compute(
         data: torch.Tensor,
@@ -216,7 +216,7 @@ def _antialiased(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> 
         scales = row_scale if isinstance(row_scale, (list, tuple)) else (row_scale, column_scale)
         size = size or [int(extent * scale) for extent, scale in zip(data.shape[2:], scales, strict=True)]
         rows, columns = (
-            _weights(kernel, reach, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
+            _weights(kernel, support, *side, align) for side in zip(data.shape[2:], size, scales, strict=True)
         )
         return rows.to(data.dtype) @ (data @ columns.to(data.dtype).t())
 
@@ -225,7 +225,7 @@ def _antialiased(kernel: Callable[[torch.Tensor], torch.Tensor], reach: int) -> 
 
 def _weights(
     kernel: Callable[[torch.Tensor], torch.Tensor],
-    reach: int,
+    support: int,
     inputs: int,
     outputs: int,
     factor: float | None,
@@ -236,8 +236,8 @@ def _weights(
     width = max(step, 1.0)
     centers = (step * (torch.arange(outputs, dtype=torch.float64) + 0.5)).unsqueeze(1)
     positions = torch.arange(inputs)
-    first = (centers - reach * width + 0.5).trunc().clamp(min=0)
-    end = (centers + reach * width + 0.5).trunc().clamp(max=inputs)
+    first = (centers - support * width + 0.5).trunc().clamp(min=0)
+    end = (centers + support * width + 0.5).trunc().clamp(max=inputs)
     weights = kernel(((positions - centers + 0.5) / width).abs())
     weights = torch.where((positions >= first) & (positions < end), weights, 0.0)
     return weights / weights.sum(1, keepdim=True)
@@ -265,8 +265,8 @@ WINDOWS: dict[Any, Callable[..., Any]] = {
     _aten.unfold.default: _unfold,
     _aten.as_strided.default: _as_strided,
     _aten.as_strided_copy.default: _as_strided,
-    _aten._upsample_bilinear2d_aa.default: _antialiased(_triangle, 1),
-    _aten._upsample_bilinear2d_aa.vec: _antialiased(_triangle, 1),
-    _aten._upsample_bicubic2d_aa.default: _antialiased(_cubic, 2),
-    _aten._upsample_bicubic2d_aa.vec: _antialiased(_cubic, 2),
+    _aten._upsample_bilinear2d_aa.default: _antialiased_resize(_triangle, 1),
+    _aten._upsample_bilinear2d_aa.vec: _antialiased_resize(_triangle, 1),
+    _aten._upsample_bicubic2d_aa.default: _antialiased_resize(_cubic, 2),
+    _aten._upsample_bicubic2d_aa.vec: _antialiased_resize(_cubic, 2),
 }

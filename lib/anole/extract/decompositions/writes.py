@@ -27,29 +27,29 @@ def _index_put(
     positions = torch.broadcast_tensors(*tensors)  # type: ignore[no-untyped-call]
     other_axes = [axis for axis in range(data.dim()) if axis not in axes]
     # The indices' axes come first in the values if there is an unindexed axis between the indexed ones.
-    before = axes[0] if axes[-1] - axes[0] < len(axes) else 0
+    start = axes[0] if axes[-1] - axes[0] < len(axes) else 0
     order, n_index_axes = [*axes, *other_axes], positions[0].dim()
     sizes, rest = [data.shape[axis] for axis in axes], [data.shape[axis] for axis in other_axes]
     flat, n_rows = positions[0].new_zeros(()), prod(sizes)
     for position, size in zip(positions, sizes, strict=True):
         flat = flat * size + torch.where(position < 0, position + size, position)
     flat = flat.reshape(-1)
-    values = values.expand(*rest[:before], *positions[0].shape, *rest[before:])
-    values = values.movedim(tuple(range(before, before + n_index_axes)), tuple(range(n_index_axes))).reshape(-1, *rest)
+    values = values.expand(*rest[:start], *positions[0].shape, *rest[start:])
+    values = values.movedim(tuple(range(start, start + n_index_axes)), tuple(range(n_index_axes))).reshape(-1, *rest)
     rows = data.permute(order).reshape(n_rows, *rest)
     if accumulate:
-        written = rows.scatter_add(0, flat.reshape(-1, *[1] * len(rest)).expand(values.shape), values)
+        result = rows.scatter_add(0, flat.reshape(-1, *[1] * len(rest)).expand(values.shape), values)
     else:
         # The source of each row: the row itself, or the last value that is written to it.
         row_numbers = torch.arange(n_rows, device=flat.device)
         source = row_numbers.scatter(0, flat, torch.arange(n_rows, n_rows + len(flat), device=flat.device))
-        written = torch.cat([rows, values]).index_select(0, source)
-    return written.reshape(*sizes, *rest).permute([order.index(axis) for axis in range(data.dim())])
+        result = torch.cat([rows, values]).index_select(0, source)
+    return result.reshape(*sizes, *rest).permute([order.index(axis) for axis in range(data.dim())])
 
 
-def _masked_put(data: torch.Tensor, before: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:
+def _masked_put(data: torch.Tensor, first_axis: int, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:
     """Write values that are the same at all positions at which a mask is true."""
-    n_rest = data.dim() - before - mask.dim()
+    n_rest = data.dim() - first_axis - mask.dim()
     if values.dim() > n_rest:
         if values.shape[-1 - n_rest] != 1:
             return NotImplemented

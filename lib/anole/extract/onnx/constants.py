@@ -64,7 +64,7 @@ def _infer_shape(node: ir.Node) -> bool:
 
 def fold_constants(model: ir.Model) -> None:
     """Fold constants and shapes in place, and inline branches whose condition is constant."""
-    with _quiet():
+    with _silence_folder():
         onnxscript.optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=_should_fold)
         RemoveUnusedNodesPass()(model)
 
@@ -80,7 +80,7 @@ def _should_fold(node: ir.Node) -> bool | None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_folder() -> Iterator[None]:
     """Silence the folder's warning for each operator that it does not fold."""
     logger = logging.getLogger("onnxscript")
     level = logger.level

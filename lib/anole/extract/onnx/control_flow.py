@@ -1,4 +1,4 @@
-"""Control flow removal: unroll `Loop` and `Scan` with a known trip count, and turn `If` into a selection."""
+"""Control-flow removal: unroll `Loop` and `Scan` with a known trip count, and turn `If` into a selection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.extract.onnx.protos import ONNX_DOMAINS
 from anole.extract.onnx.validation import MAX_NODES
 
-MAX_UNROLLED = 4096
+MAX_UNROLLED_OPERATORS = 4096
 """Max number of operators of an unrolled loop."""
 
 
@@ -31,15 +31,15 @@ def _unroll_loop(node: ir.Node) -> bool:
     body = node.attributes["body"].as_graph()
     count, condition, *states = node.inputs
     n_trips = None if count is None or count.const_value is None else int(count.const_value.numpy().item())
-    enters = condition is None or (condition.const_value is not None and bool(condition.const_value.numpy().item()))
+    is_entered = condition is None or (condition.const_value is not None and bool(condition.const_value.numpy().item()))
     n_scans = len(node.outputs) - len(states)
-    if n_trips is None or not enters or not _is_endless(body) or not _is_allowed(node, n_trips, body, n_scans):
+    if n_trips is None or not is_entered or not _is_endless(body) or not _can_unroll(node, n_trips, body, n_scans):
         return False
     result = _Splice(node)
     true = result.constant(np.array(True))
     trips = ([result.constant(np.array(trip, np.int64)), true] for trip in range(n_trips))
-    values, scanned = _repeat_body(result, body, states, n_scans, ((before, []) for before in trips))
-    result.replace([*values, *(_stack(result, values_, 0) for values_ in scanned)])
+    values, scan_outputs = _repeat_body(result, body, states, n_scans, ((leading, []) for leading in trips))
+    result.replace([*values, *(_stack(result, values_, 0) for values_ in scan_outputs)])
     return True
 
 
@@ -59,21 +59,21 @@ def _unroll_scan(node: ir.Node) -> bool:
     if sequence is None or sequence.shape is None or not isinstance(sequence.shape[in_axes[0]], int):
         return False
     n_trips = int(sequence.shape[in_axes[0]])  # type: ignore[arg-type]
-    if not _is_allowed(node, n_trips, body, n_scans):
+    if not _can_unroll(node, n_trips, body, n_scans):
         return False
     result = _Splice(node)
 
     def slices(trip: int) -> list[ir.Value]:
         indices = [n_trips - 1 - trip if is_backward else trip for is_backward in backward]
         return [
-            result.add("Gather", [each, result.constant(np.array(index, np.int64))], axis=axis)
-            for each, index, axis in zip(sequences, indices, in_axes, strict=True)
+            result.add("Gather", [sequence_, result.constant(np.array(index, np.int64))], axis=axis)
+            for sequence_, index, axis in zip(sequences, indices, in_axes, strict=True)
         ]
 
     trips: Iterator[_Trip] = (([], slices(trip)) for trip in range(n_trips))
-    values, scanned = _repeat_body(result, body, states, n_scans, trips)
-    series = [each[::-1] if is_reversed else each for each, is_reversed in zip(scanned, reversed_, strict=True)]
-    stacks = [_stack(result, each, axis) for each, axis in zip(series, out_axes, strict=True)]
+    values, scan_outputs = _repeat_body(result, body, states, n_scans, trips)
+    series = [out[::-1] if is_reversed else out for out, is_reversed in zip(scan_outputs, reversed_, strict=True)]
+    stacks = [_stack(result, values_, axis) for values_, axis in zip(series, out_axes, strict=True)]
     result.replace([*values, *stacks])
     return True
 
@@ -85,16 +85,16 @@ _Trip = tuple[list[ir.Value], list[ir.Value]]
 def _repeat_body(
     result: _Splice, body: ir.Graph, states: Sequence[ir.Value | None], n_scans: int, trips: Iterable[_Trip]
 ) -> tuple[list[ir.Value], list[list[ir.Value]]]:
-    """Add a copy of the body for each iteration; return the final states, and each scan output of all iterations."""
+    """Add a copy of the body for each iteration; return the final states and the values of each scan output."""
     values = [value for value in states if value is not None]
-    scanned: list[list[ir.Value]] = [[] for _ in range(n_scans)]
-    for before, after in trips:
+    scan_outputs: list[list[ir.Value]] = [[] for _ in range(n_scans)]
+    for leading, trailing in trips:
         # The first output of a Loop's body is the condition.
-        results = result.add_body(body, [*before, *values, *after])[len(body.outputs) - len(states) - n_scans :]
+        results = result.add_body(body, [*leading, *values, *trailing])[len(body.outputs) - len(states) - n_scans :]
         values = results[: len(states)]
-        for collected, value in zip(scanned, results[len(states) :], strict=True):
+        for collected, value in zip(scan_outputs, results[len(states) :], strict=True):
             collected.append(value)
-    return values, scanned
+    return values, scan_outputs
 
 
 def _stack(result: _Splice, values: Sequence[ir.Value], axis: int) -> ir.Value:
@@ -116,12 +116,12 @@ def _is_endless(body: ir.Graph) -> bool:
     return value is not None and bool(value.numpy().item())
 
 
-def _is_allowed(node: ir.Node, n_trips: int, body: ir.Graph, n_scans: int) -> bool:
+def _can_unroll(node: ir.Node, n_trips: int, body: ir.Graph, n_scans: int) -> bool:
     """Whether a loop may be unrolled: it is small enough, and if it has scan outputs, it has at least one iteration."""
     size = n_trips * max(sum(1 for _ in body.all_nodes()), 1)
     # Unrolling nested loops multiplies their sizes.
-    n_others = len(node.graph) if node.graph is not None else 0
-    return size <= MAX_UNROLLED and n_others + size <= MAX_NODES and n_trips >= (1 if n_scans else 0)
+    n_other_nodes = len(node.graph) if node.graph is not None else 0
+    return size <= MAX_UNROLLED_OPERATORS and n_other_nodes + size <= MAX_NODES and n_trips >= (1 if n_scans else 0)
 
 
 def _ints(node: ir.Node, name: str, n: int) -> list[int]:

@@ -44,7 +44,7 @@ def compute_in_float32(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _has_float16(graph: onnx.GraphProto) -> bool:
-    tensors = [*graph.initializer, *(each.t for node in graph.node for each in node.attribute if each.HasField("t"))]
+    tensors = [*graph.initializer, *(attr.t for node in graph.node for attr in node.attribute if attr.HasField("t"))]
     values = [*graph.input, *graph.output, *graph.value_info]
     return any(tensor.data_type == TensorProto.FLOAT16 for tensor in tensors) or any(map(_is_float16, values))
 

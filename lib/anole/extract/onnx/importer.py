@@ -41,9 +41,9 @@ def import_onnx(model: ModelSpec) -> Imported:
     inputs = input_infos(model, proto)
     where = f"model {model.name}: {model.location}"
     with errors_as_extract_error(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
-        before = count_operators(proto)
+        original_counts = count_operators(proto)
         proto = prepare(proto, inputs, operators(), where)
-        prepared = differences(before, count_operators(proto))
+        prepared = differences(original_counts, count_operators(proto))
     shapes = {info.name: info.shape for info in inputs}
     dtypes = {info.name: info.dtype for info in inputs}
     try:

@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from anole.errors import ExtractError
 
-_WIDER = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
-_BITS = (4, 8)
-_BLOCKS = tuple(1 << power for power in range(4, 9))
+_WIDENED_DTYPES = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
+_ALLOWED_BITS = (4, 8)
+_BLOCK_SIZES = tuple(1 << power for power in range(4, 9))
 
 
 def expand_matmul_nbits(graph: onnx.GraphProto, where: str) -> None:
@@ -35,7 +35,7 @@ def expand_matmul_nbits(graph: onnx.GraphProto, where: str) -> None:
     del graph.node[:]
     for node in nodes:
         if node.op_type == "MatMulNBits" and node.domain == "com.microsoft":
-            weights, replacements = _Product(node, constants, f"{where}: MatMulNBits {node.name!r}").expanded()
+            weights, replacements = _MatMulNBits(node, constants, f"{where}: MatMulNBits {node.name!r}").expand()
             graph.initializer.extend(weights)
             graph.node.extend(replacements)
         else:
@@ -44,17 +44,17 @@ def expand_matmul_nbits(graph: onnx.GraphProto, where: str) -> None:
 
 def widen_4bit_constants(graph: onnx.GraphProto) -> None:
     """Widen 4-bit constants that only `DequantizeLinear` reads, in place."""
-    readers = defaultdict[str, set[str]](set)
+    consumers = defaultdict[str, set[str]](set)
     for node in graph.node:
         for name in node.input:
-            readers[name].add(node.op_type)
+            consumers[name].add(node.op_type)
     for tensor in graph.initializer:
-        if tensor.data_type in _WIDER and readers[tensor.name] == {"DequantizeLinear"}:
-            widened = numpy_helper.to_array(tensor).astype(_WIDER[tensor.data_type])
+        if tensor.data_type in _WIDENED_DTYPES and consumers[tensor.name] == {"DequantizeLinear"}:
+            widened = numpy_helper.to_array(tensor).astype(_WIDENED_DTYPES[tensor.data_type])
             tensor.CopyFrom(numpy_helper.from_array(widened, tensor.name))
 
 
-class _Product:
+class _MatMulNBits:
     """A `MatMulNBits`; its weights are integers in blocks of input features, with a row per output feature."""
 
     def __init__(self, node: onnx.NodeProto, constants: dict[str, TensorProto], where: str) -> None:
@@ -62,20 +62,20 @@ class _Product:
         attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         self._inputs, self._outputs = int(attributes.get("K", 0)), int(attributes.get("N", 0))
         self._bits, self._block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 0))
-        for name, value, allowed in (("bits", self._bits, _BITS), ("block_size", self._block, _BLOCKS)):
+        for name, value, allowed in (("bits", self._bits, _ALLOWED_BITS), ("block_size", self._block, _BLOCK_SIZES)):
             if value not in allowed:
                 raise ExtractError(f"{where}: {name}: found {value}; allowed: {', '.join(map(str, allowed))}")
         if min(self._inputs, self._outputs) < 1:
             raise ExtractError(f"{where}: K and N: found {self._inputs} and {self._outputs}; each must be at least 1")
         if self._has_input(4):
             raise ExtractError(f"{where}: g_idx, which reorders input features, is not supported")
-        self._blocks = -(-self._inputs // self._block)
+        self._n_blocks = -(-self._inputs // self._block)
 
-    def expanded(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
+    def expand(self) -> tuple[list[TensorProto], list[onnx.NodeProto]]:
         """Return the weights and operators that replace the operator."""
         node, name = self._node, f"{self._node.output[0]}.anole"
-        values = self._unpack(self._constant(1, "B", self._blocks * self._block * self._bits // 8))
-        scales = self._constant(2, "scales", self._blocks)
+        values = self._unpack(self._constant(1, "B", self._n_blocks * self._block * self._bits // 8))
+        scales = self._constant(2, "scales", self._n_blocks)
         zeros = np.full(scales.shape, 1 << self._bits - 1, np.uint8)
         if self._has_input(3):
             zeros = self._zero_points()
@@ -100,8 +100,8 @@ class _Product:
         """Return the zero points; they are uint8 if they are packed like the weights."""
         tensor = self._constants.get(self._node.input[3])
         if tensor is not None and tensor.data_type != TensorProto.UINT8:
-            return self._constant(3, "zero_points", self._blocks)
-        return self._unpack(self._constant(3, "zero_points", -(-self._blocks * self._bits // 8)))[:, : self._blocks]
+            return self._constant(3, "zero_points", self._n_blocks)
+        return self._unpack(self._constant(3, "zero_points", -(-self._n_blocks * self._bits // 8)))[:, : self._n_blocks]
 
     def _unpack(self, packed: NDArray[Any]) -> NDArray[Any]:
         """Unpack the integers of each row, lowest bits first."""

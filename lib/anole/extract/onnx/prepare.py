@@ -21,11 +21,11 @@ from anole.extract.onnx.matmul_nbits import expand_matmul_nbits, widen_4bit_cons
 from anole.extract.onnx.protos import opset_of, without_weights
 from anole.extract.onnx.unsupported import explain_unsupported
 
-_MIN_OPSET, _RAISED_OPSET = 10, 13
+_MIN_OPSET, _NEW_OPSET = 10, 13
 """Models below the first opset are converted to the second, since TVM does not import some older operator forms."""
 
 _MAX_ROUNDS = 12
-"""Max number of folding rounds; each may reveal the trip count of a loop, and the next one of a loop nested in it."""
+"""Max number of folding rounds; each may reveal a loop's trip count, and the next round a nested loop's."""
 
 
 def prepare(
@@ -93,5 +93,5 @@ def _with_min_opset(proto: onnx.ModelProto) -> onnx.ModelProto:
     if opset_of(proto) < _MIN_OPSET and not any(node.op_type == "Scan" for node in proto.graph.node):
         # TVM may still import a model that cannot be converted.
         with suppress(Exception):
-            return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _RAISED_OPSET))
+            return without_weights(proto, lambda bare: onnx.version_converter.convert_version(bare, _NEW_OPSET))
     return proto

@@ -10,7 +10,7 @@ import onnx.version_converter
 ONNX_DOMAINS = ("", "ai.onnx")
 """The domains of ONNX's own operators."""
 
-_LARGE_BYTES = 1024
+_MAX_CONSTANT_BYTES = 1024
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
@@ -18,7 +18,7 @@ def opset_of(proto: onnx.ModelProto) -> int:
     return int(next(opset.version for opset in proto.opset_import if opset.domain in ONNX_DOMAINS))
 
 
-def upgraded_to(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
+def upgrade_opset(proto: onnx.ModelProto, minimum: int) -> onnx.ModelProto:
     """Convert a checked model to an opset, unless its own is at least that version."""
     return proto if opset_of(proto) >= minimum else onnx.version_converter.convert_version(proto, minimum)
 
@@ -55,7 +55,7 @@ def without_weights(proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], 
     bare.graph.value_info.extend(graph.value_info)
     for name, tensor in weights.items():
         bare.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
-        if tensor.ByteSize() <= _LARGE_BYTES:
+        if tensor.ByteSize() <= _MAX_CONSTANT_BYTES:
             bare.graph.initializer.append(tensor)
     changed = change(bare)
     inputs = [value for value in changed.graph.input if value.name in input_names]

@@ -37,7 +37,7 @@ def select_part(model: ModelSpec, proto: onnx.ModelProto) -> onnx.ModelProto:
     return part
 
 
-def selected_part(model: ModelSpec) -> bytes | None:
+def serialize_part(model: ModelSpec) -> bytes | None:
     """Return the serialized part of the file that a model's entry selects, or None if the entry selects no part.
 
     Weights in external files stay there.
@@ -67,7 +67,7 @@ def _add_dependencies(part: onnx.GraphProto, proto: onnx.ModelProto, model: Mode
             raise ExtractError(f"model {model.name}: outputs: {problem}; {suggestion(name, list(computed))}")
     outputs = model.outputs or tuple(value.name for value in graph.output)
     nodes = _required_nodes(graph, outputs)
-    names = {name for node in nodes for name in (*node.input, *_captured(node))} | set(outputs)
+    names = {name for node in nodes for name in (*node.input, *_captured_names(node))} | set(outputs)
     internal = {name for node in nodes for name in node.output} - set(outputs)
     part.node.extend(nodes)
     part.input.extend(value for value in graph.input if value.name in names or not model.outputs)
@@ -88,7 +88,7 @@ def _constant(model: ModelSpec, value: onnx.ValueInfoProto) -> onnx.TensorProto:
         raise ExtractError(f"{where}; the file declares {np.dtype(dtype).name}")
     if array.ndim == 0 and None not in dims:
         cast = np.full(dims, cast)
-    elif array.ndim != len(dims) or any(size not in (None, own) for size, own in zip(dims, array.shape, strict=True)):
+    elif array.ndim != len(dims) or any(size not in (None, n) for size, n in zip(dims, array.shape, strict=True)):
         allowed = f"[{', '.join('any' if size is None else str(size) for size in dims)}]"
         raise ExtractError(f"{where} of shape {list(array.shape)}; the file has {allowed}")
     return onnx.numpy_helper.from_array(cast, value.name)
@@ -103,17 +103,17 @@ def _required_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx
         index = sources.get(names.pop())
         if index is not None and index not in indices:
             indices.add(index)
-            names += [*graph.node[index].input, *_captured(graph.node[index])]
+            names += [*graph.node[index].input, *_captured_names(graph.node[index])]
     return [graph.node[index] for index in sorted(indices)]
 
 
-def _captured(node: onnx.NodeProto) -> Iterator[str]:
+def _captured_names(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the names that an operator's subgraphs read, including their own values."""
     for _, graph in subgraphs(node):
         yield from (output.name for output in graph.output)
         for inner_node in graph.node:
             yield from inner_node.input
-            yield from _captured(inner_node)
+            yield from _captured_names(inner_node)
 
 
 def _output_types(proto: onnx.ModelProto, model: ModelSpec) -> list[onnx.ValueInfoProto]:

@@ -7,13 +7,13 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from anole.errors import shown
-from anole.extract.onnx.control_flow import MAX_UNROLLED
+from anole.extract.onnx.control_flow import MAX_UNROLLED_OPERATORS
 from anole.extract.onnx.expand import AMBIGUOUS_OPERATORS
 
-_BY_VALUES = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
+_VALUE_DEPENDENT_OPERATORS = ("NonMaxSuppression", "NonZero", "StringSplit", "Unique")
 """Operators whose output shape depends on the values of the first input."""
 
-_BY_INPUTS = {
+_SHAPE_INPUTS = {
     "AffineGrid": (1,),
     "CenterCropPad": (1,),
     "Col2Im": (1, 2),
@@ -36,11 +36,11 @@ _BY_INPUTS = {
 }
 """By operator, the inputs whose values determine the output's shape."""
 
-_CONTROL = {
+_CONTROL_FLOW = {
     "If": "its condition depends on the data, and its branches have values of different shapes; "
     "if it depends on a single input, fix that input by `{value: ...}` in `inputs`",
-    "Loop": f"its trip count depends on the data, or it unrolls to more than {MAX_UNROLLED} operators",
-    "Scan": f"it unrolls to more than {MAX_UNROLLED} operators, or the opset is below 9",
+    "Loop": f"its trip count depends on the data, or it unrolls to more than {MAX_UNROLLED_OPERATORS} operators",
+    "Scan": f"it unrolls to more than {MAX_UNROLLED_OPERATORS} operators, or the opset is below 9",
 }
 _MAX_SHOWN = 6
 
@@ -55,14 +55,14 @@ def explain_unsupported(model: ir.Model, known: Collection[str], names: Collecti
     unreachable: set[ir.Value] = set()
     last_supported: dict[str | None, None] = {}
     for node in model.graph:
-        reads = [value for value in node.inputs if value is not None and value.const_value is None]
-        problem = _problem(node, known)
-        depends_on_unsupported = any(value in unreachable for value in reads)
+        operands = [value for value in node.inputs if value is not None and value.const_value is None]
+        problem = _find_problem(node, known)
+        depends_on_unsupported = any(value in unreachable for value in operands)
         if problem is not None and not depends_on_unsupported:
             problems.append(f"{node.op_type} {shown(node.name or node.outputs[0].name or '')}: {problem}")
         if problem is not None or depends_on_unsupported:
             unreachable.update(node.outputs)
-            last_supported |= {value.name: None for value in reads if value not in unreachable}
+            last_supported |= {value.name: None for value in operands if value not in unreachable}
     if not problems:
         return None
     last_supported |= {value.name: None for value in model.graph.outputs if value not in unreachable}
@@ -70,16 +70,16 @@ def explain_unsupported(model: ir.Model, known: Collection[str], names: Collecti
     return f"{'; '.join(listed)}. {_advice([str(name) for name in last_supported if name in names])}"
 
 
-def _problem(node: ir.Node, known: Collection[str]) -> str | None:
-    if node.domain == "" and node.op_type in _CONTROL:
-        return _CONTROL[node.op_type]
-    by_data = "the shape of its output depends on the data"
-    if node.domain == "" and node.op_type in _BY_VALUES:
-        return by_data
-    if node.domain == "" and node.op_type in _BY_INPUTS:
-        shape_inputs = [node.inputs[index] for index in _BY_INPUTS[node.op_type] if index < len(node.inputs)]
+def _find_problem(node: ir.Node, known: Collection[str]) -> str | None:
+    if node.domain == "" and node.op_type in _CONTROL_FLOW:
+        return _CONTROL_FLOW[node.op_type]
+    data_dependent = "the shape of its output depends on the data"
+    if node.domain == "" and node.op_type in _VALUE_DEPENDENT_OPERATORS:
+        return data_dependent
+    if node.domain == "" and node.op_type in _SHAPE_INPUTS:
+        shape_inputs = [node.inputs[index] for index in _SHAPE_INPUTS[node.op_type] if index < len(node.inputs)]
         if any(value is not None and value.const_value is None for value in shape_inputs):
-            return by_data
+            return data_dependent
     is_ambiguous = node.domain == "" and node.op_type in AMBIGUOUS_OPERATORS
     return None if node.op_type in known and not is_ambiguous else "there is no converter for this operator"
 

@@ -42,10 +42,10 @@ _BITS = {
     **dict.fromkeys(("INT4", "UINT4"), 4),
 }
 _TYPES = {getattr(TensorProto, name): bits for name, bits in _BITS.items()}
-_FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
-_POSITIVE = ("dilations", "group", "kernel_shape", "output_shape", "strides")
+_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+_POSITIVE_ATTRS = ("dilations", "group", "kernel_shape", "output_shape", "strides")
 _SIGNED = ("output_padding", "pads")
-_WEIGHTED = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
+_WEIGHTED_OPS = ("BatchNormalization", "Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose weights must be finite; in other operators, infinity may be a mask, and NaN the bound of a Clip."""
 
 
@@ -70,8 +70,8 @@ def check_format(proto: ModelProto, where: str) -> None:
     """
     versions = [opset.version for opset in proto.opset_import if opset.domain in ONNX_DOMAINS]
     if len(versions) != 1 or versions[0] not in OPSETS:
-        found = " and ".join(map(str, versions)) or "none"
-        raise ExtractError(f"{where}: found opset {found}; use one from {OPSETS[0]} to {OPSETS[-1]}")
+        opsets = " and ".join(map(str, versions)) or "none"
+        raise ExtractError(f"{where}: found opset {opsets}; use one from {OPSETS[0]} to {OPSETS[-1]}")
     sizes = _function_sizes(proto, where)
     size = n_nodes = 0
     for part in _parts(proto, where):
@@ -86,7 +86,7 @@ def check_format(proto: ModelProto, where: str) -> None:
                 raise ExtractError(f"{where}: declares more than {MAX_BYTES} bytes of weights, the maximum")
         for node in part.graph.node:
             _check_node(node, sizes, f"{part.location}: operator {_label(node)}")
-    _check_by_onnx(proto, where)
+    _run_onnx_checker(proto, where)
 
 
 def check_tensor(tensor: TensorProto, location: str) -> int:
@@ -101,14 +101,14 @@ def check_tensor(tensor: TensorProto, location: str) -> int:
     expected: int = (n_elements * _TYPES[tensor.data_type] + 7) // 8
     if tensor.data_location == TensorProto.EXTERNAL:
         lengths = [int(entry.value) for entry in tensor.external_data if entry.key == "length"]
-        found = lengths[-1] if lengths else expected
+        n_bytes = lengths[-1] if lengths else expected
     else:
-        used = [name for name in _FIELDS if getattr(tensor, name)]
-        if len(used) > 1:
-            raise ExtractError(f"{location}: found values in {' and '.join(used)}; only one field may be set")
-        found = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
-    if found != expected:
-        raise ExtractError(f"{location}: found {found} bytes; shape {shown(list(tensor.dims))} has {expected}")
+        used_fields = [name for name in _DATA_FIELDS if getattr(tensor, name)]
+        if len(used_fields) > 1:
+            raise ExtractError(f"{location}: found values in {' and '.join(used_fields)}; only one field may be set")
+        n_bytes = len(tensor.raw_data) if tensor.raw_data else _listed_bytes(tensor)
+    if n_bytes != expected:
+        raise ExtractError(f"{location}: found {n_bytes} bytes; shape {shown(list(tensor.dims))} has {expected}")
     return expected
 
 
@@ -119,16 +119,16 @@ def check_finite_weights(proto: ModelProto, where: str) -> None:
         ExtractError: such a weight is NaN or infinite.
     """
     parts = list(_parts(proto, where))
-    names = {name for part in parts for node in part.graph.node if node.op_type in _WEIGHTED for name in node.input}
+    names = {name for part in parts for node in part.graph.node if node.op_type in _WEIGHTED_OPS for name in node.input}
     for part in parts:
         for tensor, location in _tensors(part, names):
-            values = _floats(tensor)
-            n_bad, what = int(np.isnan(values).sum()), "not a number (NaN)"
+            values = _float_values(tensor)
+            n_bad, problem = int(np.isnan(values).sum()), "not a number (NaN)"
             if not n_bad:
-                n_bad, what = int(np.isinf(values).sum()), "infinite"
+                n_bad, problem = int(np.isinf(values).sum()), "infinite"
             if n_bad:
                 raise ExtractError(
-                    f"{location}: {n_bad} of {values.size} values are {what}; weights must be finite, since outputs "
+                    f"{location}: {n_bad} of {values.size} values are {problem}; weights must be finite, since outputs "
                     "cannot be compared otherwise"
                 )
 
@@ -180,16 +180,16 @@ def _check_values(part: _Part) -> None:
     graph = part.graph
     if graph.sparse_initializer:
         raise ExtractError(f"{part.location}: found a sparse tensor; only dense ones are allowed")
-    for values, what in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
+    for values, kind in ((graph.input, "input"), (graph.output, "output"), (graph.value_info, "value")):
         for name, count in Counter(value.name for value in values).items():
-            if count > 1 and what != "value":
+            if count > 1 and kind != "value":
                 raise ExtractError(
-                    f"{part.location}: {what} {shown(name)} is declared {count} times; remove duplicates"
+                    f"{part.location}: {kind} {shown(name)} is declared {count} times; remove duplicates"
                 )
         for value in values:
-            location = f"{part.location}: {what} {shown(value.name)}"
+            location = f"{part.location}: {kind} {shown(value.name)}"
             # Values within graphs and subgraphs often have no type, and may be sequences.
-            if what != "value" and part.depth == 0:
+            if kind != "value" and part.depth == 0:
                 if value.type.WhichOneof("value") not in ("tensor_type", None):
                     raise ExtractError(
                         f"{location}: found a {value.type.WhichOneof('value')}; only tensors are allowed"
@@ -198,13 +198,13 @@ def _check_values(part: _Part) -> None:
             sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")]
             # Some exporters write -1 for a dynamic dimension.
             dims = [dim for dim in sizes if dim != -1]
-            _check_dims(dims, location, minimum=int(what == "input"))
+            _check_dims(dims, location, minimum=int(kind == "input"))
 
 
-def _check_type(found: int, location: str) -> None:
-    if found not in _TYPES:
+def _check_type(elem_type: int, location: str) -> None:
+    if elem_type not in _TYPES:
         types = TensorProto.DataType.items()
-        type_name = next((f"{name} ({value})" for name, value in types if value == found), str(found))
+        type_name = next((f"{name} ({value})" for name, value in types if value == elem_type), str(elem_type))
         raise ExtractError(f"{location}: found element type {type_name}; allowed: {', '.join(_BITS)}")
 
 
@@ -229,14 +229,14 @@ def _function_sizes(proto: ModelProto, where: str) -> dict[tuple[str, str], int]
     Raises:
         ExtractError: a function calls itself, or is defined twice.
     """
-    functions = {(each.domain, each.name): each for each in proto.functions}
+    functions = {(function.domain, function.name): function for function in proto.functions}
     if len(functions) < len(proto.functions):
         raise ExtractError(f"{where}: two functions have the same name and domain")
-    parts = {key: list(_subgraphs(_Part(each, "", 0))) for key, each in functions.items()}
+    parts = {key: list(_subgraphs(_Part(function, "", 0))) for key, function in functions.items()}
     sizes: dict[tuple[str, str], int] = {}
     calls = {
-        key: {(node.domain, node.op_type) for part in each for node in part.graph.node} & functions.keys()
-        for key, each in parts.items()
+        key: {(node.domain, node.op_type) for part in graphs for node in part.graph.node} & functions.keys()
+        for key, graphs in parts.items()
     }
     try:
         for key in TopologicalSorter(calls).static_order():
@@ -261,7 +261,7 @@ def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], lo
         if attribute.type in (AttributeProto.SPARSE_TENSOR, AttributeProto.SPARSE_TENSORS):
             raise ExtractError(f"{location}: {attribute.name[:80]}: found a sparse tensor; only dense ones are allowed")
         values = [*attribute.ints, attribute.i] if attribute.type == AttributeProto.INT else attribute.ints
-        minimum = 1 if attribute.name in _POSITIVE else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
+        minimum = 1 if attribute.name in _POSITIVE_ATTRS else 1 - MAX_ELEMENTS if attribute.name in _SIGNED else None
         if minimum is not None and not all(minimum <= value < MAX_ELEMENTS for value in values):
             problem = f"found {shown(list(values))}; each must be from {minimum} to {MAX_ELEMENTS - 1}"
             raise ExtractError(f"{location}: {attribute.name}: {problem}")
@@ -269,14 +269,14 @@ def _check_node(node: onnx.NodeProto, functions: Collection[tuple[str, str]], lo
             raise ExtractError(f"{location}: {attribute.name[:80]}: found NaN; expected a number")
 
 
-def _check_by_onnx(proto: ModelProto, where: str) -> None:
+def _run_onnx_checker(proto: ModelProto, where: str) -> None:
     """Run ONNX's own checker on the model without weights, which it would copy twice."""
     bare = ModelProto()
     bare.CopyFrom(proto)
     for part in _parts(bare, where):
         for tensor, _ in _tensors(part):
             tensor.dims[:] = [0]
-            for field in (*_FIELDS, "external_data", "data_location"):
+            for field in (*_DATA_FIELDS, "external_data", "data_location"):
                 tensor.ClearField(field)
         # The checker requires shapes that the importer infers by itself.
         for value in (*part.graph.input, *part.graph.output, *part.graph.value_info):
@@ -290,7 +290,7 @@ def _check_by_onnx(proto: ModelProto, where: str) -> None:
         raise ExtractError(f"{where}: breaks ONNX's format: {' '.join(lines)[:1000]}") from error
 
 
-def _floats(tensor: TensorProto) -> Any:
+def _float_values(tensor: TensorProto) -> Any:
     """Return the values of a floating-point tensor, or an empty array for other dtypes."""
     if tensor.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16):
         return np.zeros(0, np.float32)

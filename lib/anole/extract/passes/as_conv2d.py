@@ -14,10 +14,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.mutators import (
     ELEMENTWISE,
     bound,
-    bound_call,
-    bound_value,
     extents,
     operator_of,
+    resolve_call,
+    resolve_value,
     rewritten,
 )
 
@@ -48,7 +48,7 @@ class _Columns:
     """Conversion of (batch, channels, length) to images of one column, since threads divide rows among them."""
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        if (squeeze := bound_call(mutator, data, "relax.squeeze")) is None:
+        if (squeeze := resolve_call(mutator, data, "relax.squeeze")) is None:
             return None
         return squeeze.args[0] if len(squeeze.args[0].ty.shape) == 4 and _axes(squeeze) == [3] else None
 
@@ -56,7 +56,7 @@ class _Columns:
         rank = len(extents(operand))
         if (images := self.images(mutator, operand)) is not None or not rank:
             return operand if images is None else images
-        if (value := bound_value(mutator, operand)) is not None:
+        if (value := resolve_value(mutator, operand)) is not None:
             return relax.const(np.expand_dims(value, -1), str(operand.ty.dtype))
         return relax.op.expand_dims(operand, rank)
 
@@ -67,13 +67,13 @@ class _Columns:
 class _Slices:
     """Conversion of (batch, channels, depth, rows, columns) to (batch * depth) images."""
 
-    _SWAPPED = (0, 2, 1, 3, 4)
+    _ORDER = (0, 2, 1, 3, 4)
 
     def images(self, mutator: Any, data: ir.Expr) -> ir.Expr | None:
-        permuted = bound_call(mutator, data, "relax.permute_dims")
-        if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._SWAPPED:
+        permuted = resolve_call(mutator, data, "relax.permute_dims")
+        if permuted is None or tuple(map(int, permuted.attrs.axes or ())) != self._ORDER:
             return None
-        volumes = bound_call(mutator, permuted.args[0], "relax.reshape")
+        volumes = resolve_call(mutator, permuted.args[0], "relax.reshape")
         if volumes is None:
             return None
         batch, depth, *rest = extents(volumes)
@@ -82,28 +82,28 @@ class _Slices:
     def as_images(self, mutator: Any, operand: ir.Expr, shape: Sequence[int]) -> ir.Expr | None:
         if (images := self.images(mutator, operand)) is not None:
             return images
-        own = extents(operand)
-        if (value := bound_value(mutator, operand)) is not None and value.ndim > 2:
+        operand_shape = extents(operand)
+        if (value := resolve_value(mutator, operand)) is not None and value.ndim > 2:
             expanded = value.reshape((1,) * (5 - value.ndim) + value.shape)
             is_broadcast = expanded.shape[0] == expanded.shape[2] == 1
             return relax.const(expanded[:, :, 0], str(operand.ty.dtype)) if is_broadcast else None
-        if len(own) < 3:
+        if len(operand_shape) < 3:
             return operand
-        if own != list(shape):
+        if operand_shape != list(shape):
             return None
         batch, channels, depth, rows, columns = shape
-        swapped = relax.op.permute_dims(operand, self._SWAPPED)
+        swapped = relax.op.permute_dims(operand, self._ORDER)
         return relax.op.reshape(swapped, (batch * depth, channels, rows, columns))
 
     def from_images(self, images: ir.Expr, shape: Sequence[int]) -> ir.Expr:
         batch, channels, depth, rows, columns = shape
-        return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._SWAPPED)
+        return relax.op.permute_dims(relax.op.reshape(images, (batch, depth, channels, rows, columns)), self._ORDER)
 
 
 _FORMS: dict[int, _Form] = {3: _Columns(), 5: _Slices()}
 """Forms by the rank of the data."""
 
-_Make = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
+_Rewrite = Callable[[Any, ir.Call, Sequence[ir.Expr]], ir.Expr | None]
 """A function from the mutator, a call and its operands as images to the result as images, or None if impossible."""
 
 
@@ -136,7 +136,7 @@ def _pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
 
 def _volume_convolution(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
     """Convolve each slice with adjacent slices as further channels, or tap by tap if the convolution is grouped."""
-    attrs, weight = call.attrs, bound_value(mutator, call.args[1])
+    attrs, weight = call.attrs, resolve_value(mutator, call.args[1])
     if weight is None:
         return None
     dtype, groups = str(call.args[1].ty.dtype), int(attrs.groups)
@@ -165,19 +165,19 @@ def _volume_pool(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir
     end = (results - 1) * int(attrs.strides[0]) + int(attrs.pool_size[0])
     if int(attrs.padding[0]) or int(attrs.padding[3]) or int(attrs.dilation[0]) != 1 or end > depth:
         return None
-    reach = int(attrs.pool_size[0])
-    taps = _depth_taps(mutator, call, _pool(mutator, call, operands), reach, 1)
+    n_taps = int(attrs.pool_size[0])
+    taps = _depth_taps(mutator, call, _pool(mutator, call, operands), n_taps, 1)
     if call.op.name == "relax.nn.max_pool3d":
         return reduce(relax.op.maximum, taps)
     total = reduce(relax.op.add, taps)
-    return relax.op.multiply(total, relax.const(1 / reach, str(call.ty.dtype))) if reach > 1 else total
+    return relax.op.multiply(total, relax.const(1 / n_taps, str(call.ty.dtype))) if n_taps > 1 else total
 
 
-def _depth_taps(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilation: int) -> list[ir.Expr]:
-    """Return the input slices that the output slices read, for each of `reach` depth taps of a convolution or pool."""
+def _depth_taps(mutator: Any, call: ir.Call, images: ir.Expr, n_taps: int, dilation: int) -> list[ir.Expr]:
+    """Return the input slices that the output slices read, for each of `n_taps` depth taps of a convolution or pool."""
     builder, stride = mutator.builder_, int(call.attrs.strides[0])
     front, back = int(call.attrs.padding[0]), int(call.attrs.padding[3])
-    if (reach, stride, front, back) == (1, 1, 0, 0):
+    if (n_taps, stride, front, back) == (1, 1, 0, 0):
         return [images]
     (batch, _, depth, *_), results = extents(call.args[0]), int(call.ty.shape[2])
     images = images if isinstance(images, relax.Var) else builder.emit(images)
@@ -190,10 +190,10 @@ def _depth_taps(mutator: Any, call: ir.Call, images: ir.Expr, reach: int, dilati
         images = builder.emit(relax.op.nn.pad(images, widths))
     span = (results - 1) * stride + 1
     slices = [
-        builder.emit(relax.op.strided_slice(images, [axis], [at], [at + span], [stride]))
-        for at in range(0, reach * dilation, dilation)
+        builder.emit(relax.op.strided_slice(images, [axis], [start], [start + span], [stride]))
+        for start in range(0, n_taps * dilation, dilation)
     ]
-    return [builder.emit(relax.op.reshape(each, (batch * results, *rest))) if batch > 1 else each for each in slices]
+    return [builder.emit(relax.op.reshape(tap, (batch * results, *rest))) if batch > 1 else tap for tap in slices]
 
 
 def _pad(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr | None:
@@ -212,26 +212,26 @@ def _slice(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr 
     return None if None in image_axes else relax.op.strided_slice(data, image_axes, *bounds)
 
 
-def _unchanged(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
+def _keep_operator(mutator: Any, call: ir.Call, operands: Sequence[ir.Expr]) -> ir.Expr:
     return relax.Call(call.op, operands, call.attrs)
 
 
-def _pair(values: Sequence[Any], of_columns: int) -> tuple[int, int]:
+def _pair(values: Sequence[Any], column_value: int) -> tuple[int, int]:
     """Return (rows, columns) of three values, or of a single value for rows."""
-    *_, rows, columns = (*map(int, values), of_columns) if len(values) == 1 else map(int, values)
+    *_, rows, columns = (*map(int, values), column_value) if len(values) == 1 else map(int, values)
     return rows, columns
 
 
 def _sides(padding: Sequence[Any]) -> tuple[int, ...]:
     """Return (top, left, bottom, right) padding, given the padding of a volume's six sides or a column's two ends."""
     if len(padding) == 6:
-        return tuple(int(padding[at]) for at in (1, 2, 4, 5))
+        return tuple(int(padding[i]) for i in (1, 2, 4, 5))
     return int(padding[0]), 0, int(padding[-1]), 0
 
 
 def _expanded_row(mutator: Any, call: ir.Call) -> ir.Expr | None:
     """Return the 3-d data that a call reads as images of one row, or None for all other operands."""
-    expanded = bound_call(mutator, call.args[0], "relax.expand_dims")
+    expanded = resolve_call(mutator, call.args[0], "relax.expand_dims")
     return None if expanded is None or len(expanded.ty.shape) != 4 or _axes(expanded) != [2] else expanded.args[0]
 
 
@@ -242,14 +242,14 @@ def _axes(call: ir.Call) -> list[int]:
 
 _POOLS = {"relax.nn.max_pool2d": relax.op.nn.max_pool2d, "relax.nn.avg_pool2d": relax.op.nn.avg_pool2d}
 
-_CONVOLUTIONS: dict[str, _Make] = {
+_CONVOLUTIONS: dict[str, _Rewrite] = {
     "relax.nn.conv1d": _column_convolution,
     "relax.nn.conv1d_transpose": _column_convolution,
     "relax.nn.conv3d": _volume_convolution,
 }
 """Operators that are always rewritten; other operators are rewritten only if they read converted data."""
 
-_CONVERTED: dict[str, _Make] = {
+_REWRITES: dict[str, _Rewrite] = {
     **_CONVOLUTIONS,
     "relax.nn.max_pool1d": _pool,
     "relax.nn.avg_pool1d": _pool,
@@ -257,7 +257,7 @@ _CONVERTED: dict[str, _Make] = {
     "relax.nn.avg_pool3d": _volume_pool,
     "relax.nn.pad": _pad,
     "relax.strided_slice": _slice,
-    **dict.fromkeys(ELEMENTWISE, _unchanged),
+    **dict.fromkeys(ELEMENTWISE, _keep_operator),
 }
 
 
@@ -269,21 +269,21 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         if name == "relax.squeeze":
             return self._squeeze(call)
         if name in _POOLS:
-            return self._imported_pool(call)
+            return self._convert_pool(call)
         if name == "relax.concat":
             return self._concat(call)
         if name == "relax.nn.batch_norm":
             return self._batch_norm(call)
         form = _FORMS.get(len(extents(call)))
-        if form is None or name not in _CONVERTED:
+        if form is None or name not in _REWRITES:
             return call
         if name not in _CONVOLUTIONS and all(form.images(self, operand) is None for operand in call.args):
             return call
         shape = extents(call)
         # A 3-d convolution's data and result differ in shape, and its weight is not converted.
         arguments = [call.args[0]] if name == "relax.nn.conv3d" else call.args
-        operands = [form.as_images(self, each, shape if name in ELEMENTWISE else extents(each)) for each in arguments]
-        result = None if any(operand is None for operand in operands) else _CONVERTED[name](self, call, operands)
+        operands = [form.as_images(self, arg, shape if name in ELEMENTWISE else extents(arg)) for arg in arguments]
+        result = None if any(operand is None for operand in operands) else _REWRITES[name](self, call, operands)
         return call if result is None else form.from_images(result, shape)
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
@@ -295,7 +295,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         row = _expanded_row(self, call)
         return call if row is None or _axes(call) != [2] else row
 
-    def _imported_pool(self, call: ir.Call) -> ir.Expr:
+    def _convert_pool(self, call: ir.Call) -> ir.Expr:
         """Turn a 2-d pool over images of one row, TVM's import of a 1-d pool, into a pool over images of one column."""
         row = _expanded_row(self, call)
         if row is None or (images := _FORMS[3].images(self, row)) is None:
@@ -304,7 +304,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         pooled = _POOLS[call.op.name](
             images,
             **{name: list(getattr(attrs, name))[::-1] for name in ("pool_size", "strides", "dilation")},
-            padding=[attrs.padding[at] for at in (1, 0, 3, 2)],
+            padding=[attrs.padding[i] for i in (1, 0, 3, 2)],
             ceil_mode=bool(attrs.ceil_mode),
             count_include_pad=bool(attrs.count_include_pad),
         )
@@ -329,4 +329,4 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
             return call
         norm = self.builder_.emit(relax.Call(call.op, [images, *statistics], call.attrs))
         first = form.from_images(relax.TupleGetItem(norm, 0), shape)
-        return relax.Tuple([first, *(relax.TupleGetItem(norm, at) for at in (1, 2))])
+        return relax.Tuple([first, *(relax.TupleGetItem(norm, i) for i in (1, 2))])

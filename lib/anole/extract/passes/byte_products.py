@@ -1,4 +1,4 @@
-"""8-bit matrix products of two computed operands with zero points, which are corrected by sums of the operands."""
+"""8-bit batched matmuls of two activations; sums of the operands correct for their zero points."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def multiply_8bit(
     The reduction axis is padded to a multiple of `PACKED_LANES` with zeros, which change neither the product nor a sum.
     """
     emit, axis = builder.emit, -1 if w.transpose_right else -2
-    data = _flat(builder, right)
-    left, right = _padded(builder, _flat(builder, left), -1), _padded(builder, data, axis)
+    data = _flatten_batch(builder, right)
+    left, right = _pad_lanes(builder, _flatten_batch(builder, left), -1), _pad_lanes(builder, data, axis)
     product = transposed_product(left, right) if w.transpose_right else relax.op.matmul(left, right, out_dtype="int32")
     if not _is_zero(right_zero):
         rows = emit(relax.op.sum(emit(relax.op.astype(left, "int32")), -1, keepdims=True))
@@ -44,21 +44,21 @@ def multiply_8bit(
     return emit(product)
 
 
-def _flat(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
+def _flatten_batch(builder: relax.BlockBuilder, operand: ir.Expr) -> relax.Var:
     """Reshape an operand to a single batch axis."""
     *batch, rows, columns = operand.ty.shape
     return builder.emit(relax.op.reshape(operand, [reduce(mul, batch, 1), rows, columns]))
 
 
-def _padded(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
+def _pad_lanes(builder: relax.BlockBuilder, flat: relax.Var, axis: int) -> relax.Var:
     """Pad an axis of an operand to a multiple of `PACKED_LANES`."""
     extent = flat.ty.shape[axis]
     if is_static(extent) and int(extent) % PACKED_LANES == 0:
         return flat
-    missing = [0] * len(flat.ty.shape)
-    missing[axis] = (extent + PACKED_LANES - 1) // PACKED_LANES * PACKED_LANES - extent
+    padding = [0] * len(flat.ty.shape)
+    padding[axis] = (extent + PACKED_LANES - 1) // PACKED_LANES * PACKED_LANES - extent
     zero = relax.const(0, str(flat.ty.dtype))
-    return builder.emit_te(pad, flat, zero, [0] * len(missing), missing, primfunc_name_hint="pad")
+    return builder.emit_te(pad, flat, zero, [0] * len(padding), padding, primfunc_name_hint="pad")
 
 
 def _length(data: te.Tensor, axis: int) -> te.Tensor:

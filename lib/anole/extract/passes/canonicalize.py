@@ -14,9 +14,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.mutators import (
     bound,
-    bound_call,
     extents,
     operator_of,
+    resolve_call,
     rewritten,
     value_of,
     with_attrs,
@@ -27,7 +27,7 @@ def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite takes, stacks, bounds and powers, and make axes non-negative.
 
     The layout conversion crashes on a squeeze with a negative axis, and stops at bounds that are tensors, as in ONNX. A
-    take of a single index is looked up element by element. A power calls a library function for each vector lane.
+    take with a single index is looked up element by element. A power calls a library function for each vector lane.
     """
     return rewritten(module, _Canonicalizer)
 
@@ -80,7 +80,7 @@ def _minimum(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     upper = _scalar(call.args[1])
     if upper is None:
         return call
-    if (inner := bound_call(builder, call.args[0], "relax.clip")) is not None:
+    if (inner := resolve_call(builder, call.args[0], "relax.clip")) is not None:
         clipped, low, high = inner.args
         if upper >= float(low.value):
             return relax.op.clip(clipped, low, min(upper, float(high.value)))
@@ -121,16 +121,16 @@ def _elementwise(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     func = builder.get()[call.args[0]]
     stores: list[Any] = []
     tvm_ffi.structural_walk(func.body, (tirx.BufferStore, stores.append))
-    if len(stores) != 1 or type(stores[0].value) not in _EXTREMES:
+    if len(stores) != 1 or type(stores[0].value) not in _MIN_MAX:
         return call
     (store,) = stores
     operation = store.value
     if not all(isinstance(operand, ir.TensorLoad) for operand in (operation.a, operation.b)):
         return call
-    read, written = list(operation.a.indices), list(store.indices)
-    in_place = len(read) == len(written) and all(one.same_as(other) for one, other in zip(read, written, strict=True))
-    in_order = operation.a.source.same_as(func.params[0]) and operation.b.source.same_as(func.params[1])
-    return _EXTREMES[type(operation)](builder, relax.Call(call.op, operands)) if in_place and in_order else call
+    loaded, stored = list(operation.a.indices), list(store.indices)
+    is_in_place = len(loaded) == len(stored) and all(a.same_as(b) for a, b in zip(loaded, stored, strict=True))
+    is_in_order = operation.a.source.same_as(func.params[0]) and operation.b.source.same_as(func.params[1])
+    return _MIN_MAX[type(operation)](builder, relax.Call(call.op, operands)) if is_in_place and is_in_order else call
 
 
 def _scalar(operand: ir.Expr) -> float | None:
@@ -139,7 +139,7 @@ def _scalar(operand: ir.Expr) -> float | None:
     return float(value) if value is not None and not value.ndim and value.dtype.kind == "f" else None
 
 
-_CANONICAL: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
+_REWRITES: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     **dict.fromkeys(
         (f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split()), _compare_bools
     ),
@@ -153,12 +153,12 @@ _CANONICAL: dict[str, Callable[[relax.BlockBuilder, ir.Call], ir.Expr]] = {
     "relax.take": _take,
 }
 _ROOTS = {0.5: relax.op.sqrt, -0.5: relax.op.rsqrt}
-_EXTREMES = {tirx.Max: _maximum, tirx.Min: _minimum}
+_MIN_MAX = {tirx.Max: _maximum, tirx.Min: _minimum}
 
 
 @mutator
 class _Canonicalizer(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        rewrite = _CANONICAL.get(operator_of(call))
+        rewrite = _REWRITES.get(operator_of(call))
         return call if rewrite is None else rewrite(self.builder_, call)

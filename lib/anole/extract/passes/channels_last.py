@@ -14,15 +14,15 @@ from anole.ir.mutators import (
     ELEMENTWISE,
     bindings,
     bound,
-    bound_call,
     extents,
     operator_of,
+    resolve_call,
     rewritten,
     value_of,
     with_attrs,
 )
 
-_CONVERTED = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
+_DESIRED_LAYOUTS = {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.conv2d_transpose": ["NHWC", "HWIO"]}
 
 # TVM would permute the data and updates of a scatter, but not its indices.
 ir.Op.get("relax.scatter_nd").reset_attr("FRelaxInferLayout")
@@ -35,10 +35,10 @@ _Axes = Sequence[int]
 
 def to_channels_last(module: tvm.IRModule) -> tvm.IRModule:
     """Convert convolutions to NHWC, and insert permutations where other operators need another layout."""
-    if not any(operator_of(binding.value) in _CONVERTED for binding in bindings(module["main"])):
+    if not any(operator_of(binding.value) in _DESIRED_LAYOUTS for binding in bindings(module["main"])):
         # The conversion takes time quadratic in the network's length.
         return module
-    return relax.transform.ConvertLayout(_CONVERTED)(module)
+    return relax.transform.ConvertLayout(_DESIRED_LAYOUTS)(module)
 
 
 def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
@@ -63,14 +63,14 @@ def _layouts(attrs: Any, axes: _Axes) -> dict[str, Any]:
     return dict.fromkeys({"layout", "out_layout"} & set(dir(attrs)), "NHWC")
 
 
-_WITH_LAYOUT = tuple(
+_LAYOUT_OPERATORS = tuple(
     f"relax.{name}" for name in ("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d", "image.resize2d")
 )
 """Operators with a layout attribute; it is NCHW on permuted data."""
 
 _CHANGED_ATTRIBUTES: dict[str, Callable[[Any, _Axes], dict[str, Any]]] = {
     **dict.fromkeys((*ELEMENTWISE, "relax.strided_slice"), lambda attrs, axes: {}),
-    **dict.fromkeys(_WITH_LAYOUT, _layouts),
+    **dict.fromkeys(_LAYOUT_OPERATORS, _layouts),
     **dict.fromkeys(("relax.concat", "relax.nn.log_softmax", "relax.take"), _axis),
     "relax.nn.group_norm": _group_axes,
     "relax.nn.pad": _pad_width,
@@ -87,14 +87,14 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
             return self._merge_permutations(call)
         if name not in _CHANGED_ATTRIBUTES or len(getattr(call.ty, "shape", None) or ()) != len(_TO_CHANNELS_FIRST):
             return call
-        operands, others = self._operands(name, call)
-        if all(self._before(operand) is None for operand in operands):
+        operands, rest = self._operands(name, call)
+        if all(self._permutation_source(operand) is None for operand in operands):
             return call
         nhwc = [self._as_nhwc(operand) for operand in operands]
         if any(operand is None for operand in nhwc):
             return call
         attributes = _CHANGED_ATTRIBUTES[name](call.attrs, _TO_CHANNELS_FIRST)
-        moved = with_attrs(call, [relax.Tuple(nhwc)] if name == "relax.concat" else [*nhwc, *others], **attributes)
+        moved = with_attrs(call, [relax.Tuple(nhwc)] if name == "relax.concat" else [*nhwc, *rest], **attributes)
         return relax.op.permute_dims(moved, _TO_CHANNELS_FIRST)
 
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
@@ -104,25 +104,25 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
             return (list(fields.fields) if isinstance(fields, relax.Tuple) else []), []
         if name in ELEMENTWISE:
             return list(call.args), []
-        data, *others = call.args
+        data, *rest = call.args
         if name == "relax.strided_slice":
-            sliced, *bounds = others
-            moved = [relax.prim_value(_TO_CHANNELS_FIRST[int(axis.value)]) for axis in sliced.fields]
-            others = [relax.Tuple(moved), *bounds]
-        return [data], others
+            slice_axes, *bounds = rest
+            moved = [relax.prim_value(_TO_CHANNELS_FIRST[int(axis.value)]) for axis in slice_axes.fields]
+            rest = [relax.Tuple(moved), *bounds]
+        return [data], rest
 
     def _merge_permutations(self, call: ir.Call) -> ir.Expr:
         """Merge two consecutive permutations; return the data itself if they cancel out."""
-        before = self._before(call.args[0])
-        if before is None or not call.attrs.axes:
+        source = self._permutation_source(call.args[0])
+        if source is None or not call.attrs.axes:
             return call
         axes = [_TO_CHANNELS_FIRST[int(axis)] for axis in call.attrs.axes]
-        return before if axes == sorted(axes) else relax.op.permute_dims(before, axes)
+        return source if axes == sorted(axes) else relax.op.permute_dims(source, axes)
 
     def _as_nhwc(self, operand: ir.Expr) -> ir.Expr | None:
         """Return an operand in NHWC order, or None if that would require a new permutation."""
-        if (before := self._before(operand)) is not None:
-            return before
+        if (source := self._permutation_source(operand)) is not None:
+            return source
         is_scalar = not isinstance(operand.ty, relax.TensorType) or not len(operand.ty.shape)
         if is_scalar or set(extents(operand)) == {1}:
             return operand
@@ -132,9 +132,9 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
         reordered = expanded.transpose(np.argsort(_TO_CHANNELS_FIRST))
         return relax.const(np.ascontiguousarray(reordered), str(operand.ty.dtype))
 
-    def _before(self, operand: ir.Expr) -> ir.Expr | None:
+    def _permutation_source(self, operand: ir.Expr) -> ir.Expr | None:
         """Return the operand of a permutation to channels first, or None for all other expressions."""
-        call = bound_call(self, operand, "relax.permute_dims")
+        call = resolve_call(self, operand, "relax.permute_dims")
         if call is None or [int(axis) for axis in call.attrs.axes or ()] != _TO_CHANNELS_FIRST:
             return None
         return call.args[0]

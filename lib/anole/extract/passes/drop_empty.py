@@ -15,7 +15,7 @@ from anole.ir.symbols import typical_shape
 _EMPTY_RESULTS = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
 """The results of empty sums and products."""
 
-_KEPT = tuple(f"relax.{name}" for name in ("call_tir", "nn.pad", "scatter_elements", "scatter_nd", "slice_scatter"))
+_ALLOWED = tuple(f"relax.{name}" for name in ("call_tir", "nn.pad", "scatter_elements", "scatter_nd", "slice_scatter"))
 """Supported operators whose result may be non-empty although an operand is empty."""
 
 
@@ -28,7 +28,7 @@ def drop_empty(module: tvm.IRModule) -> tvm.IRModule:
 
 def reads_empty_operand(value: ir.Expr) -> bool:
     """Whether an operator computes a non-empty result from an empty operand, which few kernels support."""
-    if any(map(_is_empty, _types(value))) or operator_of(value) in _KEPT:
+    if any(map(_is_empty, _types(value))) or operator_of(value) in _ALLOWED:
         return False
     return any(map(_is_empty, _operand_types(value)))
 
@@ -52,13 +52,13 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         if operator_of(call) == "relax.split" and any(map(_is_empty, call.ty.fields)):
             return self._as_slices(call)
         if operator_of(call) == "relax.concat":
-            return self._without_empty_parts(call)
+            return self._drop_empty_parts(call)
         if not reads_empty_operand(call) or operator_of(call) not in _EMPTY_RESULTS:
             return call
         value = np.full(extents(call), _EMPTY_RESULTS[operator_of(call)])
         return relax.const(value, str(call.ty.dtype))
 
-    def _without_empty_parts(self, call: ir.Call) -> ir.Expr:
+    def _drop_empty_parts(self, call: ir.Call) -> ir.Expr:
         fields = bound(self, call.args[0])
         parts = list(fields.fields) if isinstance(fields, relax.Tuple) else []
         remaining = [part for part in parts if not _is_empty(part.ty)]

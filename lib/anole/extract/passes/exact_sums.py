@@ -1,8 +1,8 @@
 """Pass that splits integer products in float32 by channels to keep partial sums exact, and adds these in int32.
 
 A sum of integers is exact in float32, in any order of summation, if no partial sum exceeds 2**24. For 8-bit data and
-constant weights the bound follows from the weights: the partial sums are bounded by the products of the data's extremes
-with the positive and with the negative weights.
+constant weights the bound follows from the weights: the partial sums are bounded by the products of the data's minimum
+and maximum with the positive and with the negative weights.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
         return module
 
     class Splitter(_Splitter):
-        parts_of = parts
+        slices_of = parts
 
     return rewritten(module, mutator(Splitter))
 
@@ -104,12 +104,12 @@ def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
 
 
 def _product_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> ir.Call | None:
-    """Return the float32 product of integers whose int32 result a call is, or None for all other calls.
+    """Return the float32 product of integers that a call returns as int32, or None for all other calls.
 
     A product with a transposed right operand is cast afterwards, since its own dtype cannot be int32.
     """
     if operator_of(call) in _CHANNELS:
-        return call if [str(expr.ty.dtype) for expr in (*call.args, call)] == _EXACT else None
+        return call if [str(expr.ty.dtype) for expr in (*call.args, call)] == _EXACT_DTYPES else None
     if operator_of(call) != "relax.astype" or str(call.attrs.dtype) != "int32":
         return None
     product = values.get(call.args[0])
@@ -128,13 +128,13 @@ def _max_bound(operand: ir.Expr, values: dict[relax.Var, ir.Expr]) -> int:
 _CHANNELS = {"relax.nn.conv2d": 3, "relax.matmul": -1}
 """The channel axis of each product's data."""
 
-_EXACT = ["float32", "float32", "int32"]
+_EXACT_DTYPES = ["float32", "float32", "int32"]
 
 
 class _Splitter(PyExprMutator):  # type: ignore[misc]
-    """The mutator; `parts_of` holds the channel ranges by product variable."""
+    """The mutator; `slices_of` holds the channel ranges by product variable."""
 
-    parts_of: dict[relax.Var, list[slice]]
+    slices_of: dict[relax.Var, list[slice]]
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._binding = binding.var
@@ -142,7 +142,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
         call = self.visit_expr_post_order(call)
-        parts = self.parts_of.get(self._binding)
+        parts = self.slices_of.get(self._binding)
         if parts is None:
             return call
         product = call if operator_of(call) in _CHANNELS else bound(self, call.args[0])
@@ -150,16 +150,16 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
         axis, channels = _CHANNELS.get(operator_of(call), -1), max(len(weight.ty.shape) - 2, 0)
 
         def sum_part(part: slice) -> ir.Expr:
-            left, right = self._sliced(data, axis, part), self._sliced(weight, channels, part)
+            left, right = self._slice(data, axis, part), self._slice(weight, channels, part)
             return self.builder_.emit(with_attrs(call, [left, right]))
 
-        def transposed(part: slice) -> ir.Expr:
-            part_product = transposed_product(*(self._sliced(operand, -1, part) for operand in (data, weight)))
+        def sum_transposed_part(part: slice) -> ir.Expr:
+            part_product = transposed_product(*(self._slice(operand, -1, part) for operand in (data, weight)))
             return self.builder_.emit(with_attrs(call, [self.builder_.emit(part_product)]))
 
-        return reduce(relax.op.add, map(sum_part if product is call else transposed, parts))
+        return reduce(relax.op.add, map(sum_part if product is call else sum_transposed_part, parts))
 
-    def _sliced(self, operand: ir.Expr, axis: int, part: slice) -> ir.Expr:
+    def _slice(self, operand: ir.Expr, axis: int, part: slice) -> ir.Expr:
         if (value := value_of(operand)) is not None:
             return relax.const(np.take(value, np.arange(part.start, part.stop), axis))
         axis_ = axis % len(operand.ty.shape)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, bound, bound_value, operator_of, rewritten, value_of
+from anole.ir.mutators import bindings, bound, operator_of, resolve_value, rewritten, value_of
 
 _Fold = Callable[..., NDArray[Any]]
 
@@ -54,7 +54,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         fold = _FOLDS.get(operator_of(call))
         if fold is None:
             return self._evaluate(call)
-        operands = [bound_value(self, operand_) for arg in call.args for operand_ in self._parts(arg)]
+        operands = [resolve_value(self, operand_) for arg in call.args for operand_ in self._parts(arg)]
         if any(operand is None for operand in operands):
             return call
         call = self.builder_.normalize(call)
@@ -63,7 +63,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
         return relax.const(np.asarray(value, order="C"), str(call.ty.dtype))
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
-        """Return the fields of a tuple, or a list of the operand itself."""
+        """Return the fields of a tuple, or only the operand if it is no tuple."""
         value = bound(self, operand)
         return list(value.fields) if isinstance(value, relax.Tuple) else [operand]
 

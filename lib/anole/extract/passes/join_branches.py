@@ -38,7 +38,7 @@ class _Branch:
     groups: int
     shift: _Values
 
-    def joined(self, other: _Branch) -> _Branch | None:
+    def join(self, other: _Branch) -> _Branch | None:
         """Merge two branches; return None if they are incompatible, or if the result requires more computation."""
         if self.windows and other.windows:
             areas = [branch.weight.shape[0] * branch.weight.shape[1] for branch in (self, other)]
@@ -59,25 +59,25 @@ class _Branch:
         return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
-def _sum(one: _Branch, other: _Branch, max_taps: int) -> _Branch | None:
+def _sum(left: _Branch, right: _Branch, max_taps: int) -> _Branch | None:
     """Return the sum of two convolutions, or None if it has more than `max_taps` taps or they are incompatible."""
-    if not one.data.same_as(other.data) or (one.strides, one.groups) != (other.strides, other.groups):
+    if not left.data.same_as(right.data) or (left.strides, left.groups) != (right.strides, right.groups):
         return None
-    rows, columns = (own.union(others) for own, others in zip(one.windows, other.windows, strict=True))
+    rows, columns = (a.union(b) for a, b in zip(left.windows, right.windows, strict=True))
     if rows is None or columns is None or rows.taps * columns.taps > max_taps:
         return None
-    weight = np.zeros((rows.taps, columns.taps, *one.weight.shape[2:]))
-    for branch in (one, other):
+    weight = np.zeros((rows.taps, columns.taps, *left.weight.shape[2:]))
+    for branch in (left, right):
         row, column = (union.index_of(window) for window, union in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
         weight[row : row + taps[0], column : column + taps[1]] += branch.weight
-    return _Branch(one.data, weight, (rows, columns), one.strides, one.groups, one.shift + other.shift)
+    return _Branch(left.data, weight, (rows, columns), left.strides, left.groups, left.shift + right.shift)
 
 
 def join_branches(module: tvm.IRModule) -> tvm.IRModule:
     """Merge sums of convolutions of the same data in an NHWC module.
 
-    Kernel sizes may differ. Data that is added directly or scaled by channel counts as a convolution with one tap.
+    Kernel sizes may differ. Data that is added directly, or scaled per channel, counts as a convolution with one tap.
     Branches are merged only if that does not increase the computation, and if nothing else reads their results. This is
     for networks with parallel training branches (RepVGG, https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
     """
@@ -101,7 +101,7 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         if any(value_of(operand) is not None or extents(operand) != extents(call) for operand in call.args):
             return call
         pairs = product(*(self._branches(operand) for operand in call.args))
-        merged = next((both for branch_a, branch_b in pairs if (both := branch_a.joined(branch_b)) is not None), None)
+        merged = next((branch for branch_a, branch_b in pairs if (branch := branch_a.join(branch_b)) is not None), None)
         return call if merged is None else self._as_convolution(merged)
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
@@ -113,17 +113,17 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
         scale = _constant_of(call) if operator_of(call) == "relax.multiply" else None
         convolution = _convolution(call, shift) if operator_of(call) == "relax.nn.conv2d" else None
         if convolution is not None:
-            yield replace(convolution, data=self._named(convolution.data))
+            yield replace(convolution, data=self._first_variable(convolution.data))
         elif scale is not None:
-            yield _Branch(self._named(call.args[0]), scale, (), (1, 1), 1, shift)
+            yield _Branch(self._first_variable(call.args[0]), scale, (), (1, 1), 1, shift)
         else:
-            yield _Branch(self._named(value), np.ones(1), (), (1, 1), 1, shift)
-        yield _Branch(self._named(operand), np.ones(1), (), (1, 1), 1, _NO_SHIFT)
+            yield _Branch(self._first_variable(value), np.ones(1), (), (1, 1), 1, shift)
+        yield _Branch(self._first_variable(operand), np.ones(1), (), (1, 1), 1, _NO_SHIFT)
 
-    def _named(self, data: ir.Expr) -> ir.Expr:
+    def _first_variable(self, data: ir.Expr) -> ir.Expr:
         """Return the first variable that is bound to the data."""
-        while isinstance(data, relax.Var) and isinstance(before := self.lookup_binding(data), relax.Var):
-            data = before
+        while isinstance(data, relax.Var) and isinstance(source := self.lookup_binding(data), relax.Var):
+            data = source
         return data
 
     def _as_convolution(self, branch: _Branch) -> ir.Expr:

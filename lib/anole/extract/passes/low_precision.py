@@ -1,7 +1,7 @@
 """Pass that converts convolutions and matrix products to low-precision operands, and stores their inputs rounded.
 
 Accumulators are float32, or int32 for integers; all other operators stay float32. A value is rounded once, where it is
-computed, so its readers load less memory; operators that only move or select values run on rounded values.
+computed, so its consumers load less memory. Operators that only move or select values run on rounded values.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _MAX_EXACT_TERMS = (2**31 - 1) // 255**2
 _COMMUTING = VALUE_PRESERVING | {"relax.concat"}
 """Operators that commute with rounding."""
 
-_READERS = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
+_CASTING = frozenset((*ELEMENTWISE, "relax.mean", "relax.nn.avg_pool2d", "relax.nn.adaptive_avg_pool2d"))
 """Other operators that cast low-precision inputs to float32 inside their own kernels."""
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Storage:
     """The storage of a float32 variable: a dtype, and the offset that was subtracted."""
 
     dtype: str
@@ -51,7 +51,7 @@ class _Operand:
     """An anchor's low-precision operand: a stored variable minus a zero point, which is `zero` + `computed`."""
 
     data: relax.Var
-    stored: _Stored
+    stored: _Storage
     zero: int = 0
     computed: relax.Var | None = None
 
@@ -82,16 +82,16 @@ def lower_precision(
             anchors_[variable] = _Anchor(operands, workload)
     if not anchors_:
         return module
-    stored = {each.data: each.stored for anchor in anchors_.values() for each in anchor.operands}
+    stored = {operand.data: operand.stored for anchor in anchors_.values() for operand in anchor.operands}
     products = (variable for variable, anchor in anchors_.items() if isinstance(anchor.workload, BatchMatmul))
-    stored |= dict.fromkeys(products, _Stored("int32"))
-    if any(each.dtype == "uint8" for each in stored.values()):
+    stored |= dict.fromkeys(products, _Storage("int32"))
+    if any(storage.dtype == "uint8" for storage in stored.values()):
         clipped = (variable for variable, value in values.items() if operator_of(value) == "relax.clip")
         operands_ = {variable: as_8bit_operand(variable, values) for variable in clipped}
-        stored = {each.base: _Stored("uint8", each.least) for each in operands_.values() if each is not None} | stored
+        stored = {op.base: _Storage("uint8", op.least) for op in operands_.values() if op is not None} | stored
     for variable, value in reversed(list(values.items())):
         if variable in stored and operator_of(value) in _COMMUTING:
-            stored = dict.fromkeys(_tensors(value), stored[variable]) | stored
+            stored = dict.fromkeys(_float_variables(value), stored[variable]) | stored
 
     class Converter(_Converter):
         anchors, stored_as = anchors_, stored
@@ -102,30 +102,30 @@ def lower_precision(
 def _operands(
     call: ir.Expr, workload: Workload, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return the computed operands of an anchor, to convert; empty to keep it in float32."""
+    """Return the operands of an anchor to convert to low precision; empty to keep the anchor in float32."""
     if isinstance(workload, BatchMatmul):
         return _product_operands(call, workload, in_target_precision, values)
     data = call.args[0]
     if not workload.exact:
         dtype = in_target_precision(workload).dtype
-        return (_Operand(data, _Stored(dtype)),) if dtype != workload.dtype and isinstance(data, relax.Var) else ()
-    found, weight = as_8bit_operand(data, values), np.asarray(value_of(call.args[1]))
+        return (_Operand(data, _Storage(dtype)),) if dtype != workload.dtype and isinstance(data, relax.Var) else ()
+    operand, weight = as_8bit_operand(data, values), np.asarray(value_of(call.args[1]))
     if weight.min() < _INT8.min or weight.max() > _INT8.max:
         return ()
-    if found is None or in_target_precision(_padded(workload)).dtype != "uint8":
+    if operand is None or in_target_precision(_pad_workload(workload)).dtype != "uint8":
         return ()
-    return (_stored_operand(found, "uint8"),)
+    return (_stored_operand(operand, "uint8"),)
 
 
 def _product_operands(
     call: ir.Expr, workload: BatchMatmul, in_target_precision: ToLowPrecision, values: dict[relax.Var, ir.Expr]
 ) -> tuple[_Operand, ...]:
-    """Return both operands of a product of computed tensors, to convert to 8 bits; empty to keep it in float32."""
+    """Return the operands of a batched matmul to convert to 8 bits; empty to keep the product in float32."""
     left, right = (as_8bit_operand(operand, values) for operand in operands_of(call))
     inner = operands_of(call)[0].ty.shape[-1]
     if left is None or right is None or (largest(inner) or workload.inner) > _MAX_EXACT_TERMS:
         return ()
-    if in_target_precision(_padded(replace(workload, exact=True))).dtype != "uint8":
+    if in_target_precision(_pad_workload(replace(workload, exact=True))).dtype != "uint8":
         return ()
     return _stored_operand(left, "uint8"), _stored_operand(right, "int8")
 
@@ -133,10 +133,10 @@ def _product_operands(
 def _stored_operand(operand: Operand8Bit, dtype: str) -> _Operand:
     """Return an 8-bit operand stored as uint8 or int8."""
     offset = operand.least - int(np.iinfo(dtype).min)
-    return _Operand(operand.base, _Stored(dtype, offset), operand.zero - offset, operand.computed)
+    return _Operand(operand.base, _Storage(dtype, offset), operand.zero - offset, operand.computed)
 
 
-def _padded(workload: Workload) -> Workload:
+def _pad_workload(workload: Workload) -> Workload:
     """Round a workload's channels up to a multiple of `PACKED_LANES`."""
     if isinstance(workload, Dense):
         return replace(workload, in_features=-(-workload.in_features // PACKED_LANES) * PACKED_LANES)
@@ -147,23 +147,21 @@ def _padded(workload: Workload) -> Workload:
     return workload
 
 
-def _tensors(call: ir.Call) -> list[relax.Var]:
+def _float_variables(call: ir.Call) -> list[relax.Var]:
     """Return the float32 variables that a call reads."""
     operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else call.args
-    return [
-        each for each in operands if isinstance(each, relax.Var) and str(getattr(each.ty, "dtype", "")) == "float32"
-    ]
+    return [var for var in operands if isinstance(var, relax.Var) and str(getattr(var.ty, "dtype", "")) == "float32"]
 
 
 class _Converter(PyExprMutator):  # type: ignore[misc]
     """The mutator, with the anchors and the storage of values by variable."""
 
     anchors: dict[relax.Var, _Anchor]
-    stored_as: dict[relax.Var, _Stored]
+    stored_as: dict[relax.Var, _Storage]
 
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
-        self._stored_values: dict[tuple[relax.Var, _Stored], ir.Expr] = {}
+        self._stored_values: dict[tuple[relax.Var, _Storage], ir.Expr] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         self._binding = binding.var
@@ -174,12 +172,12 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         if (anchor := self.anchors.get(variable)) is not None:
             return self._convert(call, anchor)
         if operator in _COMMUTING and (stored := self.stored_as.get(variable)) is not None:
-            return self._register(self._map_tensors(call, lambda each: self._rounded_to(each, stored)), stored)
-        if operator == "relax.astype" and (rounded := self._as_stored(call)) is not None:
+            return self._register(self._map_tensors(call, lambda var: self._store(var, stored)), stored)
+        if operator == "relax.astype" and (rounded := self._drop_cast(call)) is not None:
             return rounded
-        return self._map_tensors(call, self._wide) if operator in _READERS else self.visit_expr_post_order(call)
+        return self._map_tensors(call, self._load) if operator in _CASTING else self.visit_expr_post_order(call)
 
-    def _register(self, value: ir.Expr, stored: _Stored) -> ir.Expr:
+    def _register(self, value: ir.Expr, stored: _Storage) -> ir.Expr:
         """Register the stored value of the current variable, and return it in float32."""
         rounded = self._stored_values[self._binding, stored] = self.builder_.emit(value)
         return self._widen(rounded, stored)
@@ -191,9 +189,9 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
         return self._to_8_bits(call, operand) if operand.stored.dtype == "uint8" else self._to_float(call, operand)
 
     def _convert_product(self, call: ir.Call, workload: BatchMatmul, operands: tuple[_Operand, ...]) -> ir.Expr:
-        """Return the product of two computed 8-bit operands, in int32 if its readers allow that."""
-        left, right = (self._rounded_to(each.data, each.stored) for each in operands)
-        zeros = (self._zero_of(each, "int32") for each in operands)
+        """Return the int32 product of two computed 8-bit operands, cast to float32 if the call returns that."""
+        left, right = (self._store(operand.data, operand.stored) for operand in operands)
+        zeros = (self._zero_of(operand, "int32") for operand in operands)
         flat = multiply_8bit(self.builder_, workload, left, right, *zeros)
         product = relax.op.reshape(flat, call.ty.shape)
         return product if str(call.ty.dtype) == "int32" else self._register(product, self.stored_as[self._binding])
@@ -201,12 +199,12 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
     def _to_float(self, call: ir.Call, operand: _Operand) -> ir.Call:
         dtype = operand.stored.dtype
         weight = np.asarray(value_of(call.args[1])).astype(getattr(ml_dtypes, dtype))
-        data = self._rounded_to(operand.data, operand.stored)
+        data = self._store(operand.data, operand.stored)
         return with_attrs(call, [data, relax.const(weight, dtype)], out_dtype="float32")
 
     def _to_8_bits(self, call: ir.Call, operand: _Operand) -> ir.Expr:
         """Return the 8-bit product minus the contribution of the zero point, which also pads the data."""
-        data, weight = self._rounded_to(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
+        data, weight = self._store(operand.data, operand.stored), np.asarray(value_of(call.args[1]))
         axis, is_image = weight.ndim - 2, operator_of(call) == "relax.nn.conv2d"
         missing = 0 if is_image and call.attrs.groups > 1 else -weight.shape[axis] % PACKED_LANES
         has_zero = operand.zero or operand.computed is not None
@@ -217,7 +215,7 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             after = [0, *pads[2:], missing] if is_image else [*leading, missing]
             zero = self._zero_of(operand, operand.stored.dtype)
             data = self.builder_.emit_te(pad, data, zero, before, after, primfunc_name_hint="pad")
-        padded = np.pad(weight, [(0, missing if each == axis else 0) for each in range(weight.ndim)]).astype(np.int8)
+        padded = np.pad(weight, [(0, missing if i == axis else 0) for i in range(weight.ndim)]).astype(np.int8)
         attributes: dict[str, Any] = {"padding": [0] * 4} if any(pads) else {}
         product = with_attrs(call, [data, relax.const(padded)], out_dtype="int32", **attributes)
         sums = weight.reshape(-1, weight.shape[-1]).sum(0, dtype=np.int32)
@@ -240,16 +238,16 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
 
     def _map_tensors(self, call: ir.Call, change: Callable[[relax.Var], ir.Expr]) -> ir.Call:
         """Return the call with a function applied to the float32 variables that it reads."""
-        tensors = _tensors(call)
+        tensors = _float_variables(call)
 
-        def changed(operand: ir.Expr) -> ir.Expr:
+        def map_operand(operand: ir.Expr) -> ir.Expr:
             if isinstance(operand, relax.Tuple):
-                return relax.Tuple(list(map(changed, operand.fields)))
-            return change(operand) if any(operand.same_as(each) for each in tensors) else self.visit_expr(operand)
+                return relax.Tuple(list(map(map_operand, operand.fields)))
+            return change(operand) if any(operand.same_as(tensor) for tensor in tensors) else self.visit_expr(operand)
 
-        return with_attrs(call, list(map(changed, call.args)))
+        return with_attrs(call, list(map(map_operand, call.args)))
 
-    def _rounded_to(self, operand: relax.Var, stored: _Stored) -> ir.Expr:
+    def _store(self, operand: relax.Var, stored: _Storage) -> ir.Expr:
         """Return a value as stored; it is rounded once per kind of storage."""
         if (operand, stored) not in self._stored_values:
             value = self.visit_expr(operand)
@@ -258,20 +256,20 @@ class _Converter(PyExprMutator):  # type: ignore[misc]
             self._stored_values[operand, stored] = self.builder_.emit(relax.op.astype(value, stored.dtype))
         return self._stored_values[operand, stored]
 
-    def _wide(self, operand: relax.Var) -> ir.Expr:
-        """Return a stored value cast back to float32; the cast is not shared with other readers."""
+    def _load(self, operand: relax.Var) -> ir.Expr:
+        """Return a stored value cast back to float32; the cast is not shared with other consumers."""
         stored = self.stored_as.get(operand)
-        return self.visit_expr(operand) if stored is None else self._widen(self._rounded_to(operand, stored), stored)
+        return self.visit_expr(operand) if stored is None else self._widen(self._store(operand, stored), stored)
 
-    def _widen(self, rounded: ir.Expr, stored: _Stored) -> ir.Expr:
+    def _widen(self, rounded: ir.Expr, stored: _Storage) -> ir.Expr:
         wide = self.builder_.emit(relax.op.astype(rounded, "float32"))
         if stored.offset:
             wide = self.builder_.emit(relax.op.add(wide, relax.const(float(stored.offset), "float32")))
         return wide
 
-    def _as_stored(self, call: ir.Call) -> ir.Expr | None:
+    def _drop_cast(self, call: ir.Call) -> ir.Expr | None:
         """Return the stored value if a cast only repeats the rounding; None for all other casts."""
         stored = self.stored_as.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if stored is None or stored.offset or str(call.attrs.dtype) != stored.dtype:
             return None
-        return self._rounded_to(call.args[0], stored)
+        return self._store(call.args[0], stored)

@@ -33,7 +33,7 @@ class _Affine(NamedTuple):
     scale: _Values
     shift: _Values
 
-    def after(self, first: _Affine) -> _Affine:
+    def compose(self, first: _Affine) -> _Affine:
         """Compose with a step that is applied first."""
         return _Affine(first.data, self.scale * first.scale, self.scale * first.shift + self.shift)
 
@@ -43,7 +43,7 @@ class _Affine(NamedTuple):
         ``(x + 12582912) - 12582912`` rounds x to an integer. After an operator with weights, as with a batch norm, the
         shifts of some channels may nearly cancel by chance, so the maximum over channels is compared.
         """
-        combined, shifted = self.after(first), self.scale * first.shift
+        combined, shifted = self.compose(first), self.scale * first.shift
         sizes, remaining = np.broadcast_arrays(np.abs(shifted), np.abs(combined.shift))
         if is_weighted:
             sizes, remaining = sizes.max(), remaining.max()
@@ -72,9 +72,9 @@ _MIN_KEPT_SHIFT = 2.0**-12
 _MAX_EXPONENT_UNDONE = 64
 """Half of float32's exponent range."""
 
-_ROUNDING = ("relax.ceil", "relax.floor", "relax.round")
+_ROUNDING_OPERATORS = ("relax.ceil", "relax.floor", "relax.round")
 
-_WEIGHTED = ("relax.nn.conv2d", "relax.matmul")
+_WEIGHTED_OPERATORS = ("relax.nn.conv2d", "relax.matmul")
 
 
 def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
@@ -92,7 +92,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def __init__(self, module: tvm.IRModule) -> None:
         super().__init__(module)
         self._uses = read_counts(module)
-        rounded = (binding.value for binding in bindings(module) if operator_of(binding.value) in _ROUNDING)
+        rounded = (binding.value for binding in bindings(module) if operator_of(binding.value) in _ROUNDING_OPERATORS)
         self._rounded = {call.args[0] for call in rounded}
         self._is_before_rounding = False
 
@@ -107,7 +107,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         if step is None or (call.op.name == "relax.divide" and (self._is_before_rounding or prod(extents(call)) == 1)):
             return call
         merged = self._merge(step)
-        weighted = None if (merged.scale == 1).all() else self._scaled_weights(merged.data, merged.scale)
+        weighted = None if (merged.scale == 1).all() else self._scale_weights(merged.data, merged.scale)
         if weighted is not None:
             merged = _Affine(self.builder_.emit(weighted), _ONE, merged.shift)
         is_new = merged.data is not step.data or call.op.name == "relax.divide"
@@ -116,10 +116,10 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def _merge(self, step: _Affine) -> _Affine:
         """Merge a step with preceding steps whose results nothing else reads, up to one that it undoes."""
         is_weighted = self._is_weighted(step)
-        while (before := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
-            if step.undoes(before, is_weighted):
+        while (previous := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
+            if step.undoes(previous, is_weighted):
                 break
-            step = step.after(before)
+            step = step.compose(previous)
         return step
 
     def _is_weighted(self, step: _Affine | None) -> bool:
@@ -128,12 +128,12 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         while step is not None:
             call = bound_if_read_once(self, self._uses, step.data)
             step = _step(call)
-        return operator_of(call) in _WEIGHTED
+        return operator_of(call) in _WEIGHTED_OPERATORS
 
-    def _scaled_weights(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
+    def _scale_weights(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Fold a scale into the weights of the data's operator; return None if impossible."""
         call = bound_if_read_once(self, self._uses, data)
-        if operator_of(call) not in _WEIGHTED:
+        if operator_of(call) not in _WEIGHTED_OPERATORS:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]
         is_per_channel = scale.size == 1 or (scale.size == results and scale.shape[-1] == results)

@@ -8,7 +8,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.convolutions import is_channels_last, taps_of, window_attributes
-from anole.ir.mutators import bound_call, extents, operator_of, rewritten, value_of, with_attrs
+from anole.ir.mutators import extents, operator_of, resolve_call, rewritten, value_of, with_attrs
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:
@@ -22,7 +22,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if operator_of(call) != "relax.nn.conv2d" or call.attrs.data_layout != "NHWC":
             return call
-        pad = bound_call(self, call.args[0], "relax.nn.pad")
+        pad = resolve_call(self, call.args[0], "relax.nn.pad")
         if pad is None:
             return call
         batch, rows, columns, channels = zip(*[iter(map(int, pad.attrs.pad_width))] * 2, strict=True)
@@ -30,7 +30,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
         if not is_zero or any((*batch, *channels)) or min(*rows, *columns) < 0:
             return call
         borders = (rows[0], columns[0], rows[1], columns[1])
-        padding = [int(own) + border for own, border in zip(call.attrs.padding, borders, strict=True)]
+        padding = [int(pad_) + border for pad_, border in zip(call.attrs.padding, borders, strict=True)]
         return with_attrs(call, [pad.args[0], call.args[1]], padding=padding)
 
 
@@ -53,10 +53,10 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
             return call
         windows = taps_of(call, weight)
         sides = zip(windows, data[1:3], out[1:3], map(int, call.attrs.strides), strict=True)
-        kept = [window.without_idle_taps(size, outputs, stride) for window, size, outputs, stride in sides]
-        if all(new.taps == old.taps for new, old in zip(kept, windows, strict=True)):
+        new_windows = [window.without_idle_taps(size, outputs, stride) for window, size, outputs, stride in sides]
+        if all(new.taps == old.taps for new, old in zip(new_windows, windows, strict=True)):
             return call
-        firsts = [old.index_of(new) for new, old in zip(kept, windows, strict=True)]
-        rows, columns = (slice(first, first + new.taps) for first, new in zip(firsts, kept, strict=True))
-        left = relax.const(np.ascontiguousarray(weight[rows, columns]))
-        return with_attrs(call, [call.args[0], left], **window_attributes(kept))
+        firsts = [old.index_of(new) for new, old in zip(new_windows, windows, strict=True)]
+        rows, columns = (slice(first, first + new.taps) for first, new in zip(firsts, new_windows, strict=True))
+        remaining = relax.const(np.ascontiguousarray(weight[rows, columns]))
+        return with_attrs(call, [call.args[0], remaining], **window_attributes(new_windows))

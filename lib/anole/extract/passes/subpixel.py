@@ -51,17 +51,17 @@ class _Axis:
     extent: int
 
     @classmethod
-    def of(cls, inputs: int, kernel: int, stride: int, dilation: int, cut: int, extent: int) -> Self:
-        """Return the axis for `inputs` inputs and `extent` outputs after cropping the first `cut`."""
+    def of(cls, inputs: int, kernel: int, stride: int, dilation: int, crop: int, extent: int) -> Self:
+        """Return the axis for `inputs` inputs and `extent` outputs after cropping the first `crop`."""
         offsets = np.arange(kernel) * dilation
         span = int(offsets[-1]) // stride + 1
         taps = np.full((span, stride), -1, dtype=np.int64)
         # Input i - t contributes the taps from t * stride on to the outputs of group i.
         taps[span - 1 - offsets // stride, offsets % stride] = np.arange(kernel)
-        skipped = min(cut // stride, span - 1)
-        after = max(0, -(-(cut + extent) // stride) - inputs)
+        skipped = min(crop // stride, span - 1)
+        after = max(0, -(-(crop + extent) // stride) - inputs)
         groups = inputs + after - skipped
-        return cls(stride, taps, span - 1 - skipped, after, groups, cut - skipped * stride, extent)
+        return cls(stride, taps, span - 1 - skipped, after, groups, crop - skipped * stride, extent)
 
     @property
     def is_uncropped(self) -> bool:
@@ -78,16 +78,16 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
         call, weight = self.builder_.normalize(call), value_of(call.args[1])
         if not extents(call):
             return call
-        return self._over_zeros(call) if weight is None else self._forwards(call, weight)
+        return self._convolve_over_zeros(call) if weight is None else self._rewrite_constant(call, weight)
 
-    def _forwards(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
+    def _rewrite_constant(self, call: ir.Call, weight: NDArray[Any]) -> ir.Expr:
         batch, height, width, _ = extents(call.args[0])
         _, *sides, filters = extents(call)
         attrs, groups = call.attrs, int(call.attrs.groups)
         top, left, *_ = (int(pad) for pad in attrs.padding)
         rows, columns = (
-            _Axis.of(inputs, kernel, int(stride), int(dilation), cut, extent)
-            for inputs, kernel, stride, dilation, cut, extent in zip(
+            _Axis.of(inputs, kernel, int(stride), int(dilation), crop, extent)
+            for inputs, kernel, stride, dilation, crop, extent in zip(
                 (height, width), weight.shape[:2], attrs.strides, attrs.dilation, (top, left), sides, strict=True
             )
         )
@@ -98,25 +98,25 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
             groups=groups,
             **CHANNELS_LAST,
         )
-        return self._moved(result, batch, rows, columns, groups, filters)
+        return self._reorder(result, batch, rows, columns, groups, filters)
 
-    def _over_zeros(self, call: ir.Call) -> ir.Expr:
+    def _convolve_over_zeros(self, call: ir.Call) -> ir.Expr:
         """Convolve the inputs, with zeros in between, with the flipped weight."""
         (batch, *sides, channels), (*kernel, _, filters) = extents(call.args[0]), extents(call.args[1])
         attrs, groups = call.attrs, int(call.attrs.groups)
         strides, dilation = [int(value) for value in attrs.strides], [int(value) for value in attrs.dilation]
         separated = relax.op.reshape(call.args[0], (batch, sides[0], 1, sides[1], 1, channels))
         separated = relax.op.nn.pad(separated, [0, 0, 0, 0, 0, strides[0] - 1, 0, 0, 0, strides[1] - 1, 0, 0])
-        spread = [side * stride for side, stride in zip(sides, strides, strict=True)]
-        data = relax.op.reshape(separated, (batch, *spread, channels))
+        spread_sides = [side * stride for side, stride in zip(sides, strides, strict=True)]
+        data = relax.op.reshape(separated, (batch, *spread_sides, channels))
         span = [(taps - 1) * gap for taps, gap in zip(kernel, dilation, strict=True)]
         before = [margin - int(pad) for margin, pad in zip(span, attrs.padding, strict=False)]
-        outputs = zip(extents(call)[1:3], span, spread, before, strict=True)
-        after = [extent + margin - own - first for extent, margin, own, first in outputs]
+        outputs = zip(extents(call)[1:3], span, spread_sides, before, strict=True)
+        after = [extent + margin - size - first for extent, margin, size, first in outputs]
         # Crop inputs at negative padding.
         starts, ends = (
             [max(-pad, 0) for pad in before],
-            [own + min(pad, 0) for own, pad in zip(spread, after, strict=True)],
+            [size + min(pad, 0) for size, pad in zip(spread_sides, after, strict=True)],
         )
         weight = relax.op.flip(relax.op.flip(call.args[1], 0), 1)
         weight = relax.op.reshape(weight, (*kernel, groups, channels // groups, filters))
@@ -130,13 +130,13 @@ class _Forwarder(PyExprMutator):  # type: ignore[misc]
             **CHANNELS_LAST,
         )
 
-    def _moved(self, result: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
+    def _reorder(self, result: ir.Expr, batch: int, rows: _Axis, columns: _Axis, groups: int, filters: int) -> ir.Expr:
         """Rearrange the outputs and crop the unwanted ones."""
         if rows.stride * columns.stride > 1:
             parts = (batch, rows.groups, columns.groups, groups, rows.stride, columns.stride, filters // groups)
-            moved = relax.op.permute_dims(relax.op.reshape(result, parts), [0, 1, 4, 2, 5, 3, 6])
+            rearranged = relax.op.permute_dims(relax.op.reshape(result, parts), [0, 1, 4, 2, 5, 3, 6])
             shape = (batch, rows.groups * rows.stride, columns.groups * columns.stride, filters)
-            result = relax.op.reshape(moved, shape)
+            result = relax.op.reshape(rearranged, shape)
         if rows.is_uncropped and columns.is_uncropped:
             return result
         ends = [rows.first + rows.extent, columns.first + columns.extent]

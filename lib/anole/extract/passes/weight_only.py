@@ -26,7 +26,7 @@ def _product_type(call: ir.Call, _: relax.BlockBuilder) -> relax.TensorType:
     return relax.TensorType([*data[:-1], packed[-1]], "float32")
 
 
-tvm.ir._ffi_api.RegisterOp(WEIGHT_ONLY, "A product with weights stored in few bits.")
+tvm.ir._ffi_api.RegisterOp(WEIGHT_ONLY, "A product with low-bit weights.")
 ir.register_op_attr(WEIGHT_ONLY, "FInferType", _product_type)
 ir.register_op_attr(WEIGHT_ONLY, "FPurity", True)
 
@@ -55,7 +55,7 @@ def store_weights(
     """
 
     @mutator
-    class Storing(PyExprMutator):  # type: ignore[misc]
+    class WeightStorer(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: ir.Call) -> ir.Expr:
             call = self.visit_expr_post_order(call)
             workload = workload_of(call)
@@ -64,7 +64,7 @@ def store_weights(
             scheme = weight_scheme(in_target_precision(workload))
             return call if scheme == workload.weights else _with_scheme(call, scheme)
 
-    return rewritten(module, Storing)
+    return rewritten(module, WeightStorer)
 
 
 def _with_scheme(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:

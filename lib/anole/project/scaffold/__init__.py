@@ -18,7 +18,7 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
     """Write the files of a new project and return their paths.
 
     Args:
-        folder: where to write them; it may be missing, or contain other files.
+        folder: the destination, which may be missing, or contain other files.
         demo: whether to write the models.yaml of the demo, which takes a minute or two.
 
     Raises:
@@ -31,8 +31,8 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
         folder / ".gitignore": _TEMPLATES / "gitignore",
         **{folder / path.relative_to(HOME): path for path in _profiles()},
     }
-    if existing := _existing(sources):
-        names = ", ".join(str(path) for path in existing)
+    if existing_files := _existing_files(sources):
+        names = ", ".join(str(path) for path in existing_files)
         raise ProjectError(f"{names}: already exists; nothing was written; give another folder")
     for path, source in sources.items():
         write_atomically(path, read_bytes(source))
@@ -46,8 +46,8 @@ def _profiles() -> list[Path]:
     return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 
-def _existing(paths: Iterable[Path]) -> list[Path]:
+def _existing_files(paths: Iterable[Path]) -> list[Path]:
     """Return the files that exist, and the files in place of a parent folder."""
     files = {path: lexists(path) for path in paths}
     parents = {parent: lexists(parent) and not parent.is_dir() for path in files for parent in path.parents}
-    return [path for path, is_there in {**files, **parents}.items() if is_there]
+    return [path for path, exists in {**files, **parents}.items() if exists]

@@ -32,7 +32,7 @@ STATIC = "anole"
 
 _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 
-_SHOWN: Mapping[str, Mapping[str, Any]] = {
+_DISPLAY: Mapping[str, Mapping[str, Any]] = {
     "task": {"facets": ["operator"], "sort": "label", "label_column": "label"},
     "run": {"facets": ["preset", "threads"], "sort_desc": "started_at", "label_column": "preset"},
     "trial": {"facets": ["status"]},
@@ -53,7 +53,7 @@ _SHOWN: Mapping[str, Mapping[str, Any]] = {
     "failures": {"facets": ["status"], "sort_desc": "count"},
     "rejections": {"facets": ["target_kind", "reason"], "sort_desc": "share"},
 }
-"""How Datasette shows each table and view: facets, order, and the column that labels a row.
+"""The display of each table and view in Datasette: facets, order, and the column that labels a row.
 
 Trials are too many to sort, or to count by columns without an index.
 """
@@ -67,8 +67,8 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
     folder = cookbook()
     descriptions = read_descriptions((folder / "README.md").read_text(encoding="utf-8"))
     recipes = read_recipes(folder)
-    tables = {each: _table(each, columns[each], descriptions) for each in descriptions if each in columns}
-    tables |= {each: {**tables.get(each, {}), "hidden": True} for each in FORMER_TABLES}
+    tables = {table: _table(table, columns[table], descriptions) for table in descriptions if table in columns}
+    tables |= {table: {**tables.get(table, {}), "hidden": True} for table in FORMER_TABLES}
     title = "Anole's records"
     return {
         "title": title,
@@ -79,7 +79,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
                 "description_html": "The views at the end of the list and the queries answer most questions.",
                 "tables": tables,
                 # The hyphens keep a query from hiding a table or view with the same name.
-                "queries": {each.replace("_", "-"): _canned(recipe, task_label) for each, recipe in recipes.items()},
+                "queries": {key.replace("_", "-"): _query(recipe, task_label) for key, recipe in recipes.items()},
             }
         },
         "plugins": {
@@ -88,7 +88,7 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
                     "title": title,
                     "description": "Charts of a single task show the task selected here.",
                     "filters": {"task": _task_filter(name, task_label)},
-                    "charts": {each: _chart(name, recipe) for each, recipe in recipes.items() if recipe.chart},
+                    "charts": {key: _chart(name, recipe) for key, recipe in recipes.items() if recipe.chart},
                 }
             }
         },
@@ -97,27 +97,27 @@ def metadata(name: str, columns: Mapping[str, Collection[str]], task_label: str 
 
 def _table(name: str, columns: Collection[str], descriptions: Mapping[str, TableDescription]) -> dict[str, Any]:
     meanings = {column: column_text(descriptions, name, column) for column in columns}
-    ends = {"_s": "s", "_bytes": "B"}
+    units = {"_s": "s", "_bytes": "B"}
     return {
         "description_html": _html(descriptions[name].text),
         "columns": {column: _plain(meaning) for column, meaning in meanings.items() if meaning},
-        "units": {column: unit for column in columns for end, unit in ends.items() if column.endswith(end)},
-        **_SHOWN.get(name, {}),
+        "units": {column: unit for column in columns for suffix, unit in units.items() if column.endswith(suffix)},
+        **_DISPLAY.get(name, {}),
     }
 
 
-def _canned(recipe: Recipe, task_label: str | None) -> dict[str, Any]:
+def _query(recipe: Recipe, task_label: str | None) -> dict[str, Any]:
     facts = {"": recipe.remark, "<b>Units:</b> ": recipe.units, "<b>Measured:</b> ": recipe.measured}
     parts = [f"{name}{_html(fact)}" for name, fact in facts.items() if fact]
     if recipe.chart:
-        chosen = f"?task={html.escape(task_label)}" if task_label else ""
-        parts.append(f'<a href="/-/dashboards/{DASHBOARD}/{recipe.name}{chosen}">Chart</a>')
+        parameter = f"?task={html.escape(task_label)}" if task_label else ""
+        parts.append(f'<a href="/-/dashboards/{DASHBOARD}/{recipe.name}{parameter}">Chart</a>')
     return {"sql": with_empty_as_null(recipe), "title": recipe.question, "description_html": " ".join(parts) or None}
 
 
 def _chart(database: str, recipe: Recipe) -> dict[str, Any]:
-    shown = {"library": "vega-lite", "display": {"$schema": _SCHEMA, "config": _CONFIG, **(recipe.chart or {})}}
-    return {"title": recipe.question, "db": database, "query": with_empty_as_null(recipe), **shown}
+    renderer = {"library": "vega-lite", "display": {"$schema": _SCHEMA, "config": _CONFIG, **(recipe.chart or {})}}
+    return {"title": recipe.question, "db": database, "query": with_empty_as_null(recipe), **renderer}
 
 
 def _task_filter(database: str, label: str | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from anole.errors import AnoleError, StoreError
 from anole.report.explore.metadata import STATIC, metadata
 
-_NEEDED = ("datasette", "datasette_dashboards")
+_REQUIRED_MODULES = ("datasette", "datasette_dashboards")
 
 _SETTINGS = {
     "sql_time_limit_ms": 30_000,
@@ -45,7 +45,7 @@ def explore(database: Path, options: Sequence[str]) -> None:
         ExploreError: Datasette is not installed, or could not be started.
         StoreError: there is no database.
     """
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = [name for name in _REQUIRED_MODULES if find_spec(name) is None]
     if missing:
         raise ExploreError(
             f"{missing[0].replace('_', '-')} is not installed; run `pip install 'anole[explore]'`, or `make explore` "
@@ -61,7 +61,7 @@ def explore(database: Path, options: Sequence[str]) -> None:
 def _run(command: Sequence[str]) -> int:
     """Run a program until it exits or this process is stopped; return its exit code."""
     with Popen(command) as process:
-        before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        old_handler = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         try:
             return process.wait()
         except KeyboardInterrupt:
@@ -69,10 +69,10 @@ def _run(command: Sequence[str]) -> int:
             process.wait()
             return 0
         finally:
-            signal.signal(signal.SIGTERM, before)
+            signal.signal(signal.SIGTERM, old_handler)
 
 
-def serving(database: Path, written: Path) -> list[str]:
+def serving(database: Path, metadata_path: Path) -> list[str]:
     """Write the metadata of a database to a file, and return the command that serves the database.
 
     Raises:
@@ -90,11 +90,11 @@ def serving(database: Path, written: Path) -> list[str]:
             task = connection.execute(_LARGEST_TASK).fetchone() if {"task", "run"} <= set(names) else None
     except sqlite3.Error as error:
         raise StoreError(f"{database}: {error}; `anole merge` repairs it") from error
-    written.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))), encoding="utf-8")
-    command = [sys.executable, "-m", "datasette", "serve", str(database), "--metadata", str(written)]
-    own = Path(__file__).parent
-    command += ["--template-dir", str(own / "templates"), "--plugins-dir", str(own / "plugins")]
-    command += ["--static", f"{STATIC}:{own / 'static'}"]
+    metadata_path.write_text(json.dumps(metadata(database.stem, columns, task and str(task[0]))), encoding="utf-8")
+    command = [sys.executable, "-m", "datasette", "serve", str(database), "--metadata", str(metadata_path)]
+    folder = Path(__file__).parent
+    command += ["--template-dir", str(folder / "templates"), "--plugins-dir", str(folder / "plugins")]
+    command += ["--static", f"{STATIC}:{folder / 'static'}"]
     for name, value in _SETTINGS.items():
         command += ["--setting", name, str(value)]
     return command

@@ -1,4 +1,4 @@
-"""Read-only access to the database for the report; keeps each query with its result."""
+"""Read-only access to the database for the report; each query is kept with its result."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Database:
         """Run a query with null for each of its parameters.
 
         Raises:
-            OutdatedDatabaseError: the database is of an older version.
-            StoreError: it cannot be read, or the query takes too long.
+            OutdatedDatabaseError: the database is from an older version.
+            StoreError: the database cannot be read, or the query takes too long.
         """
         sql = dedent(sql).strip()
         end_s = time.monotonic() + _LIMIT_S

@@ -44,9 +44,9 @@ class Figure:
     Attributes:
         units: the units of the values, and which direction is better.
         n: the sample size, in words.
-        method: how the values were measured and computed.
+        method: the measurement and computation of the values.
         queries: its queries; none if the data does not come from the database.
-        headline: its sentence in the summary at the top of the page.
+        headline: its sentence in the summary at the top of the page; empty for none.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class MissingData:
-    """A figure without data, and one line on how to get the data."""
+    """A figure without data, and one line of advice to get the data."""
 
     title: str
     remedy: str
@@ -99,8 +99,8 @@ class Section:
 
 def with_rows(chart: Chart, rows: Sequence[Mapping[str, Any]]) -> Chart:
     """Return a chart with its rows, reduced to the columns that it uses."""
-    named = set(re.findall(r"\w+", json.dumps(chart)))
-    values = [{name: value for name, value in row.items() if name in named} for row in rows]
+    words = set(re.findall(r"\w+", json.dumps(chart)))
+    values = [{name: value for name, value in row.items() if name in words} for row in rows]
     return {**chart, "data": {"values": values}}
 
 

@@ -28,36 +28,36 @@
   const encoded = (view, channel) =>
     view.encoding?.[channel]?.field
     ? view.encoding[channel]
-    : view.layer?.map(layer => encoded(layer, channel)).find(found => found);
-  // The length of a field's longest text; `otherwise` for fields that the chart itself computes.
+    : view.layer?.map(layer => encoded(layer, channel)).find(channelDef => channelDef);
+  // The length of a field's longest text, or `otherwise` for fields that the chart itself computes.
   const longest = (values, field, otherwise) =>
     Math.max(...values.map(row => field in row ? String(row[field]).length : otherwise));
   const draw = async () => {
     let drawn = 0;
-    for (const place of document.querySelectorAll(".chart")) {
-      const spec = JSON.parse(document.getElementById(place.dataset.spec).textContent);
-      const width = place.clientWidth;
-      const own = structuredClone(config);
+    for (const element of document.querySelectorAll(".chart")) {
+      const spec = JSON.parse(document.getElementById(element.dataset.spec).textContent);
+      const width = element.clientWidth;
+      const chartConfig = structuredClone(config);
       const limit = Math.max(110, Math.min(320, width * 0.32));
-      own.axisY = { labelLimit: limit, titleAnchor: "middle" };
-      own.axisX = { labelFlush: 12 };
+      chartConfig.axisY = { labelLimit: limit, titleAnchor: "middle" };
+      chartConfig.axisX = { labelFlush: 12 };
       // The legend starts at the end of the axis, and must fit into the remaining width.
       const { values } = spec.data, color = encoded(spec, "color"), y = encoded(spec, "y");
       const legend = color ? longest(values, color.field, 16) : 0;
       const left = width - (y?.type === "nominal" ? Math.min(limit, longest(values, y.field, 40) * 7.5) + 12 : 70);
-      own.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
-      own.legend.labelLimit = Math.min(260, left - 30);
+      chartConfig.legend.columns = Math.max(1, Math.floor(left / (legend * 7.2 + 30)));
+      chartConfig.legend.labelLimit = Math.min(260, left - 30);
       spec.width = width;
-      spec.config = own;
+      spec.config = chartConfig;
       try {
-        await vegaEmbed(place, spec, {
+        await vegaEmbed(element, spec, {
           mode: "vega-lite", renderer: "svg", actions: false, tooltip: { theme: dark ? "dark" : "light" },
           // Vega-Lite warns about fitting the width if the height depends on the number of rows; Vega does it.
           patch: vega => ({ ...vega, autosize: { type: "fit-x", contains: "padding" } }),
         });
         drawn += 1;
       } catch (error) {
-        place.textContent = "This chart cannot be drawn: " + error.message;
+        element.textContent = "This chart cannot be drawn: " + error.message;
         console.error(error);
       }
       root.dataset.drawn = drawn;

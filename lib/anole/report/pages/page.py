@@ -1,4 +1,4 @@
-"""Render the report as one self-contained HTML file; all content of records is escaped here."""
+"""Render the report as one self-contained HTML file, in which all content of records is escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-s
 """A policy that blocks all external content. Vega compiles expressions, hence `unsafe-eval`."""
 
 _MAX_UNBROKEN_LENGTH = 40
-"""The length of texts above which a column may be broken into lines."""
+"""Max length of texts in a column whose lines are not broken."""
 
 _NUMBER = re.compile(r"[-+]?[\d.,]*(e[-+]\d+)?(\s?[±x%(].*)?$")
 
@@ -74,29 +74,29 @@ class _Body:
 
     def sections(self, sections: Sequence[tuple[Section, Sequence[Shown]]]) -> Iterator[str]:
         reader = None
-        for section, shown in sections:
+        for section, figures in sections:
             if section.reader != reader:
                 reader = section.reader
                 yield f'<h2 id="{escape(reader)}">{escape(READERS[reader])}</h2>'
             yield f'<section id="{escape(section.key)}"><h3>{escape(section.title)}</h3>'
-            for each in shown:
-                yield self._shown(each, "" if each.title == section.title else each.title)
+            for figure in figures:
+                yield self._figure(figure, "" if figure.title == section.title else figure.title)
             yield "</section>"
 
-    def _shown(self, shown: Shown, title: str) -> str:
-        """Return a figure, or its remedy, with its title unless the section has the same one."""
-        if isinstance(shown, MissingData):
+    def _figure(self, figure: Shown, title: str) -> str:
+        """Return a figure, or the remedy for its missing data, under a title unless that is empty."""
+        if isinstance(figure, MissingData):
             name = f"<b>{escape(title)}:</b> " if title else ""
-            return f'<p class="lacking">{name}{_prose(shown.remedy)}</p>'
-        parts = ["<figure>", f"<h4>{escape(title)}</h4>" if title else "", _caption(shown)]
-        if shown.chart is not None:
+            return f'<p class="missing">{name}{_prose(figure.remedy)}</p>'
+        parts = ["<figure>", f"<h4>{escape(title)}</h4>" if title else "", _caption(figure)]
+        if figure.chart is not None:
             name = f"spec-{len(self.charts)}"
-            self.charts.append({**shown.chart, "description": shown.title})
+            self.charts.append({**figure.chart, "description": figure.title})
             parts.append(f'<div class="chart" data-spec="{name}"></div>')
-        if shown.table is not None:
-            parts.append(_table(shown.table))
-        parts += [_download(each) for each in shown.downloads]
-        for query in shown.queries:
+        if figure.table is not None:
+            parts.append(_table(figure.table))
+        parts += [_download(download) for download in figure.downloads]
+        for query in figure.queries:
             count = f"{len(query.rows):,} row{'s' * (len(query.rows) != 1)}"
             parts.append(
                 f'<details><summary>SQL ({count})</summary><pre class="sql">{escape(query.sql)}</pre></details>'
@@ -106,10 +106,10 @@ class _Body:
 
 def _summary(sections: Sequence[tuple[Section, Sequence[Shown]]]) -> str:
     items = (
-        f'<li>{_prose(each.headline)} <a href="#{escape(section.key)}">More</a></li>'
-        for section, shown in sections
-        for each in shown
-        if isinstance(each, Figure) and each.headline
+        f'<li>{_prose(figure.headline)} <a href="#{escape(section.key)}">More</a></li>'
+        for section, figures in sections
+        for figure in figures
+        if isinstance(figure, Figure) and figure.headline
     )
     return f'<ul class="summary">{"".join(items)}</ul>'
 
@@ -117,8 +117,8 @@ def _summary(sections: Sequence[tuple[Section, Sequence[Shown]]]) -> str:
 def _contents(sections: Sequence[Section]) -> str:
     parts = ['<nav aria-label="Contents">']
     for reader, title in READERS.items():
-        own = [section for section in sections if section.reader == reader]
-        items = "".join(f'<li><a href="#{escape(each.key)}">{escape(each.title)}</a></li>' for each in own)
+        group = [section for section in sections if section.reader == reader]
+        items = "".join(f'<li><a href="#{escape(item.key)}">{escape(item.title)}</a></li>' for item in group)
         parts.append(f'<div><a href="#{escape(reader)}"><b>{escape(title)}</b></a><ul>{items}</ul></div>')
     return "\n".join([*parts, "</nav>"])
 
@@ -130,22 +130,22 @@ def _caption(figure: Figure) -> str:
 
 
 def _table(table: Table) -> str:
-    shown = table.rows[:MAX_ROWS]
-    marks = [_mark([row[column] for row in shown]) for column in range(len(table.columns))]
-    head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))
+    shown_rows = table.rows[:MAX_ROWS]
+    attrs = [_class_attribute([row[column] for row in shown_rows]) for column in range(len(table.columns))]
+    head = "".join(f"<th{attr}>{escape(name)}</th>" for name, attr in zip(table.columns, attrs, strict=True))
     rows = (
-        "<tr>" + "".join(f"<td{mark}>{escape(cell)}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>"
-        for row in shown
+        "<tr>" + "".join(f"<td{attr}>{escape(cell)}</td>" for cell, attr in zip(row, attrs, strict=True)) + "</tr>"
+        for row in shown_rows
     )
-    more = len(table.rows) - len(shown)
-    rest = f'<p class="faint">{more:,} more rows; the query returns all.</p>' if more else ""
+    n_more = len(table.rows) - len(shown_rows)
+    rest = f'<p class="faint">{n_more:,} more rows; the query returns all.</p>' if n_more else ""
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{rest}'
     )
 
 
-def _mark(cells: Sequence[str]) -> str:
-    """Return the CSS class of a column: numbers are right-aligned, long texts are wrapped."""
+def _class_attribute(cells: Sequence[str]) -> str:
+    """Return the class attribute of a column's cells: numbers are right-aligned, long texts are wrapped."""
     if all(map(_NUMBER.match, cells)):
         return ' class="number"'
     return ' class="long"' if max(map(len, cells)) > _MAX_UNBROKEN_LENGTH else ""

@@ -14,13 +14,13 @@ from anole.report.pages.figure import Figure, MissingData, ReportSource, Section
 from anole.text_format import NONE, counted, times
 
 _MIN_TASKS, _MIN_PAIRS = 3, 5
-"""With fewer, bootstrap intervals are meaningless: for a single task, the interval is a point."""
+"""Min numbers for a bootstrap interval: the interval of a single task contains no variation between tasks."""
 
-_RESAMPLES = 2000
-_LEVEL = 0.95
+_N_RESAMPLES = 2000
+_CONFIDENCE = 0.95
 
 
-def section_of_pairs(recipe: Recipe, reader: str) -> Section:
+def pairs_section(recipe: Recipe, reader: str) -> Section:
     """Return the section for the recipe ``preset_pairs``."""
 
     def make(source: ReportSource) -> list[Shown]:
@@ -28,21 +28,21 @@ def section_of_pairs(recipe: Recipe, reader: str) -> Section:
         pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in query.records():
             pairs.setdefault((row["one"], row["other"]), []).append(row)
-        found = [each for names, rows in pairs.items() if (each := _compare(names, rows)) is not None]
-        if not found:
+        results = [pair for names, rows in pairs.items() if (pair := _compare(names, rows)) is not None]
+        if not results:
             return [MissingData(recipe.question, recipe.remedy)]
         figure = Figure(
             recipe.question,
             recipe.units,
             f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.",
             f"{recipe.measured} Geometric mean over tasks, each the mean of its seeds. The interval contains "
-            f"{_LEVEL:.0%} of {_RESAMPLES} bootstrap samples of the logarithms, by task and then by seed; with "
+            f"{_CONFIDENCE:.0%} of {_N_RESAMPLES} bootstrap samples of the logarithms, by task and then by seed; with "
             f"fewer than {_MIN_TASKS} tasks or {_MIN_PAIRS} pairs there is none. The chart shows at most 40 pairs.",
             (query,),
-            Table.of(("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one failed"), map(_row, found)),
-            with_rows(read_chart(Path(__file__).with_suffix(".json")), found),
-            headline=f"{sum('better' in each['verdict'] for each in found)} of {counted(len(found), 'pair')} of "
-            "presets differ significantly.",
+            Table.of(("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one failed"), map(_row, results)),
+            with_rows(read_chart(Path(__file__).with_suffix(".json")), results),
+            headline=f"{sum('better' in pair['verdict'] for pair in results)} of "
+            f"{counted(len(results), 'pair')} of presets differ significantly.",
         )
         return [figure]
 
@@ -58,13 +58,13 @@ def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, An
     if not ratios:
         return None
     pairs = sum(map(len, ratios.values()))
-    middle, low, high = mean_interval(list(ratios.values()))
+    estimate, low, high = mean_interval(list(ratios.values()))
     is_enough = len(ratios) >= _MIN_TASKS and pairs >= _MIN_PAIRS
     better = names[0] if low > 0 else names[1] if high < 0 else None
     budgets = sorted({row["trials"] for row in rows})
     return {
         "pair": f"{names[0]} / {names[1]}",
-        "ratio": exp(middle),
+        "ratio": exp(estimate),
         "low": exp(low) if is_enough else None,
         "high": exp(high) if is_enough else None,
         "verdict": "too few tasks or pairs"
@@ -79,10 +79,10 @@ def _compare(names: tuple[str, str], rows: list[dict[str, Any]]) -> dict[str, An
     }
 
 
-def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
-    interval = NONE if each["low"] is None else f"{times(each['low'])} to {times(each['high'])}"
-    counts = (str(each[name]) for name in ("tasks", "pairs", "trials", "lost"))
-    return each["pair"], times(each["ratio"]), interval, *counts
+def _row(pair: Mapping[str, Any]) -> tuple[str, ...]:
+    interval = NONE if pair["low"] is None else f"{times(pair['low'])} to {times(pair['high'])}"
+    counts = (str(pair[name]) for name in ("tasks", "pairs", "trials", "lost"))
+    return pair["pair"], times(pair["ratio"]), interval, *counts
 
 
 def mean_interval(groups: Sequence[Sequence[float]]) -> tuple[float, float, float]:
@@ -96,10 +96,10 @@ def mean_interval(groups: Sequence[Sequence[float]]) -> tuple[float, float, floa
     for number, group in enumerate(groups):
         values[number, : len(group)] = group
     rng = np.random.default_rng(0)
-    resampled = rng.integers(len(groups), size=(_RESAMPLES, len(groups)))
+    resampled = rng.integers(len(groups), size=(_N_RESAMPLES, len(groups)))
     # As many values as each resampled group has; `counts` masks the padding up to the largest group.
     positions = (rng.random((*resampled.shape, values.shape[1])) * sizes[resampled][..., None]).astype(int)
     counts = np.arange(values.shape[1]) < sizes[resampled][..., None]
     means = (values[resampled[..., None], positions] * counts).sum(axis=2) / sizes[resampled]
-    low, high = np.quantile(means.mean(axis=1), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(means.mean(axis=1), [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
     return float(np.mean([np.mean(group) for group in groups])), float(low), float(high)

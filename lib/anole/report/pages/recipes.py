@@ -22,7 +22,7 @@ _ZEROS = re.compile(r"\.?0+(?=e|$)")
 _UNITS = {"_ms": ", ms", "_s": ", s", "_mb": ", MB", "_utc": " (UTC)"}
 """The suffix of a column's title, by the suffix of its name."""
 
-_COUNTS: Mapping[str, Callable[[Sequence[Any]], int]] = {
+_COUNT_FUNCTIONS: Mapping[str, Callable[[Sequence[Any]], int]] = {
     "rows": len,
     "count": lambda values: len(set(values)),
     "sum": sum,
@@ -45,7 +45,7 @@ def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
         Figure(
             recipe.question,
             recipe.units,
-            f"{', '.join(_counted(count, rows) for count in recipe.counts)}.",
+            f"{', '.join(_format_count(count, rows) for count in recipe.counts)}.",
             recipe.measured,
             (query,),
             _table(recipe.columns, rows) if recipe.columns else None,
@@ -55,23 +55,23 @@ def _make(recipe: Recipe, source: ReportSource) -> list[Shown]:
     ]
 
 
-def _counted(count: str, rows: Sequence[Row]) -> str:
+def _format_count(count: str, rows: Sequence[Row]) -> str:
     """Return a count of rows as text, such as ``3 builds`` for ``count build``."""
-    how, _, noun = count.partition(" as ")
-    function, _, column = how.partition(" ")
-    number = _COUNTS[function]([row[column] for row in rows] if column else rows)
+    formula, _, noun = count.partition(" as ")
+    function, _, column = formula.partition(" ")
+    number = _COUNT_FUNCTIONS[function]([row[column] for row in rows] if column else rows)
     return ("at most " if function == "max" else "") + counted(number, noun or column.removesuffix("s"))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:
     """Return the table of the columns that have a value in any row."""
-    kept = [column for column in columns if any(row[column] is not None for row in rows)]
-    return Table.of(map(_title, kept), ([cell(row[column]) for column in kept] for row in rows))
+    shown_columns = [column for column in columns if any(row[column] is not None for row in rows)]
+    return Table.of(map(_title, shown_columns), ([cell(row[column]) for column in shown_columns] for row in rows))
 
 
 def _title(column: str) -> str:
-    end = next((end for end in _UNITS if column.endswith(end)), "")
-    return column.removesuffix(end).replace("_", " ") + _UNITS.get(end, "")
+    suffix = next((suffix for suffix in _UNITS if column.endswith(suffix)), "")
+    return column.removesuffix(suffix).replace("_", " ") + _UNITS.get(suffix, "")
 
 
 def cell(value: Any) -> str:

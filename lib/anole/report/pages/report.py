@@ -15,11 +15,11 @@ from anole.report.pages import unfinished_builds
 from anole.report.pages.database import Database, OutdatedDatabaseError
 from anole.report.pages.figure import READERS, MissingData, ReportSource, Section, Shown
 from anole.report.pages.page import TITLE_END, Page, render
-from anole.report.pages.preset_pairs import section_of_pairs
+from anole.report.pages.preset_pairs import pairs_section
 from anole.report.pages.recipes import section_of
 from anole.targets import usable_kinds
 from anole.targets.base import named_object
-from anole.text_format import counted, named_few, times
+from anole.text_format import counted, format_names, times
 
 _DEPLOYMENT = (
     *("speedup", "latency_by_size", "build_sizes", "latency_under_load"),
@@ -28,7 +28,7 @@ _DEPLOYMENT = (
 _RESEARCH = ("best_over_trials", "best_over_seconds", "preset_costs")
 _MORE_RESEARCH = ("trial_outcomes", "failures_by_reason", "batch_sizes", "rank_correlations")
 
-_COUNTS = {
+_COUNT_QUERIES = {
     "build": "select count(*) from build",
     "model": "select count(*) from model",
     "task": "select count(*) from task",
@@ -36,15 +36,15 @@ _COUNTS = {
     "preset": "select count(distinct preset) from run",
 }
 
-_BUILT = "select model, target from build order by name"
+_BUILDS = "select model, target from build order by name"
 
 _MAX_NAMED = 3
 """The maximum number of models that the title names."""
 
-_CURRENT = "select speedup_low, speedup_high from evaluation limit 0"
+_VERSION_CHECK = "select speedup_low, speedup_high from evaluation limit 0"
 """A query that fails on a database that is too old for most sections."""
 
-_SPEEDUPS = "select reference, speedup from model_latency order by reference"
+_SPEEDUP_QUERY = "select reference, speedup from model_latency order by reference"
 
 
 def write_report(database: Path, output: Path, project: Path, spec: Path | None) -> None:
@@ -57,14 +57,14 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
     """
     if _is_another_file(output):
         raise StoreError(f"{output}: is not a report of Anole, so was not overwritten; `--output` names another file")
-    with Database(database) as opened:
-        opened.query(_CURRENT)
-        source = ReportSource(opened, project, spec)
+    with Database(database) as db:
+        db.query(_VERSION_CHECK)
+        source = ReportSource(db, project, spec)
         page = Page(
-            title=_title(opened),
+            title=_title(db),
             facts=f"Made by Anole{_version()} from {database.name} on "
             f"{utc_now()[:16].replace('T', ' ')} UTC. This file is self-contained.",
-            tiles=_tiles(opened),
+            tiles=_tiles(db),
             sections=[(section, figures_of(section, source)) for section in all_sections()],
         )
     write_atomically(output, render(page))
@@ -73,15 +73,15 @@ def write_report(database: Path, output: Path, project: Path, spec: Path | None)
 def all_sections() -> list[Section]:
     """Return Anole's sections and the sections of kinds of targets, ordered by audience."""
     recipes = read_recipes(cookbook())
-    own = [
+    own_sections = [
         *(section_of(recipes[name], "deployment") for name in _DEPLOYMENT),
         unfinished_builds.SECTION,
         *(section_of(recipes[name], "research") for name in _RESEARCH),
-        section_of_pairs(recipes["preset_pairs"], "research"),
+        pairs_section(recipes["preset_pairs"], "research"),
         *(section_of(recipes[name], "research") for name in _MORE_RESEARCH),
     ]
-    added = [named_object(place) for kind in usable_kinds().values() for place in kind.sections]
-    return sorted([*own, *added], key=lambda section: list(READERS).index(section.reader))
+    target_sections = [named_object(path) for kind in usable_kinds().values() for path in kind.sections]
+    return sorted([*own_sections, *target_sections], key=lambda section: list(READERS).index(section.reader))
 
 
 def _is_another_file(page: Path) -> bool:
@@ -111,19 +111,19 @@ def figures_of(section: Section, source: ReportSource) -> Sequence[Shown]:
 
 def _title(database: Database) -> str:
     """Return the title: the models, or their number if there are many, and the targets."""
-    rows = database.query(_BUILT).rows
+    rows = database.query(_BUILDS).rows
     models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
-    what = ", ".join(models) if len(models) <= _MAX_NAMED else counted(len(models), "model")
-    return f"{what} on {named_few(targets)}" if rows else "Searches"
+    subject = ", ".join(models) if len(models) <= _MAX_NAMED else counted(len(models), "model")
+    return f"{subject} on {format_names(targets)}" if rows else "Searches"
 
 
 def _tiles(database: Database) -> Mapping[str, str]:
     """Return the key figures by name."""
     speedups: dict[str, list[float]] = {}
-    for reference, speedup in database.query(_SPEEDUPS).rows:
+    for reference, speedup in database.query(_SPEEDUP_QUERY).rows:
         speedups.setdefault(reference, []).append(speedup)
-    counts = (counted(database.query(sql).rows[0][0], noun).split() for noun, sql in _COUNTS.items())
+    counts = (counted(database.query(sql).rows[0][0], noun).split() for noun, sql in _COUNT_QUERIES.items())
     return {
-        f"over {reference} (geometric mean of {len(found)})": times(geometric_mean(found))
-        for reference, found in speedups.items()
+        f"over {reference} (geometric mean of {len(values)})": times(geometric_mean(values))
+        for reference, values in speedups.items()
     } | {noun: count for count, noun in counts}

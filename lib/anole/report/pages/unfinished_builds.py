@@ -27,10 +27,10 @@ def _builds(source: ReportSource) -> Shown:
         pipeline = Pipeline.load(source.spec)
     except AnoleError as error:
         return MissingData(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
-    known = {name for (name,) in source.database.query("select name from build").rows}
+    merged_builds = {name for (name,) in source.database.query("select name from build").rows}
     rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
     for build in pipeline.spec.builds.values():
-        rows += _undone(pipeline, build, known)
+        rows += _unfinished_stage(pipeline, build, merged_builds)
     if not rows:
         return MissingData(
             _QUESTION, f"none: all {counted(len(pipeline.spec.builds), 'build')} in models.yaml are done."
@@ -39,7 +39,7 @@ def _builds(source: ReportSource) -> Shown:
         _QUESTION,
         "",
         f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
-        "from models.yaml, the files of this folder and the last message of each stage's log, when written. "
+        "from models.yaml, the files of this folder and the last message of each stage's log, as of this report. "
         "`anole plan` shows the remaining jobs.",
         (),
         Table.of(("build", "stage", "why"), rows),
@@ -48,7 +48,7 @@ def _builds(source: ReportSource) -> Shown:
     )
 
 
-def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[tuple[str, str, str]]:
+def _unfinished_stage(pipeline: Pipeline, build: BuildSpec, merged_builds: set[str]) -> Iterator[tuple[str, str, str]]:
     """Yield the first unfinished stage of a build, if any, and why."""
     folder, name = pipeline.project, build.name
     stages = {
@@ -59,8 +59,8 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
     }
     for stage, (output, log) in stages.items():
         if not (folder / output).exists():
-            failed = explanations([folder / "logs" / stage / f"{log}.log"])
-            yield name, stage, failed[-1] if failed else _waiting(pipeline, build, stage)
+            errors = explanations([folder / "logs" / stage / f"{log}.log"])
+            yield name, stage, errors[-1] if errors else _waiting_reason(pipeline, build, stage)
             return
     try:
         absence = read_evaluation(folder / layout.evaluation_path(name)).absence
@@ -68,11 +68,11 @@ def _undone(pipeline: Pipeline, build: BuildSpec, known: set[str]) -> Iterator[t
         absence = str(error)
     if absence is not None:
         yield name, "evaluate", absence
-    elif name not in known:
+    elif name not in merged_builds:
         yield name, "merge", "it is not in the database; `anole merge` adds it"
 
 
-def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
+def _waiting_reason(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
     """Return why a stage without an error message has not run."""
     if stage == "extract":
         return "not done yet"
@@ -82,9 +82,9 @@ def _waiting(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         return str(error)
     if not receipts:
         return "not done yet"
-    failed = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
-    why = next((f": {messages[-1]}" for messages in failed if messages), "")
-    return f"{counted(len(receipts), 'tuning job')} left{why}"
+    errors = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
+    cause = next((f": {messages[-1]}" for messages in errors if messages), "")
+    return f"{counted(len(receipts), 'tuning job')} left{cause}"
 
 
 def _log_of(receipt: Path) -> Path:

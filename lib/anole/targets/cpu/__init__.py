@@ -1,1 +1,1 @@
-"""The processor of this machine."""
+"""The CPU as a target."""

@@ -37,10 +37,10 @@ _RELATIVE_ERRORS = (1e-5, 1e-2)
 
 
 def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
-    """Read an entry of ``targets``, see `Kind.read`; a remote processor must be fully described."""
+    """Read an entry of ``targets``, see `Kind.read`; a remote CPU must be fully described."""
     entry = node.mapping()
     if "mcpu" in entry:
-        entry["mcpu"].choice(known_processors(), "a processor that LLVM knows on this machine")
+        entry["mcpu"].choice(known_processors(), "a CPU that LLVM knows on this machine")
     if "model" in entry:
         entry["model"].text()
     if "threads" in entry:
@@ -58,19 +58,19 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
     if remote is not None:
         return {**settings, "model": _remote_model(node, remote)}
     if "model" in entry and "nodes" not in entry:
-        raise entry["model"].error("is the name of another machine's processor; give `measure` or `nodes`, or omit it")
+        raise entry["model"].error("is the name of another machine's CPU; give `measure` or `nodes`, or omit it")
     return settings
 
 
 def _remote_model(node: Node, remote: Remote) -> str:
-    """Return the name of a remote processor, and check that the entry describes it fully."""
+    """Return the name of a remote CPU, and check that the entry describes it fully."""
     entry = node.mapping()
     for name in ("mcpu", "threads"):
         if name not in entry:
-            raise node.error(f"has no `{name}`; a processor measured elsewhere (`measure`) cannot be detected")
+            raise node.error(f"has no `{name}`; a CPU measured elsewhere (`measure`) cannot be detected")
     model = entry["model"].text() if "model" in entry else remote.key
     if model is None:
-        raise node.error("has no `model`; a server without a `key` does not name its processor")
+        raise node.error("has no `model`; a server without a `key` does not name its CPU")
     return model
 
 
@@ -84,12 +84,12 @@ def describe_cpu(
     precision: str = FLOAT32,
     weights: str | None = None,
 ) -> dict[str, Any]:
-    """Return the description of a processor as a target; it is part of the keys of tasks, and omits defaults.
+    """Return the description of a CPU as a target; it is part of the keys of tasks, and omits defaults.
 
     Args:
-        mcpu: LLVM's name of the processor to compile for, with its standard features; None to detect all features.
+        mcpu: LLVM's name of the CPU to compile for, with its standard features; None to detect all features.
         threads: number of threads that run a kernel; all available cores if None.
-        model: name of another machine's processor, which disables detection; None for this machine.
+        model: name of another machine's CPU, which disables detection; None for this machine.
         max_relative_error: maximum relative L2 error of a kernel's result.
         exact: whether to allow only algorithms that compute the operator exactly as defined.
         space: ``constrained``, or ``open`` for spaces without constraints.
@@ -98,29 +98,29 @@ def describe_cpu(
         weights: type to which the weights of dense layers with few rows are quantized, ``int8`` or ``int4``.
 
     Raises:
-        TargetError: this machine does not have the processor's features or the threads, or the processor does not
-            support the precision.
+        TargetError: this machine does not have the CPU's features or the threads, or the CPU does not support the
+            precision.
     """
     if model is None or mcpu is None or threads is None:
-        described = _this_processor(mcpu, threads)
+        description = _describe_local_cpu(mcpu, threads)
     else:
-        described = {"mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
+        description = {"mcpu": mcpu, "model": model, "features": features_of(mcpu), "threads": threads}
     if max_relative_error != MAX_RELATIVE_ERROR:
-        described["max_relative_error"] = max_relative_error
+        description["max_relative_error"] = max_relative_error
     if exact:
-        described["exact"] = True
+        description["exact"] = True
     if precision != FLOAT32:
-        if missing := missing_features(precision, described["features"]):
+        if missing := missing_features(precision, description["features"]):
             raise TargetError(
-                f"precision {precision} requires {', '.join(missing)}, which {described['model']} does not have"
+                f"precision {precision} requires {', '.join(missing)}, which {description['model']} does not have"
             )
-        described["precision"] = precision
+        description["precision"] = precision
     if weights is not None:
-        described["weights"] = weights
-    return {"kind": "cpu", **described, **described_space(space)}
+        description["weights"] = weights
+    return {"kind": "cpu", **description, **described_space(space)}
 
 
-def _this_processor(mcpu: str | None, threads: int | None) -> dict[str, Any]:
+def _describe_local_cpu(mcpu: str | None, threads: int | None) -> dict[str, Any]:
     host = processor()
     if mcpu is not None and (missing := host.missing_features(mcpu)):
         raise TargetError(f"mcpu {mcpu} requires {', '.join(missing)}, which this machine's {host.name} does not have")
@@ -142,11 +142,11 @@ def _inventory() -> Inventory:
     description = describe_cpu()
     features: list[str] = description["features"]
     precisions = precisions_of(features)
-    unneeded = LOW_PRECISION_FEATURES.difference(
+    not_needed = LOW_PRECISION_FEATURES.difference(
         FEATURES_FOR_8_BITS, *(required for precision in precisions for required in REQUIRED_FEATURES[precision])
     )
-    used = [feature for feature in features if feature not in unneeded]
-    unused = [feature for feature in features if feature in unneeded]
+    used = [feature for feature in features if feature not in not_needed]
+    unused = [feature for feature in features if feature in not_needed]
     lanes = VectorUnit.of(description).lanes
     facts = {"compiled for": f"{description['mcpu']} with {' '.join(used)}, in vectors of {lanes} floats"}
     facts["precisions"] = " or ".join(precisions)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CpuTarget:
-    """A processor with a number of threads; see `describe_cpu` for its description."""
+    """A CPU with a number of threads; see `describe_cpu` for its description."""
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
     place: Final = DeviceLocation.PROCESSOR
@@ -63,23 +63,23 @@ class CpuTarget:
             self.template_versions = {**self.template_versions, **programs.OPEN_VERSIONS}
 
     def absence(self) -> str | None:
-        """Return why nothing can be measured here: the processor differs, or this process may use too few threads."""
-        local, expected, usable = processor().name, self.description["model"], available_threads()
-        if expected == local and self.threads <= usable:
+        """Return the reason that nothing can be measured: the CPU differs, or this process may use too few threads."""
+        local_name, expected_name, n_threads = processor().name, self.description["model"], available_threads()
+        if expected_name == local_name and self.threads <= n_threads:
             return None
         return (
-            f"cpu {expected} with {self.threads} threads: this machine's processor is {local}, "
-            f"and this process may use {usable} threads"
+            f"cpu {expected_name} with {self.threads} threads: this machine's CPU is {local_name}, "
+            f"and this process may use {n_threads} threads"
         )
 
     def template_version(self, workload: Workload) -> int:
         """Return the version of a workload's template, the sum of its parts' versions.
 
         Sums may collide over time, when one part's version rises and another part is removed. A fix would change the
-        keys of tasks, so it waits until they change anyway.
+        keys of tasks; it waits until they change anyway.
         """
         version_of(workload, programs.VERSIONS, "the cpu")
-        parts = programs.parts_of(self.unit, workload, self.exact, self.open)
+        parts = programs.program_parts(self.unit, workload, self.exact, self.open)
         return sum({**programs.VERSIONS, **programs.OPEN_VERSIONS}[part] for part in parts)
 
     def takes(self, workload: Workload, position: int) -> bool:
@@ -106,7 +106,7 @@ class CpuTarget:
         return self._programs(workload).space(self.unit, self._sharing_threads(workload), workload)
 
     def default_config(self, workload: Workload) -> Config:
-        """Return a valid config with reasonable speed, without tuning; open spaces contain it, too."""
+        """Return a valid config with reasonable speed, without tuning; open spaces also contain it."""
         return self._programs(workload).default(self.unit, self._sharing_threads(workload), workload)
 
     def spread(self, workload: Workload, config: Config) -> Config:
@@ -149,7 +149,7 @@ class CpuTarget:
         return pipeline()
 
     def runtime_objects(self, folder: Path) -> Sequence[Path]:
-        """Compile the runtime: threads for parallel loops and, if the processor has AMX, matrix tiles."""
+        """Compile the runtime: threads for parallel loops and, if the CPU has AMX, matrix tiles."""
         from anole.targets.cpu.device.builder import runtime_objects
 
         return runtime_objects(self.description, folder)
@@ -165,7 +165,7 @@ class CpuTarget:
         build(self.template(workload), workload, config, self.description, artifact)
 
     def units(self) -> Sequence[LocalDevice]:
-        """Return the only device: the processor."""
+        """Return the only device: the CPU."""
         return (LocalDevice("cpu"),)
 
     def runner(self, workload: Workload) -> Runner:
@@ -175,8 +175,8 @@ class CpuTarget:
         return CpuRunner(self.template(workload), workload)
 
     def remote_runner(self, workload: Workload, session: tvm.rpc.RPCSession) -> Runner:
-        """Return a runner of the workload's candidates on a server's processor."""
-        from anole.targets.cpu.device.remote_runner import remote_runner
+        """Return a runner of the workload's candidates on a server's CPU."""
+        from anole.targets.cpu.device.runner import remote_runner
 
         return remote_runner(self.template(workload), workload, self.threads, session)
 

@@ -56,7 +56,7 @@ class Remote:
         """
         entry = node.mapping(allowed=("rpc", "key", "servers"), required=("rpc",))
         rpc, is_list = entry["rpc"], isinstance(entry["rpc"].value, list)
-        (host, port), *others = _distinct(rpc.items()) if is_list else [_address(rpc)]
+        (host, port), *extra = _distinct_addresses(rpc.items()) if is_list else [_address(rpc)]
         if is_list and "key" in entry:
             raise rpc.error(
                 "found a list and a key; a key requires the address of a tracker: give one address, or omit the key"
@@ -66,7 +66,7 @@ class Remote:
                 "found without a key; it limits how many of a tracker's servers with that key are used"
             )
         key = entry["key"].text() if "key" in entry else None
-        return cls(host, port, key, tuple(others), entry["servers"].whole(least=1) if "servers" in entry else None)
+        return cls(host, port, key, tuple(extra), entry["servers"].whole(least=1) if "servers" in entry else None)
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self | None:
@@ -103,7 +103,7 @@ class Remote:
         return f"the RPC server{'s' if self.others else ''} {addresses}"
 
 
-def _distinct(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+def _distinct_addresses(nodes: Sequence[Node]) -> list[tuple[str, int]]:
     addresses: list[tuple[str, int]] = []
     for node in nodes:
         if (address := _address(node)) in addresses:

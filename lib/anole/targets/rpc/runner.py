@@ -21,7 +21,7 @@ from anole.targets.rpc.address import Server
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 
-_REACH_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 
 
 def open_session(server: Server, session_s: float) -> rpc.RPCSession:
@@ -30,19 +30,19 @@ def open_session(server: Server, session_s: float) -> rpc.RPCSession:
     After `session_s` seconds, the server ends the session and everything that runs in it.
 
     Raises:
-        DeviceLostError: the server does not answer, or its tracker has assigned it to another client meanwhile.
+        DeviceLostError: the server does not answer, or the tracker has meanwhile assigned it to another client.
     """
     try:
         if not server.match_key:
             # TVM does not report why it cannot connect. A server with a tracker would take this socket for its client.
-            socket.create_connection((server.host, server.port), timeout=_REACH_S).close()
+            socket.create_connection((server.host, server.port), timeout=_CONNECT_TIMEOUT_S).close()
         return rpc.connect(server.host, server.port, server.match_key, session_timeout=session_s)
     except (OSError, RuntimeError, ValueError) as error:
         raise DeviceLostError(f"the RPC server {server} cannot be reached: {cause(error)}") from error
 
 
 @contextmanager
-def converting_session_errors(session: rpc.RPCSession) -> Iterator[None]:
+def convert_session_errors(session: rpc.RPCSession) -> Iterator[None]:
     """Convert errors that a lost session, not the candidate, causes.
 
     Raises:
@@ -83,14 +83,14 @@ class SessionRunner:
         self._template, self._workload = template, workload
         self.session, self._device, self._conditions = session, device, conditions
         self.example, self._is_warm = Example.draw(workload), False
-        with converting_session_errors(session):
+        with convert_session_errors(session):
             bias = self.example.bias
             self._data, self._bias = self._send(self.example.data), () if bias is None else (self._send(bias),)
 
     def load(self, artifact: Path, config: Config) -> SessionKernel:
         """Send and load a shared library that the builder wrote."""
         packed = self._template.pack_weight(self._workload, config, self.example.weight)
-        with converting_session_errors(self.session):
+        with convert_session_errors(self.session):
             self.session.upload(str(artifact))
             library = self.session.load_module(artifact.name)
             self.session.remove(artifact.name)
@@ -126,11 +126,11 @@ class SessionKernel:
 
     def relative_error(self) -> float:
         """Run the candidate once and return the relative L2 distance from the reference."""
-        with converting_session_errors(self.runner.session):
+        with convert_session_errors(self.runner.session):
             self.library["main"](*self.arguments)
             return self.runner.example.relative_error(self.arguments[-1].numpy())
 
     def __call__(self, number: int) -> float:
         """Run the candidate `number` times and return the mean seconds of one run."""
-        with converting_session_errors(self.runner.session):
+        with convert_session_errors(self.runner.session):
             return self.runner.latency_s(self.library, self.arguments, number)

@@ -19,10 +19,10 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def serve(host: str, port: int, tracker: Remote | None, threads: int) -> None:
     """Serve until interrupted.
 
-    When a signal ends a session, such as a candidate's crash, TVM's server stops listening but keeps running. Its
-    process is therefore made to exit, and replaced.
+    When a signal ends a session, such as a candidate's crash, TVM's server stops listening but keeps running. The
+    server's process is therefore made to exit, and replaced.
 
-    The server registers with the tracker, if there is one, under its key; otherwise clients must know its address.
+    The server registers under the tracker's key, if there is a tracker; otherwise clients must know its address.
     Kernels run in `threads` CPU threads.
 
     Raises:

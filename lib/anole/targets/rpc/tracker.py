@@ -15,10 +15,10 @@ from anole.targets.rpc.address import Remote, Server
 MAGIC, SUCCESS, REQUEST, SUMMARY = 0x2F271, 0, 4, 6
 """The protocol's constants, from `tvm.rpc.base`."""
 
-_REACH_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 _MAX_MESSAGE_BYTES = 1 << 20
 
-_ALIVE = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+_KEEPALIVE_OPTIONS = {socket.TCP_KEEPIDLE: 10, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 """Keepalive settings, which make a request fail if the tracker's machine disappears."""
 
 
@@ -31,7 +31,7 @@ class Tracker:
     def __init__(self, remote: Remote) -> None:
         self._remote, self._key = remote, remote.key or ""
         with self._converting_errors():
-            self._socket = socket.create_connection((remote.host, remote.port), timeout=_REACH_S)
+            self._socket = socket.create_connection((remote.host, remote.port), timeout=_CONNECT_TIMEOUT_S)
             try:
                 self._greet()
             except BaseException:
@@ -51,17 +51,17 @@ class Tracker:
         """Return the number of servers with the key, and how many of them are free.
 
         Raises:
-            DeviceLostError: there is none, or the tracker does not answer.
+            DeviceLostError: no server has the key, or the tracker does not answer.
         """
         with self._converting_errors():
             self._send([SUMMARY])
             summary = self._receive()
             keys = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
-            free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
+            n_free = int(summary["queue_info"].get(self._key, {}).get("free", 0))
         if self._key not in keys:
-            listed = ", ".join(sorted(set(keys))) or "none"
-            raise DeviceLostError(f"{self._remote} has no server with the key {self._key!r}; its keys are: {listed}")
-        return keys.count(self._key), free
+            key_names = ", ".join(sorted(set(keys))) or "none"
+            raise DeviceLostError(f"{self._remote} has no server with the key {self._key!r}; its keys are: {key_names}")
+        return keys.count(self._key), n_free
 
     def request(self) -> None:
         """Ask for a server; requests are granted in the order in which the tracker received them."""
@@ -76,7 +76,7 @@ class Tracker:
 
     def _greet(self) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _ALIVE.items():
+        for option, value in _KEEPALIVE_OPTIONS.items():
             self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
         self._socket.sendall(struct.pack("<i", MAGIC))
         if self._receive_integer() != MAGIC:
@@ -119,7 +119,7 @@ def count_servers(remote: Remote) -> tuple[int, int]:
     """Return the number of servers with a key at a tracker, and how many of them are free.
 
     Raises:
-        DeviceLostError: there is none, or the tracker does not answer.
+        DeviceLostError: no server has the key, or the tracker does not answer.
     """
     with closing(Tracker(remote)) as tracker:
         return tracker.count()

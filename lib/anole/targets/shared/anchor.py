@@ -39,11 +39,11 @@ def join_epilogue(sch: s_tir.Schedule, anchor: SBlockRV) -> SBlockRV:
     else:
         sch.set_scope(anchor, 0, "local")
     while True:
-        later = [block for block in consumers if sch.get_consumers(block)]
-        if not later:
+        intermediate = [block for block in consumers if sch.get_consumers(block)]
+        if not intermediate:
             _inline_operands(sch, consumers[0], anchor)
             return consumers[0]
-        for block in later:
+        for block in intermediate:
             sch.compute_inline(block)
         consumers = _consumers(sch, anchor)
 
@@ -56,8 +56,8 @@ def pad(w: Conv2d, data: te.Tensor, channels: int | None = None) -> te.Tensor:
     top, left = w.padding[:2]
 
     def point(n: Any, y: Any, x: Any, c: Any) -> Any:
-        within = [y >= top, y < w.height + top, x >= left, x < w.width + left]
-        inside = tirx.all(*within, c < w.in_channels) if channels > w.in_channels else tirx.all(*within)
+        conditions = [y >= top, y < w.height + top, x >= left, x < w.width + left]
+        inside = tirx.all(*conditions, c < w.in_channels) if channels > w.in_channels else tirx.all(*conditions)
         return tirx.if_then_else(inside, data[n, y - top, x - left, c], tirx.const(0, data.dtype))
 
     return te.compute((w.batch, w.padded_height, w.padded_width, channels), point, name="pad")
@@ -77,7 +77,7 @@ def convolve(
         w: the convolution.
         padded: the result of `pad`.
         packed: (panels, kernel height, kernel width, channels of a group, panel width), without channels if depthwise.
-        size: number of rows, columns and filters of the result; any beyond the convolution's output are unused.
+        size: number of rows, columns and filters of the result; elements beyond the convolution's output are unused.
         name: the block's name.
         first_channel: maps a filter to its first input channel; by default, the first channel of its group.
     """
@@ -104,7 +104,7 @@ def convolve(
 
 
 def crop(result: te.Tensor, *shape: Any) -> te.Tensor:
-    """Crop a result to a shape, starting at its first element."""
+    """Crop a result to a shape, from its first element."""
     if all(is_same_extent(a, b) for a, b in zip(result.shape, shape, strict=True)):
         return result
     return te.compute(shape, lambda *at: result[at], name="crop")

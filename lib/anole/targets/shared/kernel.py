@@ -22,8 +22,8 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
     """Return the unscheduled kernel: the anchor and the canonical epilogue.
 
     With a constant weight, the epilogue is bias and ReLU, and the parameters are data, packed weight, bias of shape
-    (out channels,) and output. A product of two activations has no epilogue, because the softmax that follows it in
-    attention is a separate function; its parameters are both operands and the output.
+    (out channels,) and output. A batched matmul of two activations has no epilogue, because the softmax that follows
+    it in attention is a separate function. The parameters are then both operands and the output.
     """
     data = te.placeholder(data_shape(workload), workload.dtype, name="data")
     packed = te.placeholder(template.packed_shape(workload, config), packed_dtype(workload), name="packed")
@@ -40,7 +40,7 @@ def define(template: Template, workload: Workload, config: Config) -> tirx.PrimF
 def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
     """Link objects into a shared library by calling the linker directly; a compiler driver takes as long as LLVM.
 
-    Every failure is a MachineError and none the candidate's fault: a shared library may have undefined symbols.
+    Every failure is a MachineError, never the candidate's fault: a shared library may have undefined symbols.
     """
     run_tool("linker", [find_linker(), "-shared", "-o", output, *objects, *(options or ())])
 
@@ -49,13 +49,13 @@ def run_tool(kind: str, command: Sequence[str]) -> None:
     """Run a build tool of a kind, such as ``linker``; raise MachineError if it fails."""
     tool = f"the {kind} {command[0]}"
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
         raise MachineError(f"{tool} cannot be started: {error.strerror}; nothing can be built") from error
-    if done.returncode:
-        how = f"killed by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"exit {done.returncode}"
-        printed = "; ".join(done.stdout.strip().splitlines()[-2:])
-        raise MachineError(f"{tool} failed ({how}), so nothing can be built: {printed or 'no output'}")
+    if run.returncode:
+        status = f"killed by {signal.Signals(-run.returncode).name}" if run.returncode < 0 else f"exit {run.returncode}"
+        output = "; ".join(run.stdout.strip().splitlines()[-2:])
+        raise MachineError(f"{tool} failed ({status}), so nothing can be built: {output or 'no output'}")
 
 
 def find_compiler() -> str:
@@ -71,8 +71,8 @@ def find_linker() -> str:
 def find_tool(kind: str, names: Sequence[str], package: str) -> str:
     """Return the path of the first of the named tools on PATH; raise MachineError if there is none."""
     for name in names:
-        if (found := shutil.which(name)) is not None:
-            return found
+        if (path := shutil.which(name)) is not None:
+            return path
     missing = " nor ".join(f"`{name}`" for name in names)
     raise MachineError(
         f"found neither {missing} on PATH; a {kind} is required to build anything: install {package}, or put it on PATH"

@@ -29,8 +29,8 @@ def finer_tiles(workload: Workload, config: Config) -> Mapping[str, Sequence[Any
 class OutputTiles:
     """The tiles of all images; tiles at the lower and right border may extend beyond the image.
 
-    A convolution dilated by d reads, for every d-th output, every d-th input. So an image splits into d x d subimages
-    of every d-th row and column, each tiled separately and convolved without dilation.
+    A convolution dilated by d reads, for every d-th output, every d-th input. An image therefore splits into d x d
+    subimages of every d-th row and column, each tiled separately and convolved without dilation.
 
     Attributes:
         size: outputs along a side of a tile.
@@ -39,7 +39,7 @@ class OutputTiles:
         rows: rows of tiles in a subimage.
         columns: columns of tiles in a subimage.
         count: number of tiles in all images, an expression where the batch size varies.
-        blocks: number of blocks of tiles that are computed together; the last one may be padded.
+        blocks: number of blocks, whose tiles are computed together; the last block may be padded.
         in_block: number of tiles of a block.
     """
 

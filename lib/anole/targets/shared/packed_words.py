@@ -1,6 +1,6 @@
 """Packed 32-bit words (four 8-bit integers or two bfloat16 each) and their dot products, as TensorIR.
 
-A dot product is a separate operator, vectorized like a multiplication; lowering replaces it by the processor's
+A dot product is a separate operator, vectorized like a multiplication; lowering replaces the operator by the CPU's
 instruction.
 """
 

@@ -42,7 +42,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """A recurrent layer without the product of its inputs; terms and equations are ONNX's.
+    """A recurrent layer without the projection of its inputs; terms and equations are ONNX's.
 
     Attributes:
         steps: length of the sequences.
@@ -50,8 +50,8 @@ class Recurrence:
         hidden: hidden units of each direction.
         backward: for each direction, whether it goes from the end to the start.
         activations: the functions f, g and h of each direction, as many as the cell has.
-        batch_first: whether sequences, and not steps, are the outer axis of the product of the inputs.
-        axes: the order of the result's axes: t (steps), n (sequences), d (directions); hidden units are the last one.
+        batch_first: whether sequences, and not steps, are the outer axis of the projected inputs.
+        axes: the order of the result's axes: t (steps), n (sequences), d (directions); hidden units are the last axis.
         clip: bound to which the inputs of activations are clipped.
         coupled: whether an LSTM's forget gate is 1 minus its input gate (ONNX: ``input_forget``).
         reset_after: whether a GRU resets after the product with the state (ONNX: ``linear_before_reset``).

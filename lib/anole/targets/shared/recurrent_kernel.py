@@ -3,8 +3,8 @@
 Directions and rows of the batch are independent: if there are enough of them, each thread runs all steps of its share.
 Otherwise all threads share the hidden units of a step, with a barrier after it.
 
-Loading weights, mostly from the second-level cache, dominates a step. So each step visits them in the reverse order of
-the previous step.
+Loading weights, mostly from the second-level cache, dominates a step. Each step therefore visits the weights in the
+reverse order of the previous step.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ class _Kernel(RecurrentStep):
         super()._multiply(step, direction, first_row, group, gates)
 
     def _prefetch(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Prefetch states that other threads computed, and the next step's products of the inputs.
+        """Prefetch states that other threads computed, and the next step's projected inputs.
 
-        The hardware prefetcher misses both: the former are too short, and the latter lie too far apart.
+        The hardware prefetcher misses both: runs of states are too short, and projected inputs lie too far apart.
         """
-        rows, blocks, later = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._steps - 1)
+        rows, blocks, next_step = self._tiling.rows, self._tiling.blocks, tirx.min(step + 1, self._steps - 1)
         if self._tiling.parts > 1:
             with T.serial(0, rows * self._layer.blocks) as at:
                 row, block = first_row + at // self._layer.blocks, at % self._layer.blocks
@@ -143,7 +143,7 @@ class _Kernel(RecurrentStep):
         with T.serial(0, rows * blocks) as at:
             row, block = first_row + at // blocks, group * blocks + at % blocks
             for gate in gates:
-                T.evaluate(prefetched(self._projected(later, (direction, row, block * LANES), gate), level=1))
+                T.evaluate(prefetched(self._projected(next_step, (direction, row, block * LANES), gate), level=1))
 
     def _source(self, step: Value, at: Value) -> Value:
         return alternating_index(step, at, self._layer.hidden)

@@ -39,7 +39,7 @@ class Arguments:
         """Declare the operands of a recurrence."""
         names = {recurrence.steps_symbol, recurrence.batch_symbol} - {None}
         symbols = {name: tirx.Var(name, "int64") for name in names}
-        buffers = {each.name: _argument(each, symbols) for each in (*recurrence.parameters, *recurrence.results)}
+        buffers = {item.name: _argument(item, symbols) for item in (*recurrence.parameters, *recurrence.results)}
         return cls(buffers, {name: symbol.astype("int32") for name, symbol in symbols.items()})
 
 
@@ -79,7 +79,7 @@ class RecurrentStep(ABC):
     def _tile(
         self, direction: Value, first_row: Value, group: Value, has_lanes: bool = True
     ) -> AbstractContextManager[tuple[UnitPosition, Sums]]:
-        """Open loops over a tile of rows and a group of hidden units; yield their position and the indices of sums."""
+        """Open loops over a tile of rows and a group of hidden units; yield the position and accumulator indices."""
 
     @abstractmethod
     def _allocated_sums(self) -> Any:
@@ -132,8 +132,8 @@ class RecurrentStep(ABC):
         with T.serial(0, rows) as row, T.serial(0, blocks) as block, T.vectorized(0, LANES) as lane:
             position = (direction, row, block * LANES + lane)
             level = tirx.nearbyint(self._state(step, position) / highs[0])
-            limited = tirx.max(tirx.min(level, const(_LEVELS) - lows[0]), -lows[0])
-            T.buffer_store(self._factor, limited, self._slot(position))
+            clamped = tirx.max(tirx.min(level, const(_LEVELS) - lows[0]), -lows[0])
+            T.buffer_store(self._factor, clamped, self._slot(position))
 
     def reset(self, step: Value, direction: Value, first_row: Value, group: Value) -> None:
         """Compute a GRU's gates and reset the state, for a tile of rows and a group of hidden units."""
@@ -173,7 +173,7 @@ class RecurrentStep(ABC):
 
         TVM's common subexpression elimination binds expressions of several loops within one of them, and LLVM rejects
         their uses in the others. TVM does not touch loads, which LLVM optimizes away. Each part allocates its own
-        registers, since TVM would allocate shared ones outside of the threads.
+        registers, since TVM would allocate shared registers outside of the threads.
         """
         self._sums = self._allocated_sums()
         variables_buffer = T.sblock_alloc_buffer((len(variables),), "int32", scope="local")
@@ -198,7 +198,7 @@ class RecurrentStep(ABC):
         return cell.lstm_next_h(gate, c, peephole)
 
     def _multiply(self, step: Value, direction: Value, first_row: Value, group: Value, gates: Sequence[int]) -> None:
-        """Compute the sums of some gates for a tile of rows and a group of hidden units."""
+        """Compute the accumulators of some gates for a tile of rows and a group of hidden units."""
         weights = self._buffers["recurrent"]
         with self._tile(direction, first_row, group) as (position, sums):
             for gate in gates:
@@ -255,7 +255,7 @@ class RecurrentStep(ABC):
         return self._h[(self._half(step), *self._slot(position))]
 
     def _projected(self, step: Value, position: UnitPosition, gate: int) -> Value:
-        """Return the product of the inputs for a gate of a hidden unit."""
+        """Return the projected inputs for a gate of a hidden unit."""
         direction, row, unit = position
         time = self._time(step, direction, row)
         outer = (self._clamped_row(row), time) if self._layer.batch_first else (time, self._clamped_row(row))
@@ -278,14 +278,14 @@ class RecurrentStep(ABC):
         if not any(backward):
             return step
         length = tirx.min(self._length(row), self._steps) if self._layer.lengths else self._steps
-        last = self._if_active(step, row, length - 1 - step, step)
+        reversed_step = self._if_active(step, row, length - 1 - step, step)
         if all(backward):
-            return last
+            return reversed_step
         conditions = [direction == index for index, is_backward in enumerate(backward) if is_backward]
-        return tirx.Select(reduce(tirx.any, conditions), last, step)
+        return tirx.Select(reduce(tirx.any, conditions), reversed_step, step)
 
     def _if_active(self, step: Value, row: Value, value: Value, otherwise: Value) -> Value:
-        """Select the first value until the end of a sequence, and the second one after it."""
+        """Select the first value until the end of a sequence, and the second value after it."""
         return tirx.Select(step < self._length(row), value, otherwise) if self._layer.lengths else value
 
     def _length(self, row: Value) -> Value:

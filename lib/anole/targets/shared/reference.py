@@ -37,15 +37,15 @@ class Example:
     def draw(cls, workload: Workload) -> Self:
         """Return random inputs (standard normal, or uniform integers) from a fixed seed, and their result."""
         rng = np.random.default_rng(0)
-        data = _random(rng, workload.dtype, data_shape(workload))
+        data = _random_array(rng, workload.dtype, data_shape(workload))
         if (scheme := weight_scheme(workload)) is not None:
-            weight, values = _random_packed(rng, scheme, data.shape[-1], out_shape(workload)[-1])
+            weight, values = _random_packed_weights(rng, scheme, data.shape[-1], out_shape(workload)[-1])
         else:
-            weight = values = _random(rng, weight_dtype(workload.dtype), weight_shape(workload))
+            weight = values = _random_array(rng, weight_dtype(workload.dtype), weight_shape(workload))
         product = anchor(workload, data.astype(np.float64), values.astype(np.float64))
         if not workload.constant_weight:
             return cls(data, weight, None, product)
-        bias = _random(rng, accumulator_dtype(workload.dtype), weight.shape[-1:])
+        bias = _random_array(rng, accumulator_dtype(workload.dtype), weight.shape[-1:])
         return cls(data, weight, bias, np.maximum(product + bias, 0))
 
     def arguments(self, packed: AnyArray) -> tuple[AnyArray, ...]:
@@ -58,7 +58,7 @@ class Example:
         return np.full(self.expected.shape, -1 if dtype == "int32" else np.nan, dtype)
 
     def relative_error(self, result: AnyArray) -> float:
-        """Return the L2 distance between a result and the expected one, relative to the latter's norm."""
+        """Return the L2 distance of a result from the expected result, relative to the norm of the expected result."""
         return float(np.linalg.norm((result - self.expected).ravel()) / self._norm)
 
     @cached_property
@@ -66,7 +66,7 @@ class Example:
         return float(np.linalg.norm(self.expected.ravel())) + 1e-30
 
 
-def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
+def _random_array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> AnyArray:
     """Return random numbers of a type; integer sums stay far from the limits of int32."""
     if "int" in dtype:
         info = np.iinfo(dtype if dtype != "int32" else "int16")
@@ -74,7 +74,7 @@ def _random(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Any
     return rng.standard_normal(shape, dtype=np.float32).astype(getattr(ml_dtypes, dtype, dtype))
 
 
-def _random_packed(
+def _random_packed_weights(
     rng: np.random.Generator, scheme: WeightScheme, inputs: int, outputs: int
 ) -> tuple[AnyArray, AnyArray]:
     """Return random weights of a scheme, as packed 32-bit words and as values."""
@@ -128,8 +128,8 @@ def anchor(workload: Workload, data: AnyArray, weight: AnyArray) -> AnyArray:
 def _conv2d(w: Conv2d, data: AnyArray, weight: AnyArray) -> AnyArray:
     top, left, bottom, right = w.padding
     padded = np.pad(data, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    reach = [(k - 1) * d + 1 for k, d in zip(w.kernel, w.dilation, strict=True)]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(1, 2))
+    window = [(k - 1) * d + 1 for k, d in zip(w.kernel, w.dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, window, axis=(1, 2))
     windows = windows[:, :: w.strides[0], :: w.strides[1], :, :: w.dilation[0], :: w.dilation[1]]
     groups = [
         np.tensordot(inputs, filters, axes=((3, 4, 5), (2, 0, 1)))

@@ -17,7 +17,7 @@ from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul
 
 
-def in_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
+def pack_panels(weight: NDArray[Any], width: int, columns: int | None = None) -> NDArray[Any]:
     """Copy (..., out) weights to (panels, ..., width), padded with zeros to a number of columns."""
     padding = 0 if columns is None else columns - weight.shape[-1]
     padded = np.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, padding)])

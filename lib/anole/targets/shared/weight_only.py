@@ -1,7 +1,7 @@
 """Weight-only quantization of dense layers: 4- or 8-bit integers in packed 32-bit words, with scales and zero points.
 
 The weight of such a workload is a matrix of packed 32-bit words with one column per output feature. A block of rows
-has the packed integers, the first input features in the lowest bits; then a row of float32 scales; then, depending on
+holds the packed integers, the first input features in the lowest bits; then a row of float32 scales; then, depending on
 the scheme, a row of zero points, which are integers stored as float32.
 """
 
@@ -87,13 +87,13 @@ class StoredWeights:
     @classmethod
     def read(cls, words: NDArray[np.int32], scheme: WeightScheme) -> Self:
         """Unpack the weights from a scheme's matrix of 32-bit words."""
-        last, columns = packed_rows_per_block(scheme), words.shape[-1]
+        n_rows, columns = packed_rows_per_block(scheme), words.shape[-1]
         blocks = words.reshape(-1, rows_per_block(scheme), columns)
         mask = np.uint32((1 << scheme.bits) - 1)
-        integers = blocks[:, :last, None].view(np.uint32) >> _shifts(scheme) & mask
-        zero_points = blocks[:, last + 1 :].view(np.float32) if scheme.zeros else np.float32(1 << scheme.bits - 1)
+        integers = blocks[:, :n_rows, None].view(np.uint32) >> _shifts(scheme) & mask
+        zero_points = blocks[:, n_rows + 1 :].view(np.float32) if scheme.zeros else np.float32(1 << scheme.bits - 1)
         centered = integers.reshape(len(blocks), scheme.block, columns) - zero_points
-        return cls(centered.astype(np.int16).reshape(-1, columns), blocks[:, last].view(np.float32))
+        return cls(centered.astype(np.int16).reshape(-1, columns), blocks[:, n_rows].view(np.float32))
 
 
 def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
@@ -101,7 +101,7 @@ def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
     return (scheme.bits * np.arange(scheme.numbers, dtype=np.uint32))[:, None]
 
 
-def as_stored(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
+def quantize_for_target(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
     """Return a dense layer's weight, of shape (in, out), as quantized by the target's scheme."""
     scheme = weight_scheme(target.in_target_precision(Dense(rows, *weight.shape)))
     return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()

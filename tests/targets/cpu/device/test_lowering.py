@@ -13,7 +13,7 @@ from anole.host.processor import features_of, processor
 from anole.ir.nodes import collect, with_values
 from anole.targets import get_device
 from anole.targets.cpu.device.builder import llvm_target
-from anole.targets.cpu.device.lowering import CHUNKS_OF_THREAD, PARTITION, passes
+from anole.targets.cpu.device.lowering import CHUNKS_PER_THREAD, PARTITION, passes
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import define
 from anole.task import Conv2d
@@ -184,8 +184,8 @@ def rows_of_chunks(rows: int, threads: int) -> list[int]:
 @pytest.mark.parametrize("rows", [9, 10, 14, 20, 28, 100])
 def test_two_threads_compute_the_same_number_of_rows(rows: int) -> None:
     chunks = rows_of_chunks(rows, 2)
-    assert len(chunks) == 2 * CHUNKS_OF_THREAD
-    first, second = sum(chunks[:CHUNKS_OF_THREAD]), sum(chunks[CHUNKS_OF_THREAD:])
+    assert len(chunks) == 2 * CHUNKS_PER_THREAD
+    first, second = sum(chunks[:CHUNKS_PER_THREAD]), sum(chunks[CHUNKS_PER_THREAD:])
     assert first + second == rows
     assert abs(first - second) <= rows % 2
 

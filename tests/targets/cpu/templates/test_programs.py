@@ -12,7 +12,7 @@ import pytest
 from anole.space import ALGORITHM
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.cpu.target import CpuTarget
-from anole.targets.cpu.templates.programs import VERSIONS, in_target_precision, parts_of
+from anole.targets.cpu.templates.programs import VERSIONS, in_target_precision, program_parts
 from anole.targets.cpu.templates.winograd_space import winograd_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -72,7 +72,7 @@ DILATED = replace(LAYER, padding=(12, 12, 12, 12), dilation=(12, 12))
 def test_the_version_is_the_sum_of_its_parts(workload: Workload, parts: str) -> None:
     common = {"cover", "sharing"}
     names = {part if part in common else f"{workload.operator}.{part}" for part in parts.split()}
-    assert set(parts_of(TARGET.unit, workload, exact=False, is_open=False)) == {workload.operator, *names}
+    assert set(program_parts(TARGET.unit, workload, exact=False, is_open=False)) == {workload.operator, *names}
     assert TARGET.template_version(workload) == VERSIONS[workload.operator] + sum(VERSIONS[name] for name in names)
     space, choices = TARGET.space(workload), {"direct", "winograd"} if "winograd" in parts else {""}
     assert set(space.algorithms) == choices
@@ -94,7 +94,7 @@ def test_tiles_are_a_choice_if_vectors_are_fast(workload: Conv2d | Dense, algori
     has_tiles = getattr(workload, "groups", 1) == 1
     assert set(AMX.space(workload).algorithms) == algorithms
     assert AMX.space(workload).rejection(AMX.default_config(workload)) is None
-    assert ("tiles" in parts_of(AMX.unit, workload, exact=False, is_open=False)) == has_tiles
+    assert ("tiles" in program_parts(AMX.unit, workload, exact=False, is_open=False)) == has_tiles
     assert AMX.template_version(workload) == TARGET.template_version(workload) + VERSIONS["tiles"] * has_tiles
     assert set(TARGET.space(workload).algorithms) == set(AMX_OPEN.space(workload).algorithms) == {""}
     assert TARGET.template_version(workload) + 1 == AMX_OPEN.template_version(workload)

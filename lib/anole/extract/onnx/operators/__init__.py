@@ -17,9 +17,9 @@ from anole.extract.onnx.operators import (
 )
 from anole.extract.onnx.operators.call import Converter
 
-_FAMILIES = (
+_MODULES = (
     *(constants, convolution, elementwise, indexing, pooling),
     *(quantization, qlinear, recurrent, reductions, resize, spectrum),
 )
-CONVERTERS: dict[str, Converter] = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
+CONVERTERS: dict[str, Converter] = {name: f for module in _MODULES for name, f in module.CONVERTERS.items()}
 """Converters by operator type; they take precedence over TVM's."""

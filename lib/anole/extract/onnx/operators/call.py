@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, runtime, te
 from tvm.relax.frontend.onnx import onnx_frontend
 
-_BY_TVM: dict[str, Any] = dict(onnx_frontend._get_convert_map())
+_TVM_CONVERTERS: dict[str, Any] = dict(onnx_frontend._get_convert_map())
 
 
 class Unsupported(Exception):
@@ -41,11 +41,11 @@ class Call:
     opset: int
 
     def has(self, index: int) -> bool:
-        """Whether an input is given."""
+        """Whether an input is present."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def input(self, index: int) -> relax.Expr:
-        """Return an input that is required, or that is given according to `has`."""
+        """Return an input that is required or present."""
         return self.inputs[index]
 
     def shape(self, index: int) -> tuple[int, ...]:
@@ -97,9 +97,9 @@ class Call:
             raise self.refuse(f"axis: found {axis}; the tensor has {rank} axes")
         return axis % rank if rank else 0
 
-    def refuse(self, why: str) -> Unsupported:
+    def refuse(self, reason: str) -> Unsupported:
         """Return an error for this operator, to be raised."""
-        return Unsupported(f"{self.operator}{f' {self.name!r}' if self.name else ''}: {why}")
+        return Unsupported(f"{self.operator}{f' {self.name!r}' if self.name else ''}: {reason}")
 
     def emit(self, expr: relax.Expr) -> relax.Expr:
         """Bind an expression to a variable, which gives it a type and computes it only once."""
@@ -136,7 +136,7 @@ class Call:
         call = replace(self, **changes)
         attributes = {name: _encode_strings(value) for name, value in call.attributes.items()}
         attributes["tvm_custom"] = {"name": call.name, "num_outputs": call.n_outputs}
-        convert = _BY_TVM[call.operator].get_converter(call.opset)
+        convert = _TVM_CONVERTERS[call.operator].get_converter(call.opset)
         result = convert(call.builder, onnx_frontend.onnx_input(call.inputs), attributes, [{}, {}])
         return call.builder.normalize(result)
 

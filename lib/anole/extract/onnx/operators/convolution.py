@@ -55,17 +55,17 @@ class Window:
         counts = []
         for axis, size in enumerate(image):
             span = (self.kernel[axis] - 1) * self.dilations[axis] + 1
-            room, stride = size + self.before[axis] + self.after[axis] - span, self.strides[axis]
-            count = (-(-room // stride) if ceil else room // stride) + 1
+            available, stride = size + self.before[axis] + self.after[axis] - span, self.strides[axis]
+            count = (-(-available // stride) if ceil else available // stride) + 1
             if ceil and (count - 1) * stride >= size + self.before[axis]:
                 count -= 1
             counts.append(count)
         return tuple(counts)
 
-    def positions(self, at: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
+    def positions(self, output: Sequence[Any], taps: Sequence[Any]) -> list[Any]:
         """Return the input position of a tap of the window at an output position; may be outside of the image."""
         return [
-            at[axis] * self.strides[axis] + taps[axis] * self.dilations[axis] - self.before[axis]
+            output[axis] * self.strides[axis] + taps[axis] * self.dilations[axis] - self.before[axis]
             for axis in range(len(self.kernel))
         ]
 
@@ -88,7 +88,7 @@ def is_inside(positions: Sequence[Any], image: Sequence[int]) -> Any:
     return tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(positions, image, strict=True)))
 
 
-def checked_groups(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
+def check_groups(call: Call, data: Sequence[int], weight: Sequence[int]) -> int:
     """Return the number of groups of a convolution, checked against the shapes of data and weights."""
     groups = call.integer("group", 1)
     if data[1] != weight[1] * groups or weight[0] % groups:
@@ -100,7 +100,7 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
     """Compute a convolution with the attributes of Conv, in the common dtype of data and weights."""
     batch, _, *image = shape_of(data)
     outputs, depth, *kernel_shape = shape_of(weight)
-    groups = checked_groups(call, shape_of(data), shape_of(weight))
+    groups = check_groups(call, shape_of(data), shape_of(weight))
     window = Window.of(call, kernel_shape, image)
     extents = (batch, outputs, *window.outputs(image))
 
@@ -108,19 +108,19 @@ def convolve(call: Call, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
         channel = te.reduce_axis((0, depth), "rc")
         taps = window.taps()
 
-        def one(n: Any, o: Any, *at: Any) -> Any:
-            positions = window.positions(at, taps)
+        def element(n: Any, o: Any, *i: Any) -> Any:
+            positions = window.positions(i, taps)
             value = data(n, o // (outputs // groups) * depth + channel, *positions)
             value = tirx.if_then_else(is_inside(positions, image), value, tirx.const(0, data.dtype))
             return te.sum(value * weight(o, channel, *taps), [channel, *taps])
 
-        return te.compute(extents, one, "convolution")
+        return te.compute(extents, element, "convolution")
 
     return call.kernel(compute, data, weight)
 
 
 def _conv_transpose(call: Call) -> relax.Expr:
-    """Convert by TVM if weights are constant, since passes rewrite it as a convolution; else by a gathering kernel."""
+    """Use TVM's converter if weights are constant, since passes rewrite it as a convolution; else gather."""
     _, channels, *image = call.shape(0)
     _, per_group, *kernel_shape = call.shape(1)
     rank = len(image)
@@ -135,13 +135,13 @@ def _conv_transpose(call: Call) -> relax.Expr:
         channel = te.reduce_axis((0, channels // groups), "rc")
         taps = window.taps()
 
-        def one(n: Any, o: Any, *at: Any) -> Any:
-            positions, exists = _sources(window, at, taps, image)
+        def element(n: Any, o: Any, *i: Any) -> Any:
+            positions, exists = _sources(window, i, taps, image)
             source = o // per_group * (channels // groups) + channel
             value = data(n, source, *positions) * weight(source, o % per_group, *taps)
             return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), [channel, *taps])
 
-        return te.compute((data.shape[0], groups * per_group, *result), one, "transposed")
+        return te.compute((data.shape[0], groups * per_group, *result), element, "transposed")
 
     output = call.kernel(compute, call.input(0), call.input(1))
     if call.has(2):
@@ -170,11 +170,11 @@ def _transposed_window(
     return replace(window, before=before, after=after), result
 
 
-def _sources(window: Window, at: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
+def _sources(window: Window, pixel: Sequence[Any], taps: Sequence[Any], image: Sequence[int]) -> tuple[list[Any], Any]:
     """Return the window position whose tap covers a pixel, and the condition that it exists."""
     positions, conditions = [], []
     for axis, size in enumerate(image):
-        offset = at[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
+        offset = pixel[axis] + window.before[axis] - taps[axis] * window.dilations[axis]
         index = tirx.floordiv(offset, window.strides[axis])
         conditions.append(tirx.all(offset >= 0, tirx.floormod(offset, window.strides[axis]) == 0, index < size))
         positions.append(index)
@@ -194,20 +194,20 @@ def _col2im(call: Call) -> relax.Expr:
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
 
-        def one(n: Any, c: Any, *at: Any) -> Any:
-            positions, exists = _sources(window, at, taps, counts)
+        def element(n: Any, c: Any, *i: Any) -> Any:
+            positions, exists = _sources(window, i, taps, counts)
             value = data(n, c * prod(block) + flat(taps, block), flat(positions, counts))
             return te.sum(tirx.if_then_else(exists, value, tirx.const(0, data.dtype)), taps)
 
-        return te.compute((batch, columns // prod(block), *image), one, "image")
+        return te.compute((batch, columns // prod(block), *image), element, "image")
 
     return call.kernel(compute, call.input(0))
 
 
-def flat(at: Sequence[Any], extents: Sequence[int]) -> Any:
+def flat(indices: Sequence[Any], extents: Sequence[int]) -> Any:
     """Return the row-major offset of an element."""
     offset: Any = 0
-    for index, extent in zip(at, extents, strict=True):
+    for index, extent in zip(indices, extents, strict=True):
         offset = offset * extent + index
     return offset
 
@@ -218,21 +218,21 @@ def _deform_conv(call: Call) -> relax.Expr:
     outputs, depth, *kernel_shape = call.shape(1)
     if len(image) != 2:
         raise call.refuse(f"found {len(image)} spatial axes; only 2 are supported")
-    groups, shifts = (int(call.attributes.get(name, 1)) for name in ("group", "offset_group"))
+    groups, offset_groups = (int(call.attributes.get(name, 1)) for name in ("group", "offset_group"))
     window = Window.of(call, kernel_shape, image)
     (height, width), taps = window.outputs(image), prod(kernel_shape)
     dtype = dtype_of(call.input(0))
     masks = [call.input(4)] if call.has(4) else []
 
     def compute(data: te.Tensor, offset: te.Tensor, *mask: te.Tensor) -> te.Tensor:
-        def one(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
-            shift = c // (channels // shifts) * taps + tap
+        def element(n: Any, c: Any, tap: Any, y: Any, x: Any) -> Any:
+            offset_index = c // (channels // offset_groups) * taps + tap
             base = window.positions((y, x), (tap // kernel_shape[1], tap % kernel_shape[1]))
-            at = [base[axis].astype(dtype) + offset(n, 2 * shift + axis, y, x) for axis in range(2)]
-            value = bilinear(lambda i, j: data(n, c, i, j), at, image, dtype)
-            return value * mask[0](n, shift, y, x) if mask else value
+            point = [base[axis].astype(dtype) + offset(n, 2 * offset_index + axis, y, x) for axis in range(2)]
+            value = bilinear(lambda i, j: data(n, c, i, j), point, image, dtype)
+            return value * mask[0](n, offset_index, y, x) if mask else value
 
-        return te.compute((batch, channels, taps, height, width), one, "sampled")
+        return te.compute((batch, channels, taps, height, width), element, "sampled")
 
     sampled = call.kernel(compute, call.input(0), call.input(2), *masks)
     columns = call.emit(relax.op.reshape(sampled, [batch, groups, depth * taps, height * width]))
@@ -243,16 +243,16 @@ def _deform_conv(call: Call) -> relax.Expr:
     return call.emit(result)
 
 
-def bilinear(pixel: Any, at: Sequence[Any], image: Sequence[int], dtype: str) -> Any:
+def bilinear(pixel: Any, point: Sequence[Any], image: Sequence[int], dtype: str) -> Any:
     """Interpolate bilinearly between four pixels; pixels outside of the image are zero."""
-    low = [tirx.floor(position) for position in at]
+    low = [tirx.floor(position) for position in point]
     total: Any = tirx.const(0, dtype)
     for corner in np.ndindex(2, 2):
         weight: Any = tirx.const(1, dtype)
         positions = []
         for axis in range(2):
-            part = at[axis] - low[axis]
-            weight = weight * (part if corner[axis] else 1 - part)
+            fraction = point[axis] - low[axis]
+            weight = weight * (fraction if corner[axis] else 1 - fraction)
             positions.append(low[axis].astype("int32") + corner[axis])
         value = tirx.if_then_else(is_inside(positions, image), pixel(*positions), tirx.const(0, dtype))
         total = total + weight * value

@@ -19,7 +19,7 @@ _INTERMEDIATE_DTYPES = {
 """By integer dtype, the dtype that floats are converted to first; the lowest bits of that result are used."""
 
 
-def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
+def _variadic_converter(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     """Make a converter for a variadic operator, which reduces its inputs with a binary operator."""
 
     def convert(call: Call) -> relax.Expr:
@@ -30,7 +30,7 @@ def _chain(operator: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converte
 
 
 def _mean(call: Call) -> relax.Expr:
-    total = _chain(relax.op.add)(call)
+    total = _variadic_converter(relax.op.add)(call)
     return call.emit(relax.op.divide(total, const(len(call.inputs), dtype_of(call.input(0)))))
 
 
@@ -60,14 +60,14 @@ def _sinh(call: Call) -> relax.Expr:
     data = call.input(0)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def one(*at: Any) -> Any:
-            x = data(*at)
+        def element(*i: Any) -> Any:
+            x = data(*i)
             square = x * x
             series = x * (1 + square / 6 * (1 + square / 20 * (1 + square / 42)))
             root = tirx.exp(x * 0.5)
             return tirx.Select(tirx.abs(x) < 0.5, series, root * 0.5 * root - 0.5 / root / root)
 
-        return te.compute(data.shape, one, "sinh")
+        return te.compute(data.shape, element, "sinh")
 
     return call.cast(call.kernel(compute, call.widened(data)), dtype_of(data))
 
@@ -116,17 +116,17 @@ def _mod(call: Call) -> relax.Expr:
     def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
         extents = np.broadcast_shapes(_shape_of(a), _shape_of(b))
 
-        def one(*at: Any) -> Any:
-            x, y = _broadcast(a, at), _broadcast(b, at)
+        def element(*i: Any) -> Any:
+            x, y = _broadcast(a, i), _broadcast(b, i)
             remainder = tirx.call_pure_extern(dtype, "fmod" if dtype == "float64" else "fmodf", x, y)
             if has_sign_of_dividend:
                 return remainder
             zero = tirx.const(0, dtype)
-            differs = tirx.any(tirx.all(remainder < 0, y > 0), tirx.all(remainder > 0, y < 0))
+            has_other_sign = tirx.any(tirx.all(remainder < 0, y > 0), tirx.all(remainder > 0, y < 0))
             signed_zero = tirx.call_pure_extern(dtype, "copysign" if dtype == "float64" else "copysignf", zero, y)
-            return tirx.Select(differs, remainder + y, tirx.Select(remainder == zero, signed_zero, remainder))
+            return tirx.Select(has_other_sign, remainder + y, tirx.Select(remainder == zero, signed_zero, remainder))
 
-        return te.compute(extents, one, "mod")
+        return te.compute(extents, element, "mod")
 
     return call.cast(call.kernel(compute, call.cast(a, dtype), call.cast(b, dtype)), result_dtype)
 
@@ -136,10 +136,10 @@ def _shape_of(tensor: te.Tensor) -> tuple[int, ...]:
     return tuple(int(extent) for extent in tensor.shape)
 
 
-def _broadcast(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
+def _broadcast(tensor: te.Tensor, result_indices: tuple[Any, ...]) -> Any:
     """Return an element of a broadcast tensor."""
     shape = _shape_of(tensor)
-    indices = at[len(at) - len(shape) :] if shape else ()
+    indices = result_indices[len(result_indices) - len(shape) :] if shape else ()
     return tensor(*(0 if extent == 1 else index for extent, index in zip(shape, indices, strict=True)))
 
 
@@ -167,7 +167,7 @@ def _bit_cast(call: Call) -> relax.Expr:
         return call.emit(relax.op.not_equal(data, const(0, dtype)))
 
     def compute(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *at: tirx.reinterpret(to, data(*at)), "bits")
+        return te.compute(data.shape, lambda *i: tirx.reinterpret(to, data(*i)), "bits")
 
     return call.kernel(compute, data)
 
@@ -181,8 +181,8 @@ def _eye_like(call: Call) -> relax.Expr:
 
 def _dropout(call: Call) -> relax.Expr | list[relax.Expr]:
     """Return the data unchanged, as in inference, with an all-true mask."""
-    trains = call.constant(2)
-    if call.has(2) and (trains is None or trains.any()):
+    training_mode = call.constant(2)
+    if call.has(2) and (training_mode is None or training_mode.any()):
         raise call.refuse("training_mode must be constant and false")
     mask = const(np.ones(call.shape(0)), "bool")
     return call.input(0) if call.n_outputs == 1 else [call.input(0), mask]
@@ -202,7 +202,7 @@ def _celu(call: Call) -> relax.Expr:
 
 
 def _prelu(call: Call) -> relax.Expr:
-    """Convert by TVM, whose operator requires data with at least one axis."""
+    """Use TVM's converter, whose operator requires data with at least one axis."""
     if call.shape(0):
         return call.by_tvm()
     data = call.emit(relax.op.reshape(call.input(0), [1]))
@@ -225,15 +225,15 @@ CONVERTERS: dict[str, Converter] = {
     "Dropout": _dropout,
     "EyeLike": _eye_like,
     "IsInf": _is_inf,
-    "Max": _chain(relax.op.maximum),
+    "Max": _variadic_converter(relax.op.maximum),
     "Mean": _mean,
-    "Min": _chain(relax.op.minimum),
+    "Min": _variadic_converter(relax.op.minimum),
     "Mod": _mod,
     "OptionalHasElement": _has_element,
     "PRelu": _prelu,
     "Pow": _power,
     "Sinh": _sinh,
-    "Sum": _chain(relax.op.add),
+    "Sum": _variadic_converter(relax.op.add),
     "ThresholdedRelu": _thresholded_relu,
 }
 """Converters by operator type."""

@@ -39,8 +39,8 @@ def _scatter(
         positions if axis_ == axis else const(np.broadcast_to(_indices_along(axis_, extents), extents), "int64")
         for axis_ in range(len(extents))
     ]
-    at = [relax.op.expand_dims(column, len(extents)) for column in columns]
-    index_vectors = at[0] if len(at) == 1 else relax.op.concat(at, len(extents))
+    index_columns = [relax.op.expand_dims(column, len(extents)) for column in columns]
+    index_vectors = index_columns[0] if len(index_columns) == 1 else relax.op.concat(index_columns, len(extents))
     return call.emit(relax.op.scatter_nd(data, index_vectors, updates, reduction))
 
 
@@ -104,27 +104,27 @@ def _reverse_sequence(call: Call) -> relax.Expr:
         raise call.refuse(f"found time_axis {time} and batch_axis {batch}; one must be 0 and the other 1")
 
     def compute(data: te.Tensor, lengths: te.Tensor) -> te.Tensor:
-        def one(*at: Any) -> Any:
-            length = lengths[at[batch]].astype("int32")
-            index = tirx.Select(at[time] < length, length - 1 - at[time], at[time])
-            return data(*replaced(at, time, index))
+        def element(*i: Any) -> Any:
+            length = lengths[i[batch]].astype("int32")
+            index = tirx.Select(i[time] < length, length - 1 - i[time], i[time])
+            return data(*replaced(i, time, index))
 
-        return te.compute(shape, one, "reversed")
+        return te.compute(shape, element, "reversed")
 
     return call.kernel(compute, data, call.cast(lengths, "int64"))
 
 
 def _pad(call: Call) -> relax.Expr:
-    """Crop by negative pads first, as ONNX Runtime does; pad by TVM, or by `_pad_with` if the value is computed."""
+    """Crop by negative pads first, as ONNX Runtime does; pad by TVM, or by `_pad_value` if the value is computed."""
     shape = call.shape(0)
     if call.opset < 11:
         return call.by_tvm()
     before, after = _pads(call, len(shape))
-    is_computed, is_cut = call.has(2) and call.constant(2) is None, min((*before, *after), default=0) < 0
-    if str(call.attributes.get("mode", "constant")) == "constant" and (is_computed or is_cut):
-        return _pad_with(call, before, after)
+    is_computed, is_cropped = call.has(2) and call.constant(2) is None, min((*before, *after), default=0) < 0
+    if str(call.attributes.get("mode", "constant")) == "constant" and (is_computed or is_cropped):
+        return _pad_value(call, before, after)
     data, axes = call.input(0), list(range(len(shape)))
-    if is_cut:
+    if is_cropped:
         starts, ends = [max(-b, 0) for b in before], [size + min(a, 0) for size, a in zip(shape, after, strict=True)]
         if any(start >= end for start, end in zip(starts, ends, strict=True)):
             raise call.refuse(f"found pads {[*before, *after]} for shape {list(shape)}; nothing would be left")
@@ -144,7 +144,7 @@ def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
     return before, after
 
 
-def _pad_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
+def _pad_value(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.Expr:
     """Pad or crop with a fill value that may be computed."""
     shape = call.shape(0)
     fill = call.input(2) if call.has(2) else const(0, dtype_of(call.input(0)))
@@ -154,11 +154,11 @@ def _pad_with(call: Call, before: Sequence[int], after: Sequence[int]) -> relax.
         raise call.refuse(f"found pads {[*before, *after]} for shape {list(shape)}; nothing would be left")
 
     def compute(data: te.Tensor, fill: te.Tensor) -> te.Tensor:
-        def one(*at: Any) -> Any:
-            positions = [index - b for index, b in zip(at, before, strict=True)]
+        def element(*i: Any) -> Any:
+            positions = [index - b for index, b in zip(i, before, strict=True)]
             return tirx.if_then_else(is_inside(positions, shape), data(*positions), fill())
 
-        return te.compute(extents, one, "padded")
+        return te.compute(extents, element, "padded")
 
     return call.kernel(compute, call.input(0), fill)
 
@@ -174,7 +174,7 @@ def _space_to_depth(call: Call) -> relax.Expr:
 
 
 def _top_k(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Convert by TVM, with unsigned integers mapped to int64 in the same order."""
+    """Use TVM's converter, with unsigned integers mapped to int64 in the same order."""
     # Unsorted results may have any order.
     attributes = {name: value for name, value in call.attributes.items() if name != "sorted"}
     dtype = dtype_of(call.input(0))
@@ -190,12 +190,12 @@ def _flip_sign_bit(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
     source_dtype = dtype_of(data)
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def one(*at: Any) -> Any:
-            bits = tirx.reinterpret("uint64", data(*at)) if source_dtype != "uint64" else data(*at)
+        def element(*i: Any) -> Any:
+            bits = tirx.reinterpret("uint64", data(*i)) if source_dtype != "uint64" else data(*i)
             flipped = bits ^ (tirx.const(1, "uint64") << tirx.const(63, "uint64"))
             return tirx.reinterpret(dtype, flipped) if dtype != "uint64" else flipped
 
-        return te.compute(data.shape, one, "flipped")
+        return te.compute(data.shape, element, "flipped")
 
     return call.kernel(compute, data)
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
-from anole.extract.onnx.operators.convolution import Window, checked_groups, convolve
+from anole.extract.onnx.operators.convolution import Window, check_groups, convolve
 from anole.extract.passes.exact_sums import Ranges, exact_parts
-from anole.ir.mutators import bound, bound_call, operator_of
+from anole.ir.mutators import bound, operator_of, resolve_call
 
 _Values = NDArray[Any]
 
@@ -54,7 +54,7 @@ def factor_of(call: Call, data: relax.Expr, zero: _Values) -> Factor:
 
 
 def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
-    """Subtract zero points, which are another input, from an input.
+    """Subtract an input's zero points, which are another input.
 
     There is a single zero point, or one per index along an axis.
     """
@@ -79,8 +79,8 @@ def factor(call: Call, index: int, zero_index: int, axis: int) -> Factor:
 
 
 def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
-    """Return integers as float32; if they were cast from rounded float32 values, return those values."""
-    cast = bound_call(call.builder, value, "relax.astype")
+    """Return integers as float32; if they were cast from rounded float32 values, return the float32 values."""
+    cast = resolve_call(call.builder, value, "relax.astype")
     if cast is not None and dtype_of(cast.args[0]) == "float32" and _is_rounded(call, cast.args[0]):
         return cast.args[0]
     return call.cast(value, "float32")
@@ -112,7 +112,7 @@ def _zero_shape(call: Call, index: int, zero_index: int, axis: int) -> list[int]
 
 def integer_conv(call: Call, data: Factor, weight: Factor) -> relax.Expr:
     """Compute an int32 convolution with the attributes of Conv."""
-    values, groups = weight.values, checked_groups(call, shape_of(data.integers), shape_of(weight.integers))
+    values, groups = weight.values, check_groups(call, shape_of(data.integers), shape_of(weight.integers))
     rank = len(shape_of(data.integers)) - 2
     parts = None
     if values is not None and rank in _CONVOLUTIONS:

@@ -13,7 +13,7 @@ from anole.extract.onnx.operators.convolution import Window, flat, is_inside
 
 
 def _pool(call: Call) -> relax.Expr:
-    """Convert by TVM with explicit pads, since TVM pads too little for ``SAME_LOWER``."""
+    """Use TVM's converter with explicit pads, since TVM pads too little for ``SAME_LOWER``."""
     if not str(call.attributes.get("auto_pad", "NOTSET")).startswith("SAME"):
         return call.by_tvm()
     window = Window.of(call, call.attributes["kernel_shape"], call.shape(0)[2:])
@@ -28,7 +28,7 @@ def _lp_pool(call: Call) -> relax.Expr:
     extents = (batch, channels, *window.outputs(image, call.flag("ceil_mode")))
     p, dtype = float(call.attributes.get("p", 2)), dtype_of(call.input(0))
 
-    def powered(value: Any) -> Any:
+    def power(value: Any) -> Any:
         if p == 1:
             return tirx.abs(value)
         return value * value if p == 2 else tirx.power(tirx.abs(value), tirx.const(p, dtype))
@@ -41,15 +41,13 @@ def _lp_pool(call: Call) -> relax.Expr:
     def compute(data: te.Tensor) -> te.Tensor:
         taps = window.taps()
 
-        def one(n: Any, c: Any, *at: Any) -> Any:
-            positions = window.positions(at, taps)
-            value = tirx.if_then_else(
-                is_inside(positions, image), powered(data(n, c, *positions)), tirx.const(0, dtype)
-            )
+        def element(n: Any, c: Any, *i: Any) -> Any:
+            positions = window.positions(i, taps)
+            value = tirx.if_then_else(is_inside(positions, image), power(data(n, c, *positions)), tirx.const(0, dtype))
             return te.sum(value, taps)
 
-        total = te.compute(extents, one, "powers")
-        return te.compute(extents, lambda *at: root(total(*at)), "norm")
+        total = te.compute(extents, element, "powers")
+        return te.compute(extents, lambda *i: root(total(*i)), "norm")
 
     return call.kernel(compute, call.input(0))
 
@@ -63,21 +61,21 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
     is_column_major = call.flag("storage_order")
     dtype = dtype_of(call.input(0))
 
-    def larger(pair_a: Any, pair_b: Any) -> tuple[Any, Any]:
+    def select_larger(pair_a: Any, pair_b: Any) -> tuple[Any, Any]:
         # In a tie, the first element is chosen.
         is_first = tirx.any(pair_a[1] > pair_b[1], tirx.all(pair_a[1] == pair_b[1], pair_a[0] <= pair_b[0]))
         return tirx.Select(is_first, pair_a[0], pair_b[0]), tirx.Select(is_first, pair_a[1], pair_b[1])
 
-    def none(index: str, value: str) -> tuple[Any, Any]:
+    def identity(index: str, value: str) -> tuple[Any, Any]:
         return tirx.const(np.iinfo(index).max, index), tirx.min_value(value)
 
-    best = te.comm_reducer(larger, none, "largest")
+    best = te.comm_reducer(select_larger, identity, "largest")
 
     def compute(data: te.Tensor) -> list[te.Tensor]:
         taps = window.taps()
 
-        def one(n: Any, c: Any, *at: Any) -> Any:
-            positions = window.positions(at, taps)
+        def element(n: Any, c: Any, *i: Any) -> Any:
+            positions = window.positions(i, taps)
             is_valid = is_inside(positions, image)
             offset = flat(positions[::-1], image[::-1]) if is_column_major else flat(positions, image)
             index = (n * channels + c) * int(np.prod(image)) + offset
@@ -85,14 +83,14 @@ def _max_pool(call: Call) -> relax.Expr | list[relax.Expr]:
             value = tirx.if_then_else(is_valid, data(n, c, *positions), tirx.min_value(dtype))
             return best((index, value), taps)
 
-        found = te.compute((batch, channels, *result), one, "largest")
-        return [found[1], found[0]]
+        largest = te.compute((batch, channels, *result), element, "largest")
+        return [largest[1], largest[0]]
 
     return call.fields(call.kernel(compute, call.input(0)), 2)
 
 
 def _roi_align(call: Call) -> relax.Expr:
-    """Convert averages by TVM; a maximum is over the four weighted corners of each sample, as ONNX defines it."""
+    """Let TVM convert averages; a maximum is over the four weighted corners of each sample, as ONNX defines it."""
     if str(call.attributes.get("mode", "avg")) == "avg":
         return call.by_tvm()
     samples = call.integer("sampling_ratio", 0)
@@ -107,31 +105,31 @@ def _roi_align(call: Call) -> relax.Expr:
     def compute(data: te.Tensor, regions: te.Tensor, batches: te.Tensor) -> te.Tensor:
         taps = [te.reduce_axis((0, samples), name) for name in ("ry", "rx")]
 
-        def coordinate(region: Any, axis: int, at: Any, tap: Any, bins: int) -> Any:
+        def coordinate(region: Any, axis: int, index: Any, tap: Any, bins: int) -> Any:
             start, end = (regions(region, side - axis) * scale - (0.5 if is_half else 0.0) for side in (1, 3))
             length = end - start if is_half else tirx.max(end - start, tirx.const(1, dtype))
-            part = length / tirx.const(bins, dtype)
-            return start + at.astype(dtype) * part + (tap.astype(dtype) + 0.5) * part / tirx.const(samples, dtype)
+            size = length / tirx.const(bins, dtype)
+            return start + index.astype(dtype) * size + (tap.astype(dtype) + 0.5) * size / tirx.const(samples, dtype)
 
-        def one(region: Any, channel: Any, y: Any, x: Any) -> Any:
-            at = [coordinate(region, 0, y, taps[0], rows), coordinate(region, 1, x, taps[1], columns)]
-            value = _largest_corner(lambda i, j: data(batches(region), channel, i, j), at, (height, width), dtype)
+        def element(region: Any, channel: Any, y: Any, x: Any) -> Any:
+            point = [coordinate(region, 0, y, taps[0], rows), coordinate(region, 1, x, taps[1], columns)]
+            value = _largest_corner(lambda i, j: data(batches(region), channel, i, j), point, (height, width), dtype)
             return te.max(value, taps)
 
-        return te.compute((regions.shape[0], channels, rows, columns), one, "regions")
+        return te.compute((regions.shape[0], channels, rows, columns), element, "regions")
 
     return call.kernel(compute, call.input(0), call.input(1), call.input(2))
 
 
-def _largest_corner(pixel: Any, at: list[Any], image: tuple[int, int], dtype: str) -> Any:
+def _largest_corner(pixel: Any, point: list[Any], image: tuple[int, int], dtype: str) -> Any:
     """Return the largest of four weighted pixels, or 0 if the point is more than one pixel outside of the image."""
-    inside = tirx.all(*(tirx.all(p >= -1.0, p <= float(size)) for p, size in zip(at, image, strict=True)))
+    inside = tirx.all(*(tirx.all(p >= -1.0, p <= float(size)) for p, size in zip(point, image, strict=True)))
     sides = []
-    for p, size in zip(at, image, strict=True):
+    for p, size in zip(point, image, strict=True):
         clipped = tirx.max(p, tirx.const(0, dtype))
         low = tirx.min(clipped.astype("int32"), tirx.const(size - 1, "int32"))
-        part = tirx.Select(low >= size - 1, tirx.const(0, dtype), clipped - low.astype(dtype))
-        sides.append(((low, 1 - part), (tirx.min(low + 1, tirx.const(size - 1, "int32")), part)))
+        fraction = tirx.Select(low >= size - 1, tirx.const(0, dtype), clipped - low.astype(dtype))
+        sides.append(((low, 1 - fraction), (tirx.min(low + 1, tirx.const(size - 1, "int32")), fraction)))
     corners = [wy * wx * pixel(y, x) for y, wy in sides[0] for x, wx in sides[1]]
     return tirx.if_then_else(inside, reduce(tirx.max, corners), tirx.const(0, dtype))
 

@@ -18,16 +18,16 @@ _Compute = Callable[..., relax.Expr]
 
 def _dequantize_input(call: Call, index: int) -> relax.Expr:
     """Dequantize the operand at an index; its scale and zero point are the next two inputs."""
-    return call.emit(dequantize(replace(call, inputs=_padded_to_three(call, index), attributes={})))
+    return call.emit(dequantize(replace(call, inputs=_three_inputs(call, index), attributes={})))
 
 
 def _quantize_result(call: Call, result: relax.Expr, index: int) -> relax.Expr:
     """Quantize a result with the scale and zero point at an index."""
-    scale, zero = _padded_to_three(call, index)[:2]
+    scale, zero = _three_inputs(call, index)[:2]
     return quantize(replace(call, inputs=(call.emit(result), scale, zero), attributes={}))
 
 
-def _padded_to_three(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
+def _three_inputs(call: Call, index: int) -> tuple[relax.Expr | None, ...]:
     return (*call.inputs[index : index + 3], None, None, None)[:3]
 
 
@@ -41,8 +41,8 @@ def _unary(call: Call, compute: _Compute) -> relax.Expr:
     return _quantize_result(call, compute(call, _dequantize_input(call, 0)), 3)
 
 
-def _in_float32(operator: str) -> _Compute:
-    """Make a function that applies the ONNX operator of the given type, with the call's attributes, in float32."""
+def _float32_converter(operator: str) -> _Compute:
+    """Return a function that applies the ONNX operator of this type, with the call's attributes, in float32."""
 
     def compute(call: Call, data: relax.Expr) -> relax.Expr:
         from anole.extract.onnx.operators import CONVERTERS
@@ -59,7 +59,7 @@ def _in_float32(operator: str) -> _Compute:
 def _pool(call: Call, operator: str) -> relax.Expr:
     if call.flag("channels_last"):
         raise call.refuse("channels_last is not supported")
-    return _unary(call, _in_float32(operator))
+    return _unary(call, _float32_converter(operator))
 
 
 def _softmax(call: Call) -> relax.Expr:
@@ -77,7 +77,7 @@ def _concat(call: Call) -> relax.Expr:
 
 def _gemm(call: Call) -> relax.Expr:
     """Multiply; the result stays float32 unless an output scale is given."""
-    inputs: list[relax.Expr | None] = [_dequantize_input(call, 0), call.emit(dequantize(_along_columns(call)))]
+    inputs: list[relax.Expr | None] = [_dequantize_input(call, 0), call.emit(dequantize(_right_dequantization(call)))]
     if call.has(6):
         alpha = const(call.attributes.get("alpha", 1.0), "float32")
         scale = call.emit(relax.op.multiply(call.emit(relax.op.multiply(call.input(1), call.input(4))), alpha))
@@ -86,9 +86,9 @@ def _gemm(call: Call) -> relax.Expr:
     return _quantize_result(call, result, 7) if call.has(7) else result
 
 
-def _along_columns(call: Call) -> Call:
+def _right_dequantization(call: Call) -> Call:
     """Return the dequantization call of the right operand, which may have a scale per output column."""
-    return replace(call, inputs=_padded_to_three(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
+    return replace(call, inputs=_three_inputs(call, 3), attributes={"axis": 0 if call.flag("transB") else 1})
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -97,9 +97,9 @@ CONVERTERS: dict[str, Converter] = {
     "QLinearAveragePool": partial(_pool, operator="AveragePool"),
     "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": partial(_pool, operator="GlobalAveragePool"),
-    "QLinearLeakyRelu": partial(_unary, compute=_in_float32("LeakyRelu")),
+    "QLinearLeakyRelu": partial(_unary, compute=_float32_converter("LeakyRelu")),
     "QLinearMul": partial(_binary, compute=relax.op.multiply),
-    "QLinearSigmoid": partial(_unary, compute=_in_float32("Sigmoid")),
+    "QLinearSigmoid": partial(_unary, compute=_float32_converter("Sigmoid")),
     "QLinearSoftmax": _softmax,
 }
 """Converters by operator type."""

@@ -24,12 +24,12 @@ from anole.extract.onnx.operators.integer_products import (
 )
 from anole.extract.passes.value_ranges import VALUE_PRESERVING
 from anole.extract.passes.weight_only import weight_only
-from anole.ir.mutators import bound, bound_call, bound_value, operator_of, with_attrs
+from anole.ir.mutators import bound, operator_of, resolve_call, resolve_value, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
 
-_INTEGERS = ("uint8", "int8", "uint16", "int16")
+_INTEGER_DTYPES = ("uint8", "int8", "uint16", "int16")
 
-_DEQUANTIZING = ("relax.astype", "relax.subtract")
+_DEQUANTIZING_OPS = ("relax.astype", "relax.subtract")
 """Operators that produce the integers that `DequantizeLinear` scales, but never an integer product."""
 
 
@@ -41,27 +41,27 @@ def quantize(call: Call) -> relax.Expr:
         raise call.refuse("the attribute precision is not supported")
     scale = _broadcast_parameter(call, call.input(1), data)
     zero = _broadcast_parameter(call, call.input(2), data) if call.has(2) else None
-    if (requantized := _moved(call, data, scale, zero, dtype)) is not None:
+    if (requantized := _bypass(call, data, scale, zero, dtype)) is not None:
         return requantized
-    if (rescaled := _rescaled_product(call, data, scale)) is not None:
+    if (rescaled := _rescale_product(call, data, scale)) is not None:
         return _round_and_clamp(call, rescaled, None, zero, dtype)
     return _round_and_clamp(call, data, call.cast(scale, dtype_of(data)), zero, dtype)
 
 
-def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
+def _bypass(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
     """Requantize data that was dequantized by the same scale and then only moved or selected; else return None."""
     moves: list[Any] = []
     while operator_of(move_ := bound(call.builder, data)) in VALUE_PRESERVING:
         moves.append(move_)
         data = moves[-1].args[0]
-    dequantized = _before_dequantization(call, data) if moves else None
+    dequantized = _split_dequantized(call, data) if moves else None
     if dequantized is None:
         return None
-    integers, own_zero, own_scale = dequantized
-    values = _folded_constant(call, scale), np.zeros(1) if zero is None else _folded_constant(call, zero)
+    integers, old_zero, old_scale = dequantized
+    values = _fold_constant(call, scale), np.zeros(1) if zero is None else _fold_constant(call, zero)
     is_same = all(
         new is not None and new.size == old.size == 1 and new.item() == old.item()
-        for new, old in zip(values, (own_scale, own_zero), strict=True)
+        for new, old in zip(values, (old_scale, old_zero), strict=True)
     )
     if not is_same or dtype_of(integers) != dtype:
         return None
@@ -71,17 +71,17 @@ def _moved(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | N
     return call.cast(result, dtype)
 
 
-def _rescaled_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
+def _rescale_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.Expr | None:
     """Divide a scaled integer product by a scale, with one combined factor; return None for all other data.
 
     `QLinearConv` and `QLinearMatMul` define the result in this way.
     """
-    relu = bound_call(call.builder, data, "relax.nn.relu")
-    scaled_product = _scaled_by(call, data if relu is None else relu.args[0])
-    divisor = _folded_constant(call, scale)
+    relu = resolve_call(call.builder, data, "relax.nn.relu")
+    scaled_product = _split_scaled(call, data if relu is None else relu.args[0])
+    divisor = _fold_constant(call, scale)
     if scaled_product is None or divisor is None or divisor.size != 1 or dtype_of(scaled_product[0]) != "int32":
         return None
-    if operator_of(bound(call.builder, scaled_product[0])) in _DEQUANTIZING:
+    if operator_of(bound(call.builder, scaled_product[0])) in _DEQUANTIZING_OPS:
         return None
     factor = scaled_product[1] / divisor.astype(np.float32).reshape(())
     product = call.emit(relax.op.multiply(call.cast(scaled_product[0], "float32"), const(factor, "float32")))
@@ -92,8 +92,8 @@ def _round_and_clamp(
     call: Call, data: relax.Expr, scale: relax.Expr | None, zero: relax.Expr | None, dtype: str
 ) -> relax.Expr:
     """Quantize: divide by a scale, if any, round half to even, add the zero point, and clamp."""
-    if dtype not in _INTEGERS:
-        raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGERS)}")
+    if dtype not in _INTEGER_DTYPES:
+        raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGER_DTYPES)}")
     divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
     rounded = call.emit(relax.op.round(divided))
     if (zero := _zero_point(call, zero, dtype_of(divided))) is not None:
@@ -104,7 +104,7 @@ def _round_and_clamp(
 
 def _zero_point(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
     """Cast a zero point; return a literal for the kernel if it is a single constant, and None if it is 0 or omitted."""
-    value = None if zero is None else _folded_constant(call, zero)
+    value = None if zero is None else _fold_constant(call, zero)
     if zero is None or (value is not None and not value.any()):
         return None
     return const(value.item(), dtype) if value is not None and value.size == 1 else call.cast(zero, dtype)
@@ -113,8 +113,8 @@ def _zero_point(call: Call, zero: relax.Expr | None, dtype: str) -> relax.Expr |
 def dequantize(call: Call) -> relax.Expr:
     """Convert `DequantizeLinear`."""
     data = call.input(0)
-    if dtype_of(data) not in (*_INTEGERS, "int32"):
-        raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGERS)}, int32")
+    if dtype_of(data) not in (*_INTEGER_DTYPES, "int32"):
+        raise call.refuse(f"found {dtype_of(data)}; allowed: {', '.join(_INTEGER_DTYPES)}, int32")
     scale = _broadcast_parameter(call, call.input(1), data)
     integers = call.cast(data, "int32")
     zero = _zero_point(call, _broadcast_parameter(call, call.input(2), data) if call.has(2) else None, "int32")
@@ -125,19 +125,19 @@ def dequantize(call: Call) -> relax.Expr:
 
 
 def _broadcast_parameter(call: Call, parameter: relax.Expr, data: relax.Expr) -> relax.Expr:
-    """Broadcast a scale or zero point to the data; there is one in all, or one per index or block along an axis."""
-    own, shape = shape_of(parameter), shape_of(data)
-    if own in ((), (1,)):
+    """Broadcast a scale or zero point to the data; there is one, or one per index or block along an axis."""
+    param_shape, shape = shape_of(parameter), shape_of(data)
+    if param_shape in ((), (1,)):
         # TVM would multiply by the reciprocal of a scalar constant; its rounding error may change the quantized value.
         return call.emit(relax.op.reshape(parameter, [1] * len(shape)))
     axis = call.normal_axis(call.integer("axis", 1), len(shape))
-    if own == shape[axis : axis + 1]:
-        return call.emit(relax.op.reshape(parameter, along(axis, len(shape), own[0])))
+    if param_shape == shape[axis : axis + 1]:
+        return call.emit(relax.op.reshape(parameter, along(axis, len(shape), param_shape[0])))
     size = call.integer("block_size", 0)
-    if size and len(own) == len(shape) and -(-shape[axis] // size) == own[axis]:
+    if size and len(param_shape) == len(shape) and -(-shape[axis] // size) == param_shape[axis]:
         blocks = np.arange(shape[axis]) // size
         return call.gathered(parameter, blocks, axis)
-    raise call.refuse(f"found scales or zero points of shape {list(own)} for data of shape {list(shape)}")
+    raise call.refuse(f"found scales or zero points of shape {list(param_shape)} for data of shape {list(shape)}")
 
 
 def dynamic_quantize(call: Call, data: relax.Expr) -> list[relax.Expr]:
@@ -179,14 +179,14 @@ def _requantize(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
     emit, rank = call.emit, len(shape_of(product))
     left, right, result = (call.cast(call.input(index), "float32") for index in (1, 4, 6))
     scales = []
-    for scale, own_axis in ((left, -2), (right, axis), (result, axis)):
-        own = shape_of(scale)
-        many = own not in ((), (1,))
-        if many and (
-            len(own) != 1 or shape_of(product)[own_axis] != own[0] or (call.operator == "QLinearConv" and scale is left)
+    for scale, axis_ in ((left, -2), (right, axis), (result, axis)):
+        dims = shape_of(scale)
+        is_vector = dims not in ((), (1,))
+        if is_vector and (
+            len(dims) != 1 or shape_of(product)[axis_] != dims[0] or (call.operator == "QLinearConv" and scale is left)
         ):
-            raise call.refuse(f"found scales of shape {list(own)} for a result of shape {list(shape_of(product))}")
-        scales.append(emit(relax.op.reshape(scale, along(own_axis, rank, own[0]) if many else [])))
+            raise call.refuse(f"found scales of shape {list(dims)} for a result of shape {list(shape_of(product))}")
+        scales.append(emit(relax.op.reshape(scale, along(axis_, rank, dims[0]) if is_vector else [])))
     factor = emit(relax.op.divide(relax.op.multiply(scales[0], scales[1]), scales[2]))
     scaled = emit(relax.op.multiply(call.cast(product, "float32"), factor))
     zero = call.input(7)
@@ -196,7 +196,7 @@ def _requantize(call: Call, product: relax.Expr, axis: int) -> relax.Expr:
 
 
 @dataclass(frozen=True)
-class _Dequantized:
+class _DequantizedOperand:
     """An operand that was dequantized by constants: the integer input of `DequantizeLinear`, and its scale.
 
     Attributes:
@@ -207,46 +207,46 @@ class _Dequantized:
     scale: NDArray[Any]
 
 
-def _dequantized(call: Call, index: int) -> _Dequantized | None:
+def _dequantized_operand(call: Call, index: int) -> _DequantizedOperand | None:
     """Return the 8-bit operand that an input was dequantized from, or None for all other inputs."""
-    before = _before_dequantization(call, call.input(index))
-    return None if before is None else _Dequantized(factor_of(call, *before[:2]), before[2])
+    parts = _split_dequantized(call, call.input(index))
+    return None if parts is None else _DequantizedOperand(factor_of(call, *parts[:2]), parts[2])
 
 
-def _before_dequantization(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
+def _split_dequantized(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any], NDArray[Any]] | None:
     """Return the 8-bit data, zero point and scale of data that was dequantized by constants, or None for other data."""
-    scaled = _scaled_by(call, data)
+    scaled = _split_scaled(call, data)
     if scaled is None:
         return None
     (integers, scale), zero = scaled, np.zeros((), np.int32)
-    if (centered := bound_call(call.builder, integers, "relax.subtract")) is not None:
-        if (point := _folded_constant(call, centered.args[1])) is None:
+    if (centered := resolve_call(call.builder, integers, "relax.subtract")) is not None:
+        if (point := _fold_constant(call, centered.args[1])) is None:
             return None
         integers, zero = centered.args[0], point
-    if (widened := bound_call(call.builder, integers, "relax.astype")) is not None:
+    if (widened := resolve_call(call.builder, integers, "relax.astype")) is not None:
         integers = widened.args[0]
     return (integers, zero, scale) if dtype_of(integers) in ("uint8", "int8") else None
 
 
-def _scaled_by(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
+def _split_scaled(call: Call, data: relax.Expr) -> tuple[relax.Expr, NDArray[Any]] | None:
     """Return the operands x and c of ``astype(x) * c`` with a constant c, or None for all other data."""
-    product: Any = bound_call(call.builder, data, "relax.multiply")
-    cast: Any = None if product is None else bound_call(call.builder, product.args[0], "relax.astype")
-    scale = None if cast is None else _folded_constant(call, product.args[1])
+    product: Any = resolve_call(call.builder, data, "relax.multiply")
+    cast: Any = None if product is None else resolve_call(call.builder, product.args[0], "relax.astype")
+    scale = None if cast is None else _fold_constant(call, product.args[1])
     return None if scale is None else (cast.args[0], scale)
 
 
-def _folded_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
+def _fold_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
     """Return the value of a constant that may be reshaped, cast or gathered, or None for other expressions."""
-    if (value := bound_value(call.builder, expr)) is not None:
+    if (value := resolve_value(call.builder, expr)) is not None:
         return value
     call_: Any = bound(call.builder, expr)
     if operator_of(call_) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
     if operator_of(call_) == "relax.take":
-        values, indices = (bound_value(call.builder, operand) for operand in call_.args)
+        values, indices = (resolve_value(call.builder, operand) for operand in call_.args)
         return None if values is None or indices is None else np.take(values, indices, call_.attrs.axis)
-    inner = _folded_constant(call, call_.args[0])
+    inner = _fold_constant(call, call_.args[0])
     return None if inner is None else inner.reshape(shape_of(expr)).astype(dtype_of(expr))
 
 
@@ -256,7 +256,7 @@ def _operands(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Fac
     The data has a single scale; the weight, constant unless `may_be_computed`, may have one scale per index along an
     axis, and then the product has as many scales.
     """
-    data, weight = _dequantized(call, 0), _dequantized(call, 1)
+    data, weight = _dequantized_operand(call, 0), _dequantized_operand(call, 1)
     if data is None or weight is None or data.scale.size != 1:
         return None
     if weight.integers.values is None and not may_be_computed:
@@ -268,7 +268,7 @@ def _operands(call: Call, axis: int, may_be_computed: bool = False) -> tuple[Fac
 
 
 def _conv(call: Call) -> relax.Expr:
-    """Convolve integers and scale the result, if both operands were dequantized; otherwise convert by TVM."""
+    """Convolve integers and scale the result, if both operands were dequantized; otherwise use TVM's converter."""
     operands = _operands(call, 0)
     if operands is None:
         return call.by_tvm()
@@ -300,8 +300,8 @@ def _matmul(call: Call) -> relax.Expr:
 
 
 def _multiply_stored_weight(call: Call, is_transposed: bool) -> relax.Expr:
-    """Multiply in float32 by the stored low-precision weight, if it was dequantized; otherwise convert by TVM."""
-    weight, types = _dequantized(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
+    """Multiply in float32 by the stored low-precision weight, if it was dequantized; otherwise use TVM's converter."""
+    weight, types = _dequantized_operand(call, 1), {dtype_of(call.input(0)), dtype_of(call.input(1))}
     centered = None if weight is None else weight.integers.values
     if weight is None or centered is None or centered.ndim != 2 or types != {"float32"}:
         return call.by_tvm()
@@ -325,7 +325,7 @@ def _scale_product(call: Call, product: relax.Expr, scale: NDArray[Any], bias_sh
     bias = None
     if call.has(2):
         bias = call.input(2) if bias_shape is None else call.emit(relax.op.reshape(call.input(2), bias_shape))
-        parts = _scaled_by(call, call.input(2))
+        parts = _split_scaled(call, call.input(2))
         if parts is not None and dtype_of(parts[0]) == "int32" and np.allclose(parts[1], scale.reshape(-1), 1e-6, 0):
             integer_bias = parts[0] if bias_shape is None else call.emit(relax.op.reshape(parts[0], bias_shape))
             product, bias = call.emit(relax.op.add(product, integer_bias)), None

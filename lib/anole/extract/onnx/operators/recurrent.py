@@ -43,9 +43,9 @@ _DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
 """By the attribute ``direction``, whether each direction runs backward."""
 
 
-def _float_layer(call: Call) -> list[relax.Expr]:
+def _convert_float(call: Call) -> list[relax.Expr]:
     cell: Any = call.operator.lower()
-    return _layer(call, cell, call.input(0), call.input(1), call.input(2))
+    return _convert_layer(call, cell, call.input(0), call.input(1), call.input(2))
 
 
 def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
@@ -58,18 +58,18 @@ def _dynamic_quantize_lstm(call: Call) -> list[relax.Expr]:
     centered = call.emit(relax.op.subtract(as_integral_float(call, data), as_integral_float(call, zero)))
     weight, recurrent = (_centered_values(call, index, zeros) for index, zeros in ((1, 9), (2, 11)))
     parts = exact_ranges(call.shape(1)[1], None if weight is None else np.concatenate(weight, axis=1))
-    scales = Scales(scale, _by_direction(call, 8), _by_direction(call, 10), parts)
+    scales = Scales(scale, _reshape_by_direction(call, 8), _reshape_by_direction(call, 10), parts)
     w, r = (
         _center_weights(call, index, zeros) if values is None else const(values.transpose(0, 2, 1), dtype)
         for index, zeros, values, dtype in ((1, 9, weight, "float32"), (2, 11, recurrent, _storage_dtype(recurrent)))
     )
-    return _layer(call, "lstm", centered, w, r, scales)
+    return _convert_layer(call, "lstm", centered, w, r, scales)
 
 
-def _centered_values(call: Call, index: int, zeros: int) -> NDArray[np.int32] | None:
+def _centered_values(call: Call, index: int, zeros_index: int) -> NDArray[np.int32] | None:
     """Return constant integer weights minus zero points, shape (directions, inputs, columns), or None if computed."""
-    weight, points = call.constant(index), call.constant(zeros)
-    if weight is None or (points is None and call.has(zeros)):
+    weight, points = call.constant(index), call.constant(zeros_index)
+    if weight is None or (points is None and call.has(zeros_index)):
         return None
     centered = weight.astype(np.int32)
     return centered if points is None else centered - points.astype(np.int32).reshape(len(centered), 1, -1)
@@ -83,21 +83,21 @@ def _storage_dtype(weight: NDArray[np.int32] | None) -> str:
     return "int8" if info.min <= weight.min(initial=0) and weight.max(initial=0) <= info.max else "int16"
 
 
-def _center_weights(call: Call, index: int, zeros: int) -> relax.Expr:
+def _center_weights(call: Call, index: int, zeros_index: int) -> relax.Expr:
     """Subtract zero points from integer weights of shape (directions, inputs, columns), and put columns first."""
     weight = call.cast(call.input(index), "float32")
-    if call.has(zeros):
-        zero = relax.op.expand_dims(call.cast(_by_direction(call, zeros), "float32"), 1)
+    if call.has(zeros_index):
+        zero = relax.op.expand_dims(call.cast(_reshape_by_direction(call, zeros_index), "float32"), 1)
         weight = relax.op.subtract(weight, zero)
     return call.emit(relax.op.permute_dims(weight, [0, 2, 1]))
 
 
-def _by_direction(call: Call, index: int) -> relax.Expr:
+def _reshape_by_direction(call: Call, index: int) -> relax.Expr:
     """Reshape scales or zero points to (directions, 1 or columns)."""
     return call.emit(relax.op.reshape(call.input(index), [call.shape(1)[0], -1]))
 
 
-def _layer(
+def _convert_layer(
     call: Call, cell: Cell, data: relax.Expr, weight: relax.Expr, recurrent: relax.Expr, scales: Scales | None = None
 ) -> list[relax.Expr]:
     """Convert a recurrent operator.
@@ -175,7 +175,7 @@ def _activations(call: Call, cell: Cell, n_directions: int) -> tuple[tuple[Activ
         raise call.refuse(f"activations: found {len(names)}; expected {n_functions * n_directions}")
     parameters = {name: list(call.attributes.get(f"activation_{name}", ())) for name in ("alpha", "beta")}
     functions = [Activation(name, **_parameters(call, name, parameters)) for name in names]
-    return tuple(tuple(functions[at * n_functions : (at + 1) * n_functions]) for at in range(n_directions))
+    return tuple(tuple(functions[i * n_functions : (i + 1) * n_functions]) for i in range(n_directions))
 
 
 def _parameters(call: Call, function: str, parameters: Mapping[str, list[Any]]) -> dict[str, float]:
@@ -203,6 +203,6 @@ def _lengths(call: Call, recurrence: Recurrence) -> relax.Expr | None:
 
 CONVERTERS: dict[str, Converter] = {
     "DynamicQuantizeLSTM": _dynamic_quantize_lstm,
-    **dict.fromkeys(("GRU", "LSTM", "RNN"), _float_layer),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _convert_float),
 }
 """Converters by operator type."""

@@ -11,23 +11,23 @@ from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, shape_of
 
-_MAX_DETERMINANT = 4
+_MAX_DETERMINANT_ROWS = 4
 
 
-def _extreme(largest: bool) -> Converter:
-    """Make a converter for a maximum or minimum; TVM reduces infinities alone to a finite value."""
+def _min_max_converter(largest: bool) -> Converter:
+    """Make a converter for a maximum or minimum; TVM returns a finite value if all elements are infinite."""
 
     def convert(call: Call) -> relax.Expr:
         dtype = dtype_of(call.input(0))
         if dtype == "bool":
             # Compare booleans as integers.
-            numbers = call.cast(call.input(0), "uint8")
-            return call.cast(call.by_tvm(inputs=(numbers, *call.inputs[1:])), "bool")
+            integers = call.cast(call.input(0), "uint8")
+            return call.cast(call.by_tvm(inputs=(integers, *call.inputs[1:])), "bool")
         rank, axes = len(call.shape(0)), _axes(call)
         # A maximum over the channels or pixels of an image stays an operator, to allow layout changes.
         if not dtype.startswith("float") or not axes or (rank == 4 and axes != [3]):
             return call.by_tvm()
-        return _exact_extreme(call, axes, largest)
+        return _reduce_exactly(call, axes, largest)
 
     return convert
 
@@ -40,13 +40,13 @@ def _axes(call: Call) -> list[int]:
     return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in axes)
 
 
-def _exact_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
-    shape, keeps = call.shape(0), call.flag("keepdims", True)
+def _reduce_exactly(call: Call, axes: list[int], largest: bool) -> relax.Expr:
+    shape, keepdims = call.shape(0), call.flag("keepdims", True)
     combine = tirx.max if largest else tirx.min
     neutral = float("-inf") if largest else float("inf")
     reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(neutral, dtype), "extreme")
     kept_shape = [1 if axis in axes else extent for axis, extent in enumerate(shape)]
-    result_shape = kept_shape if keeps else [extent for axis, extent in enumerate(shape) if axis not in axes]
+    result_shape = kept_shape if keepdims else [extent for axis, extent in enumerate(shape) if axis not in axes]
     if 0 in shape:
         # A kernel with an empty reduction would write nothing.
         return const(np.full(result_shape, neutral), dtype_of(call.input(0)))
@@ -54,13 +54,13 @@ def _exact_extreme(call: Call, axes: list[int], largest: bool) -> relax.Expr:
     def compute(data: te.Tensor) -> te.Tensor:
         taps = {axis: te.reduce_axis((0, shape[axis]), f"r{axis}") for axis in axes}
 
-        def one(*at: Any) -> Any:
-            return reducer(data(*(taps.get(axis, index) for axis, index in enumerate(at))), list(taps.values()))
+        def element(*i: Any) -> Any:
+            return reducer(data(*(taps.get(axis, index) for axis, index in enumerate(i))), list(taps.values()))
 
-        return te.compute(kept_shape, one, "extreme")
+        return te.compute(kept_shape, element, "extreme")
 
     result = call.kernel(compute, call.input(0))
-    return result if keeps else call.emit(relax.op.reshape(result, result_shape))
+    return result if keepdims else call.emit(relax.op.reshape(result, result_shape))
 
 
 def _lp_normalization(call: Call) -> relax.Expr:
@@ -76,7 +76,7 @@ def _lp_normalization(call: Call) -> relax.Expr:
 
 
 def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
-    """Convert by TVM, unless the mean and inverse standard deviation are outputs, too."""
+    """Use TVM's converter, unless the mean and inverse standard deviation are outputs, too."""
     if call.n_outputs == 1:
         return call.by_tvm()
     emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
@@ -106,7 +106,7 @@ def _mean_variance_normalization(call: Call) -> relax.Expr:
 
 
 def _rms_normalization(call: Call) -> relax.Expr:
-    """Convert by TVM over the last axis only, since TVM gets the shapes of several axes wrong."""
+    """Use TVM's converter over the last axis only, since it gets the shapes of several axes wrong."""
     rank, dtype = len(call.shape(0)), dtype_of(call.input(0))
     axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
@@ -116,7 +116,7 @@ def _rms_normalization(call: Call) -> relax.Expr:
     return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
 
-def _cumulative(operator: Callable[..., relax.Expr]) -> Converter:
+def _cumulative_converter(operator: Callable[..., relax.Expr]) -> Converter:
     """Make a converter for cumulative sums or products."""
 
     def convert(call: Call) -> relax.Expr:
@@ -131,20 +131,20 @@ def _cumulative(operator: Callable[..., relax.Expr]) -> Converter:
 
 def _determinant(call: Call) -> relax.Expr:
     *batch, rows, columns = call.shape(0)
-    if rows != columns or rows > _MAX_DETERMINANT:
-        raise call.refuse(f"found {rows} x {columns}; expected square matrices of at most {_MAX_DETERMINANT} rows")
+    if rows != columns or rows > _MAX_DETERMINANT_ROWS:
+        raise call.refuse(f"found {rows} x {columns}; expected square matrices of at most {_MAX_DETERMINANT_ROWS} rows")
 
     def compute(data: te.Tensor) -> te.Tensor:
-        def minor(at: tuple[Any, ...], row: int, remaining: tuple[int, ...]) -> Any:
+        def minor(i: tuple[Any, ...], row: int, remaining: tuple[int, ...]) -> Any:
             if len(remaining) == 1:
-                return data(*at, row, remaining[0])
+                return data(*i, row, remaining[0])
             total: Any = tirx.const(0, data.dtype)
             for position, column in enumerate(remaining):
-                term = data(*at, row, column) * minor(at, row + 1, remaining[:position] + remaining[position + 1 :])
+                term = data(*i, row, column) * minor(i, row + 1, remaining[:position] + remaining[position + 1 :])
                 total = total - term if position % 2 else total + term
             return total
 
-        return te.compute(batch, lambda *at: minor(at, 0, tuple(range(columns))), "determinant")
+        return te.compute(batch, lambda *i: minor(i, 0, tuple(range(columns))), "determinant")
 
     return call.kernel(compute, call.input(0))
 
@@ -162,21 +162,21 @@ def _count_ngrams(call: Call) -> relax.Expr:
     starts = [*map(int, call.attributes["ngram_counts"]), len(pool)]
     columns = np.asarray(call.attributes["ngram_indexes"], np.int64)
     counts: list[relax.Expr] = []
-    owners: list[int] = []
+    output_columns: list[int] = []
     position = 0
     for length, (start, end) in enumerate(pairwise(starts), start=1):
         grams = pool[start:end].reshape(-1, length)
         if length in lengths and len(grams):
             counts.append(_occurrences(call, data, grams, shape[-1]))
-            owners.extend(columns[position : position + len(grams)])
+            output_columns.extend(columns[position : position + len(grams)])
         position += len(grams)
     if not counts:
         raise call.refuse("its attributes select no n-gram to count")
     occurrences = counts[0] if len(counts) == 1 else relax.op.concat(counts, 1)
     # Each n-gram has an output column; other columns are 0.
     width = int(columns.max()) + 1
-    selection = np.zeros((len(owners), width))
-    selection[np.arange(len(owners)), owners] = 1
+    selection = np.zeros((len(output_columns), width))
+    selection[np.arange(len(output_columns)), output_columns] = 1
     result = _apply_weights(call, relax.op.matmul(occurrences, const(selection, "float32")), columns, width)
     return call.emit(relax.op.reshape(result, [*shape[:-1], width]))
 
@@ -189,13 +189,13 @@ def _occurrences(call: Call, data: relax.Expr, grams: Any, size: int) -> relax.E
     def compute(data: te.Tensor, grams: te.Tensor) -> te.Tensor:
         start, skip = te.reduce_axis((0, size), "start"), te.reduce_axis((0, skips), "skip")
 
-        def one(row: Any, gram: Any) -> Any:
+        def element(row: Any, gram: Any) -> Any:
             columns = [start + index * (skip + 1) for index in range(length)]
             matches = [data(row, column) == grams(gram, index) for index, column in enumerate(columns)]
-            is_found = tirx.if_then_else(columns[-1] < size, tirx.all(*matches), tirx.const(False, "bool"))
-            return te.sum(is_found.astype("float32"), [start, skip])
+            is_match = tirx.if_then_else(columns[-1] < size, tirx.all(*matches), tirx.const(False, "bool"))
+            return te.sum(is_match.astype("float32"), [start, skip])
 
-        return te.compute((data.shape[0], count), one, "occurrences")
+        return te.compute((data.shape[0], count), element, "occurrences")
 
     return call.kernel(compute, data, const(grams, "int64"))
 
@@ -213,14 +213,14 @@ def _apply_weights(call: Call, counts: relax.Expr, columns: Any, width: int) -> 
 
 
 CONVERTERS: dict[str, Converter] = {
-    "CumProd": _cumulative(relax.op.cumprod),
+    "CumProd": _cumulative_converter(relax.op.cumprod),
     "Det": _determinant,
     "LayerNormalization": _layer_normalization,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "LpNormalization": _lp_normalization,
     "RMSNormalization": _rms_normalization,
-    "ReduceMax": _extreme(largest=True),
-    "ReduceMin": _extreme(largest=False),
+    "ReduceMax": _min_max_converter(largest=True),
+    "ReduceMin": _min_max_converter(largest=False),
     "TfIdfVectorizer": _count_ngrams,
 }
 """Converters by operator type."""

@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
 
-_MAX_UNROLLED = 8
+_MAX_UNROLLED_TAPS = 8
 _COORD_MODES = (
     *("align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel"),
     *("tf_crop_and_resize", "tf_half_pixel_for_nn"),
@@ -25,7 +25,7 @@ _ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 }
 
 # Modes in which TVM's kernels, which resize both axes at once, are correct; "nearest" only with integer factors.
-_BY_TVM = {
+_TVM_MODES = {
     "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
     "linear": tuple(
         (coord_mode, rounding)
@@ -37,7 +37,7 @@ _BY_TVM = {
 
 @dataclass(frozen=True)
 class _Side:
-    """The resizing of one axis; `roi` is the cropped part, as fractions of the axis's length."""
+    """The resizing of one axis; `roi` is the region of interest, as fractions of the axis's length."""
 
     inputs: int
     outputs: int
@@ -53,7 +53,7 @@ def _resize(call: Call) -> relax.Expr:
     sides = _sides(call)
     mode = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
     if _is_correct_in_tvm(call, mode, sides):
-        return call.by_tvm(inputs=tuple(map(_unless_empty, call.inputs)))
+        return call.by_tvm(inputs=tuple(map(_drop_empty, call.inputs)))
     result = call.input(0)
     dtype = dtype_of(result)
     if mode != "nearest":
@@ -62,11 +62,11 @@ def _resize(call: Call) -> relax.Expr:
         result = call.widened(result)
     for axis, side in enumerate(sides):
         if not side.is_unchanged:
-            result = _along(call, result, axis, mode, side)
+            result = _resize_axis(call, result, axis, mode, side)
     return call.cast(result, dtype)
 
 
-def _unless_empty(operand: relax.Expr | None) -> relax.Expr | None:
+def _drop_empty(operand: relax.Expr | None) -> relax.Expr | None:
     """Return None for an empty input, which exporters wrote in place of omitted inputs before opset 13."""
     return None if operand is None or 0 in shape_of(operand) else operand
 
@@ -80,7 +80,7 @@ def _is_correct_in_tvm(call: Call, mode: str, sides: list[_Side]) -> bool:
         and sides[0].is_unchanged
         and sides[1].is_unchanged
         and not {"axes", "antialias", "keep_aspect_ratio_policy", "exclude_outside"} & call.attributes.keys()
-        and pair in _BY_TVM.get(mode, ())
+        and pair in _TVM_MODES.get(mode, ())
         and all(side.scale == side.outputs / side.inputs and side.outputs > 1 for side in sides[2:])
         and (mode != "nearest" or all(side.outputs % side.inputs == 0 for side in sides[2:]))
     )
@@ -105,13 +105,13 @@ def _sides(call: Call) -> list[_Side]:
             extents = {axis: int(factor * shape[axis] + 0.5) for axis in axes}
     else:
         raise call.refuse(f"one of scales and sizes must be constant and have {len(axes)} values")
-    parts = {axis: (0.0, 1.0) for axis in axes}
+    rois = {axis: (0.0, 1.0) for axis in axes}
     if _coord_mode(call) == "tf_crop_and_resize":
         if roi is None or roi.size != 2 * len(axes):
             raise call.refuse(f"roi must be constant and have {2 * len(axes)} values")
-        parts = {axis: (float(roi[i]), float(roi[i + len(axes)])) for i, axis in enumerate(axes)}
+        rois = {axis: (float(roi[i]), float(roi[i + len(axes)])) for i, axis in enumerate(axes)}
     return [
-        _Side(extent, extents.get(axis, extent), factors.get(axis, 1.0), parts.get(axis, (0.0, 1.0)))
+        _Side(extent, extents.get(axis, extent), factors.get(axis, 1.0), rois.get(axis, (0.0, 1.0)))
         for axis, extent in enumerate(shape)
     ]
 
@@ -135,7 +135,7 @@ def _coord_mode(call: Call) -> str:
     return call.choice("coordinate_transformation_mode", _COORD_MODES, default)
 
 
-def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
+def _resize_axis(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> relax.Expr:
     # Ties between two nearest inputs are broken by rounding errors, so use ONNX Runtime's precision.
     precision = np.float32 if mode == "nearest" else np.float64
     coords = _coordinates(_coord_mode(call), side, precision)
@@ -152,10 +152,10 @@ def _along(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side) -> r
         indices, weights = _taps(call, mode, coords, side)
     weights = np.where(outside[:, None], 0, weights)
     added = outside * float(call.attributes.get("extrapolation_value", 0.0))
-    return _weighted(call, data, axis, indices, weights, added)
+    return _weighted_sum(call, data, axis, indices, weights, added)
 
 
-def _weighted(
+def _weighted_sum(
     call: Call, data: relax.Expr, axis: int, indices: NDArray[Any], weights: NDArray[Any], added: NDArray[Any]
 ) -> relax.Expr:
     """Compute weighted sums of elements along an axis; `indices` and `weights` have shape (outputs, taps)."""
@@ -164,39 +164,39 @@ def _weighted(
     extents = replaced(shape_of(data), axis, outputs)
 
     def compute(data: te.Tensor, sources: te.Tensor, factors: te.Tensor, added: te.Tensor) -> te.Tensor:
-        def term(at: tuple[Any, ...], tap: Any) -> Any:
-            return factors[at[axis], tap] * data(*replaced(at, axis, sources[at[axis], tap]))
+        def term(i: tuple[Any, ...], tap: Any) -> Any:
+            return factors[i[axis], tap] * data(*replaced(i, axis, sources[i[axis], tap]))
 
-        if taps > _MAX_UNROLLED:
+        if taps > _MAX_UNROLLED_TAPS:
             tap = te.reduce_axis((0, taps), "tap")
-            total = te.compute(extents, lambda *at: te.sum(term(at, tap), tap), "resize")
-            return te.compute(extents, lambda *at: total(*at) + added[at[axis]], "shift")
-        return te.compute(extents, lambda *at: sum((term(at, tap) for tap in range(taps)), added[at[axis]]), "resize")
+            total = te.compute(extents, lambda *i: te.sum(term(i, tap), tap), "resize")
+            return te.compute(extents, lambda *i: total(*i) + added[i[axis]], "shift")
+        return te.compute(extents, lambda *i: sum((term(i, tap) for tap in range(taps)), added[i[axis]]), "resize")
 
     return call.kernel(compute, data, const(indices, "int32"), const(weights, dtype), const(added, dtype))
 
 
 def _coordinates(coord_mode: str, side: _Side, precision: type[np.floating[Any]]) -> NDArray[Any]:
     """Return the input coordinate of each output."""
-    at = np.arange(side.outputs, dtype=precision)
+    index = np.arange(side.outputs, dtype=precision)
     scale, one_half = precision(side.scale), precision(0.5)
     length = side.scale * side.inputs
     last, last_out = precision(side.inputs - 1), precision(length - 1)
     coords: NDArray[Any]
     if coord_mode == "align_corners":
-        coords = at * 0 if length == 1 else at * last / last_out
+        coords = index * 0 if length == 1 else index * last / last_out
     elif coord_mode == "asymmetric":
-        coords = at / scale
+        coords = index / scale
     elif coord_mode == "tf_half_pixel_for_nn":
-        coords = (at + one_half) / scale
+        coords = (index + one_half) / scale
     elif coord_mode == "tf_crop_and_resize":
-        part = precision(side.roi[1] - side.roi[0]) * last
-        coords = precision(side.roi[0]) * last + (at * 0 + part / 2 if length == 1 else at * part / last_out)
+        span = precision(side.roi[1] - side.roi[0]) * last
+        coords = precision(side.roi[0]) * last + (index * 0 + span / 2 if length == 1 else index * span / last_out)
     elif coord_mode == "pytorch_half_pixel" and side.outputs == 1:
-        coords = at * 0
+        coords = index * 0
     else:
-        kept = precision(side.outputs) / (scale * precision(side.inputs)) if coord_mode == "half_pixel_symmetric" else 1
-        coords = precision(side.inputs / 2) * precision(1 - kept) + (at + one_half) / scale - one_half
+        fit = precision(side.outputs) / (scale * precision(side.inputs)) if coord_mode == "half_pixel_symmetric" else 1
+        coords = precision(side.inputs / 2) * precision(1 - fit) + (index + one_half) / scale - one_half
     return coords
 
 
@@ -207,8 +207,8 @@ def _round(coords: NDArray[Any], rounding: str) -> NDArray[np.int64]:
 def _taps(call: Call, mode: str, coords: NDArray[Any], side: _Side) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the input indices and weights of each output, both of shape (outputs, taps)."""
     scale = min(side.scale, 1.0) if call.attributes.get("antialias", 0) else 1.0
-    reach = 1 if mode == "linear" else 2
-    first = int(np.floor(-reach / scale)) + 1
+    support = 1 if mode == "linear" else 2
+    first = int(np.floor(-support / scale)) + 1
     offsets = np.arange(first, 2 - first)
     left = np.ceil(coords) - 1
     distance = scale * (offsets - (coords - left)[:, None])

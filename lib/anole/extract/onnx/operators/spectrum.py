@@ -59,12 +59,12 @@ def _matrix(
         if is_onesided:
             # The omitted frequencies are conjugates of the given ones.
             half = length // 2
-            twice = (indices > 0) & (indices < (length + 1) // 2)
-            weight = np.where(indices > half, 0, weight * np.where(twice, 2, 1))
+            is_doubled = (indices > 0) & (indices < (length + 1) // 2)
+            weight = np.where(indices > half, 0, weight * np.where(is_doubled, 2, 1))
     cosines, sines = weight[:, None] * np.cos(phase), weight[:, None] * np.sin(phase)
     real, imaginary = np.stack([cosines, -sines], -1), np.stack([sines, cosines], -1)
-    full = np.stack([real, imaginary][:parts], 1)
-    return full[..., :1] if is_inverse and is_onesided else full
+    matrix = np.stack([real, imaginary][:parts], 1)
+    return matrix[..., :1] if is_inverse and is_onesided else matrix
 
 
 def _apply_matrix(call: Call, data: relax.Expr, matrix: NDArray[np.float64], order: list[int], axis: int) -> relax.Expr:
@@ -75,12 +75,12 @@ def _apply_matrix(call: Call, data: relax.Expr, matrix: NDArray[np.float64], ord
     shape = shape_of(data)
     rank = len(shape)
     signals = call.widened(data)
-    others = [shape[i] for i in order]
+    batch_shape = [shape[i] for i in order]
     if [*order, axis] != list(range(rank - 1)):
         signals = call.emit(relax.op.permute_dims(signals, [*order, axis, rank - 1]))
-    rows = relax.op.reshape(signals, [prod(others), n_samples * parts])
+    rows = relax.op.reshape(signals, [prod(batch_shape), n_samples * parts])
     weight = const(matrix.reshape(n_samples * parts, frequencies * parts_out), dtype_of(signals))
-    result = relax.op.reshape(relax.op.matmul(rows, weight), [*others, frequencies, parts_out])
+    result = relax.op.reshape(relax.op.matmul(rows, weight), [*batch_shape, frequencies, parts_out])
     axes = [*order, axis]
     if axes != list(range(rank - 1)):
         result = relax.op.permute_dims(result, [*(axes.index(i) for i in range(rank - 1)), rank - 1])

@@ -16,7 +16,7 @@ _TABLES = {
     "source_run_key": "run",
     "example_run_key": "run",
 }
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 @hookimpl  # type: ignore[untyped-decorator]
@@ -27,20 +27,20 @@ def render_cell(value: Any, column: str, table: str | None, database: str, datas
     key, label = (value["value"], value["label"]) if isinstance(value, dict) else (value, None)
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         return None
-    named = _TABLES.get(column) or (table if column == "key" else None)
-    shown = Markup('<span title="{0}">{1}…</span>').format(key, key[:8])
-    if named is None:
-        return shown
-    link = datasette.urls.row(database, named, key)
+    target = _TABLES.get(column) or (table if column == "key" else None)
+    short_key = Markup('<span title="{0}">{1}…</span>').format(key, key[:8])
+    if target is None:
+        return short_key
+    link = datasette.urls.row(database, target, key)
     if label is None:
-        return Markup('<a href="{0}">{1}</a>').format(link, shown)
-    return Markup('<a href="{0}">{1}</a> <em>{2}</em>').format(link, label, shown)
+        return Markup('<a href="{0}">{1}</a>').format(link, short_key)
+    return Markup('<a href="{0}">{1}</a> <em>{2}</em>').format(link, label, short_key)
 
 
 def _time(value_s: float) -> str:
     """Format a time with a suitable unit, after a no-break space."""
     size_s, unit = next(
-        (each for each in _SECONDS if abs(value_s) >= each[0]), _SECONDS[-1] if value_s else _SECONDS[0]
+        (item for item in _TIME_UNITS if abs(value_s) >= item[0]), _TIME_UNITS[-1] if value_s else _TIME_UNITS[0]
     )
     digits = f"{value_s:,.0f}" if abs(value_s) >= 1000 else f"{value_s / size_s:.4g}"
     return f"{digits}\N{NO-BREAK SPACE}{unit}"

@@ -14,10 +14,10 @@ from tvm import s_tir, tirx
 from anole.targets.cpu.default.memory_access import Axis, Block, describe_block
 from anole.targets.cpu.device.lowering import PARTITION
 
-SERIAL_WORK = 1 << 14
+MIN_PARALLEL_WORK = 1 << 14
 """Number of iterations below which waking other threads costs more than it saves."""
 
-ACCUMULATORS = 4
+N_ACCUMULATORS = 4
 """Independent vectors in flight, to hide the latency of an addition."""
 
 _MAX_CHUNKS = 64
@@ -29,7 +29,7 @@ SBlockRV = Any
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a processor that the default schedule uses.
+    """The properties of a CPU that the default schedule uses.
 
     Attributes:
         vector_bytes: width of a vector register.
@@ -45,46 +45,46 @@ class Machine:
         return max(1, self.vector_bytes // max(block.lane_bytes for block in blocks))
 
 
-def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, feeding: Sequence[SBlockRV], machine: Machine) -> None:
+def schedule_spatial(schedule: s_tir.Schedule, rv: SBlockRV, producers: Sequence[SBlockRV], machine: Machine) -> None:
     """Vectorize a spatial block along its most contiguous axis, and run outer loops in parallel.
 
-    `feeding` are reductions whose results only this block reads, element by element; they are computed just outside
+    `producers` are reductions whose results only this block reads, element by element; they are computed just outside
     the vector loop, with their accumulators in registers.
     """
-    block, fed = described_block(schedule, rv), [described_block(schedule, feeder) for feeder in feeding]
-    lanes = machine.lanes(block, *fed)
-    work = block.work + sum(reduction.work for reduction in fed)
-    loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, fed)
-    if not feeding and not block.branches:
+    block, reductions = block_properties(schedule, rv), [block_properties(schedule, producer) for producer in producers]
+    lanes = machine.lanes(block, *reductions)
+    work = block.work + sum(reduction.work for reduction in reductions)
+    loops, axes = list(schedule.get_loops(rv)), _joined_axes(block, reductions)
+    if not producers and not block.branches:
         loops, axes = collapse(schedule, loops, axes)
     collapsed = len(axes) < len(block.axes)
     position = max(range(len(axes)), key=lambda i: _vector_benefit(axes[i], lanes))
-    if axes[position].store not in (0, 1) and not feeding:
+    if axes[position].store not in (0, 1) and not producers:
         # LLVM interleaves the few channels of an image faster than scattered vector stores would.
-        if work >= SERIAL_WORK:
+        if work >= MIN_PARALLEL_WORK:
             run_in_parallel(schedule, loops[:-1] or loops, machine)
         return
-    width = even_width(axes[position].extent, lanes * (ACCUMULATORS if feeding else 1), lanes)
-    crossing = None if feeding else _crossing(axes, position, lanes)
-    outer, above, vector = _tile(schedule, loops, position, width, crossing)
+    width = even_width(axes[position].extent, lanes * (N_ACCUMULATORS if producers else 1), lanes)
+    crossing = None if producers else _crossing(axes, position, lanes)
+    outer, split_loop, vector = _tile(schedule, loops, position, width, crossing)
     has_tail = axes[position].extent % width != 0
-    if work >= SERIAL_WORK:
+    if work >= MIN_PARALLEL_WORK:
         is_single = prod(_extent(schedule, loop) for loop in outer) == 1
         if is_single or not has_tail:
-            *_, above = run_in_parallel(schedule, [*outer, above], machine)
+            *_, split_loop = run_in_parallel(schedule, [*outer, split_loop], machine)
         else:
             run_in_parallel(schedule, outer, machine)
-    for feeder in feeding:
-        accumulate(schedule, feeder, above, width)
+    for producer in producers:
+        accumulate(schedule, producer, split_loop, width)
     schedule.vectorize(vector)
     if has_tail or collapsed:
-        schedule.annotate(above, PARTITION, 1)
+        schedule.annotate(split_loop, PARTITION, 1)
 
 
 def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Machine) -> None:
     """Schedule a reduction along a contiguous axis: first to a vector of partial results per row, then over lanes."""
     _join_axes(schedule, rv)
-    block = described_block(schedule, rv)
+    block = block_properties(schedule, rv)
     loops, axes = collapse(schedule, list(schedule.get_loops(rv)), list(block.axes))
     position = row_axis(axes)
     if position is None:
@@ -93,25 +93,25 @@ def schedule_row_reduction(schedule: s_tir.Schedule, rv: SBlockRV, machine: Mach
     n_rows, extent = prod(axis.extent for axis in axes if not axis.reduction), axes[position].extent
     threads = machine.threads
     chunks = next((n for n in range(_MAX_CHUNKS, threads - 1, -1) if extent % n == 0 and n % threads == 0), 1)
-    if n_rows < threads and block.work >= SERIAL_WORK and chunks > 1:
-        piece, _ = schedule.split(loops[position], [chunks, None])
-        schedule_row_reduction(schedule, schedule.rfactor(piece, len(rows)), machine)
+    if n_rows < threads and block.work >= MIN_PARALLEL_WORK and chunks > 1:
+        chunk, _ = schedule.split(loops[position], [chunks, None])
+        schedule_row_reduction(schedule, schedule.rfactor(chunk, len(rows)), machine)
         return
     lanes = machine.lanes(block)
     width = (
-        lanes if machine.varies else even_width(extent, lanes * (ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
+        lanes if machine.varies else even_width(extent, lanes * (N_ACCUMULATORS if extent >= 64 * lanes else 1), lanes)
     )
     steps, vector = schedule.split(loops[position], [None, width])
-    others = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
-    schedule.reorder(*rows, *others, steps, vector)
-    partial = schedule.rfactor(vector, len(rows))
-    parallel = block.work >= SERIAL_WORK and n_rows > 1
+    other_loops = [loop for i, loop in enumerate(loops) if axes[i].reduction and i != position]
+    schedule.reorder(*rows, *other_loops, steps, vector)
+    partial_block = schedule.rfactor(vector, len(rows))
+    parallel = block.work >= MIN_PARALLEL_WORK and n_rows > 1
     if machine.varies or extent % width or not rows:
         # compute_at would lose the predicate of the last, partial step, so the partial block gets separate loops.
-        _vectorize_partial(schedule, partial, len(rows), parallel, machine)
+        _vectorize_partial(schedule, partial_block, len(rows), parallel, machine)
     else:
         *_, row = run_in_parallel(schedule, rows, machine) if parallel else rows
-        accumulate(schedule, partial, row, width)
+        accumulate(schedule, partial_block, row, width)
     schedule.decompose_reduction(rv, schedule.get_loops(rv)[-1])
 
 
@@ -147,7 +147,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
 
 def _join_axes(schedule: s_tir.Schedule, rv: SBlockRV) -> None:
     """Join the axes of a block that reduces an entire tensor, since a block made by rfactor keeps all axes."""
-    axes = described_block(schedule, rv).axes
+    axes = block_properties(schedule, rv).axes
     if len(axes) == 1 or not all(axis.reduction for axis in axes):
         return
     if not all(outer.wraps(inner) for outer, inner in pairwise(axes)):
@@ -184,27 +184,27 @@ def _tile(
     Return the outer loops, the loop that was split, and the vector loop.
     """
     outer = [loop for i, loop in enumerate(loops) if i != position]
-    above, vector = schedule.split(loops[position], [None, width])
+    split_loop, vector = schedule.split(loops[position], [None, width])
     inner = [vector]
     if crossing is not None:
         index, extent = crossing
         rest, tile = schedule.split(loops[index], [None, extent])
         outer = [rest if loop is loops[index] else loop for loop in outer]
         inner = [tile, vector]
-    schedule.reorder(*outer, above, *inner)
-    return outer, above, vector
+    schedule.reorder(*outer, split_loop, *inner)
+    return outer, split_loop, vector
 
 
 def accumulate(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV, width: int) -> None:
     """Compute a reduction inside a loop, with vector accumulators."""
     schedule.compute_at(rv, at)
-    inside = loops_inside(schedule, rv, at)
-    lanes = inside.pop(0) if width > 1 else None
+    inner_loops = loops_inside(schedule, rv, at)
+    lanes = inner_loops.pop(0) if width > 1 else None
     if lanes is not None:
-        schedule.reorder(*inside, lanes)
+        schedule.reorder(*inner_loops, lanes)
         schedule.vectorize(lanes)
-    if inside:
-        schedule.decompose_reduction(rv, inside[0])
+    if inner_loops:
+        schedule.decompose_reduction(rv, inner_loops[0])
 
 
 def loops_inside(schedule: s_tir.Schedule, rv: SBlockRV, at: LoopRV) -> list[LoopRV]:
@@ -224,16 +224,16 @@ def _vectorize_partial(schedule: s_tir.Schedule, rv: SBlockRV, n_rows: int, para
     schedule.decompose_reduction(rv, loops[n_rows])
 
 
-def _joined_axes(block: Block, fed: Sequence[Block]) -> list[Axis]:
+def _joined_axes(block: Block, reductions: Sequence[Block]) -> list[Axis]:
     """Return the axes of a spatial block, extended by the strides of the feeding reductions' loads."""
-    joined = list(block.axes)
-    for reduction in fed:
+    merged = list(block.axes)
+    for reduction in reductions:
         spatial = [axis for axis in reduction.axes if not axis.reduction]
-        joined = [
-            Axis(mine.extent, False, mine.store, mine.loads + theirs.loads)
-            for mine, theirs in zip(joined, spatial, strict=True)
+        merged = [
+            Axis(axis.extent, False, axis.store, axis.loads + loading.loads)
+            for axis, loading in zip(merged, spatial, strict=True)
         ]
-    return joined
+    return merged
 
 
 def _vector_benefit(axis: Axis, lanes: int) -> tuple[float, bool]:
@@ -252,7 +252,7 @@ def _crossing(axes: Sequence[Axis], position: int, lanes: int) -> tuple[int, int
     return None
 
 
-def described_block(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
+def block_properties(schedule: s_tir.Schedule, rv: SBlockRV) -> Block:
     """Return a block's properties; raise ValueError if it is not a single store with constant extents."""
     block = describe_block(schedule.get(rv))
     if block is None:

@@ -46,8 +46,8 @@ class Axis:
         if self.reduction != inner.reduction:
             return False
         pairs = zip(self.strides, inner.strides, strict=True)
-        regular = all(o is not None and i is not None and o == i * inner.extent for o, i in pairs)
-        return regular or self.extent == 1 or inner.extent == 1
+        is_regular = all(o is not None and i is not None and o == i * inner.extent for o, i in pairs)
+        return is_regular or self.extent == 1 or inner.extent == 1
 
     def merged(self, inner: Axis) -> Axis:
         """Merge this axis with the next inner one."""
@@ -95,8 +95,8 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     """Return a block's properties, or None if it is not a single store with constant extents."""
     extents = [iter_var.dom.extent for iter_var in block.iter_vars]
     kinds = {int(iter_var.iter_type) for iter_var in block.iter_vars}
-    constant = all(isinstance(extent, tirx.IntImm) for extent in extents)
-    if not constant or not kinds <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce}:
+    is_static = all(isinstance(extent, tirx.IntImm) for extent in extents)
+    if not is_static or not kinds <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce}:
         return None
     if not isinstance(block.body, tirx.BufferStore) or not block.iter_vars:
         return None
@@ -104,8 +104,8 @@ def describe_block(block: s_tir.SBlock) -> Block | None:
     names = (call.op.name for call in collect(block.body.value, ir.Call) if isinstance(call.op, ir.Op))
     calls = {str(name).rpartition(".")[2] for name in names}
     strides = _Strides(block)
-    store = strides.of(block.body.buffer, block.body.indices)
-    load_strides = [strides.of(load.source, load.indices) for load in loads]
+    store = strides.along_axes(block.body.buffer, block.body.indices)
+    load_strides = [strides.along_axes(load.source, load.indices) for load in loads]
     axes = tuple(
         Axis(
             int(extent),
@@ -145,7 +145,7 @@ class _Strides:
         for iter_var in block.iter_vars:
             self._analyzer.bind(iter_var.var, iter_var.dom)
 
-    def of(self, buffer: tirx.Buffer, indices: list[ir.Expr]) -> list[int | None]:
+    def along_axes(self, buffer: tirx.Buffer, indices: list[ir.Expr]) -> list[int | None]:
         flat = indices[0] if indices else tirx.const(0)
         for index, extent in zip(indices[1:], buffer.ty.shape[1:], strict=True):
             flat = flat * extent + index

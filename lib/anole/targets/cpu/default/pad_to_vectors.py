@@ -16,7 +16,7 @@ from anole.targets.shared.anchor import is_same_extent
 _ROW = "local"
 """Storage of a padded row, which one thread writes and reads."""
 
-_OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
+_REDUCTION_OPERATIONS = (tirx.Add, tirx.Max, tirx.Min)
 
 
 def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.PrimFunc:
@@ -35,7 +35,7 @@ def pad_rows(func: tirx.PrimFunc, lanes: int, sizes: Mapping[str, int]) -> tirx.
     readers: dict[Any, list[Any]] = {}
     for rv in earlier:
         block = schedule.get(rv)
-        for buffer in rows.read(block, func.params) if rows.walks(block) else ():
+        for buffer in rows.buffers_read(block, func.params) if rows.covers(block) else ():
             readers.setdefault(buffer, []).append(rv)
     copies = {
         str(schedule.get(schedule.cache_read(rvs[0], buffer, _ROW, rvs)).name_hint) for buffer, rvs in readers.items()
@@ -62,28 +62,28 @@ class _Rows:
         extent = reductions[0].iter_vars[-1].dom.extent
         return cls(prod(shapes[0][:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes), sizes)
 
-    def walks(self, block: s_tir.SBlock) -> bool:
+    def covers(self, block: s_tir.SBlock) -> bool:
         """Whether a block, other than a copy, visits every element of every row."""
         *outer, _ = _extents(block, self.sizes)
         return is_same_extent(block.iter_vars[-1].dom.extent, self.extent) and prod(outer) == self.count
 
-    def read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
+    def buffers_read(self, block: s_tir.SBlock, buffers: Sequence[Any]) -> list[Any]:
         """Return the given buffers whose rows a block reads."""
         column = block.iter_vars[-1].var
-        read: list[Any] = []
+        row_buffers: list[Any] = []
         for load in collect(block.body.value, ir.TensorLoad):
-            moving = [index for index in load.indices if any(var.same_as(column) for var in collect(index, ir.Var))]
-            if not moving:
+            indices = [index for index in load.indices if any(var.same_as(column) for var in collect(index, ir.Var))]
+            if not indices:
                 continue
             if (
-                len(moving) > 1
+                len(indices) > 1
                 or not load.indices[-1].same_as(column)
                 or not is_same_extent(load.source.ty.shape[-1], self.extent)
             ):
                 raise ValueError("rows are not read element by element")
-            if any(load.source.same_as(each) for each in buffers) and not any(load.source.same_as(b) for b in read):
-                read.append(load.source)
-        return read
+            if any(load.source.same_as(b) for b in buffers) and not any(load.source.same_as(b) for b in row_buffers):
+                row_buffers.append(load.source)
+        return row_buffers
 
 
 def _pad(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
@@ -92,26 +92,26 @@ def _pad(func: tirx.PrimFunc, rows: _Rows, copies: set[str]) -> tirx.PrimFunc:
     *earlier, last = [schedule.get(rv) for rv in blocks_of(schedule)]
     padded_buffers: dict[Any, Any] = {}
     for block in earlier:
-        if block.init is None and (block.name_hint in copies or rows.walks(block)):
+        if block.init is None and (block.name_hint in copies or rows.covers(block)):
             padded_buffers[block.body.buffer] = _padded_buffer(block.body.buffer, rows.padded)
     nests = [
-        *(_nest(block, padded_buffers, rows, guarded=block.name_hint in copies) for block in earlier),
-        _nest(last, padded_buffers, None, guarded=False),
+        *(_nest(block, padded_buffers, rows, is_copy=block.name_hint in copies) for block in earlier),
+        _nest(last, padded_buffers, None, is_copy=False),
     ]
     return with_nests(func, nests, [padded_buffers.get(buffer, buffer) for buffer in func.body.block.alloc_buffers])
 
 
-def _nest(block: s_tir.SBlock, padded_buffers: Mapping[Any, Any], rows: _Rows | None, guarded: bool) -> tirx.Stmt:
-    """Return a block's loop nest on the padded buffers; if rows are given, it visits their padding, too."""
-    visits_padding = rows is not None and (guarded or rows.walks(block))
+def _nest(block: s_tir.SBlock, padded_buffers: Mapping[Any, Any], rows: _Rows | None, is_copy: bool) -> tirx.Stmt:
+    """Return a block's loop nest on the padded buffers; if rows are given, the nest also visits their padding."""
+    visits_padding = rows is not None and (is_copy or rows.covers(block))
     block = with_values(block, padded_buffers)
     iter_vars, store = list(block.iter_vars), block.body
     value = store.value
     if rows is not None and visits_padding:
-        *others, along = iter_vars
-        iter_vars = [*others, tirx.IterVar(ir.Range(along.dom.min, rows.padded), along.var, along.iter_type)]
-        inside = along.var < rows.extent
-        if guarded:
+        *outer, column = iter_vars
+        iter_vars = [*outer, tirx.IterVar(ir.Range(column.dom.min, rows.padded), column.var, column.iter_type)]
+        inside = column.var < rows.extent
+        if is_copy:
             value = tirx.if_then_else(inside, value, tirx.const(0, value.ty.dtype))
         elif block.init is not None:
             value = _without_padding(value, inside, block.init.value)
@@ -121,7 +121,7 @@ def _nest(block: s_tir.SBlock, padded_buffers: Mapping[Any, Any], rows: _Rows | 
 
 def _without_padding(value: Any, inside: Any, initial: Any) -> Any:
     """Return a reduction step that replaces padding by the initial value."""
-    if not isinstance(value, _OPERATIONS):
+    if not isinstance(value, _REDUCTION_OPERATIONS):
         raise ValueError(f"{type(value).__name__} is not an operation of a reduction over padded rows")
     return type(value)(value.a, tirx.Select(inside, value.b, initial))
 

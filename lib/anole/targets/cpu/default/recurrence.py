@@ -1,4 +1,4 @@
-"""The default tiling of a recurrent layer's kernel for a processor's registers, caches and threads."""
+"""The default tiling of a recurrent layer's kernel for a CPU's registers, caches and threads."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def recurrence_tiling(recurrence: Recurrence, threads: int, unit: VectorUnit) ->
 
 def _even_blocks(blocks: int, limit: int, row_tiles: int, threads: int) -> int:
     """Return the maximum number of blocks per tile that gives all threads equal shares of a step, or 1."""
-    even = [n for n in range(1, limit + 1) if blocks % n == 0 and blocks // n * row_tiles % threads == 0]
-    return max(even, default=1)
+    counts = [n for n in range(1, limit + 1) if blocks % n == 0 and blocks // n * row_tiles % threads == 0]
+    return max(counts, default=1)
 
 
 def _largest_divisor(extent: int, limit: int) -> int:

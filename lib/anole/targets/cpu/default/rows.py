@@ -14,18 +14,18 @@ from tvm import s_tir
 
 from anole.ir.nodes import blocks_of
 from anole.targets.cpu.default.loop_nests import (
-    ACCUMULATORS,
-    SERIAL_WORK,
+    MIN_PARALLEL_WORK,
+    N_ACCUMULATORS,
     Machine,
     accumulate,
-    described_block,
+    block_properties,
     loops_inside,
     run_in_parallel,
 )
 from anole.targets.cpu.default.memory_access import Block
 from anole.targets.cpu.device.lowering import PARTITION
 
-_LANES_LEFT = 4
+_N_SCALAR_LANES = 4
 """Number of partial results that are added one by one."""
 
 _MIN_ROWS_PER_THREAD = 4
@@ -40,13 +40,13 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     Raises:
         ValueError: the blocks do not share their rows, vectors do not divide a row, or there are too few rows.
     """
-    descriptions = [described_block(schedule, rv) for rv in blocks]
+    descriptions = [block_properties(schedule, rv) for rv in blocks]
     *earlier, last = descriptions
     reductions = [block for block in earlier if block.reduces]
     if len(earlier) < 2 or not reductions or last.reduces:
         raise ValueError("there are no rows with several passes")
     n_rows = reductions[0].results
-    rows, is_large = last.leading(n_rows), sum(block.work for block in descriptions) >= SERIAL_WORK
+    rows, is_large = last.leading(n_rows), sum(block.work for block in descriptions) >= MIN_PARALLEL_WORK
     if not 0 < rows < len(last.axes):
         raise ValueError("the result and the reductions have different rows")
     if is_large and n_rows < _MIN_ROWS_PER_THREAD * machine.threads:
@@ -54,7 +54,7 @@ def schedule_rows(schedule: s_tir.Schedule, blocks: Sequence[SBlockRV], machine:
     lanes = machine.lanes(*descriptions)
     for rv, block in zip(blocks, descriptions, strict=True):
         if block.reduces:
-            _split_into_lanes(schedule, rv, block, lanes, 1 if machine.varies else ACCUMULATORS)
+            _split_into_lanes(schedule, rv, block, lanes, 1 if machine.varies else N_ACCUMULATORS)
     loops = schedule.get_loops(blocks[-1])
     _vectorize(schedule, loops[rows:], lanes)
     *_, row = run_in_parallel(schedule, loops[:rows], machine) if is_large else loops[:rows]
@@ -69,7 +69,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
         raise ValueError("rows are not reduced along their last axis alone")
     extent = int(schedule.get(loop).extent)
     in_flight = next(n * lanes for n in range(max_vectors, 0, -1) if n == 1 or extent % (n * lanes) == 0)
-    for width in (in_flight, lanes, _LANES_LEFT):
+    for width in (in_flight, lanes, _N_SCALAR_LANES):
         if width >= int(schedule.get(loop).extent):
             continue
         if int(schedule.get(loop).extent) % width:
@@ -80,7 +80,7 @@ def _split_into_lanes(schedule: s_tir.Schedule, rv: SBlockRV, block: Block, lane
 
 
 def _compute_in_row(schedule: s_tir.Schedule, rv: SBlockRV, row: LoopRV, n_rows: int, lanes: int) -> None:
-    block = described_block(schedule, rv)
+    block = block_properties(schedule, rv)
     if not block.reduces and not block.leading(n_rows):
         # All rows share this block, such as a mask.
         _vectorize(schedule, schedule.get_loops(rv)[-1:], lanes)

@@ -15,9 +15,9 @@ from tvm import s_tir, tirx
 from anole.ir.nodes import blocks_of
 from anole.ir.symbols import at_sizes, prime_sizes
 from anole.targets.cpu.default.loop_nests import (
-    SERIAL_WORK,
+    MIN_PARALLEL_WORK,
     Machine,
-    described_block,
+    block_properties,
     row_axis,
     run_in_parallel,
     schedule_row_reduction,
@@ -41,24 +41,24 @@ class _FunctionPair:
     """
 
     func: tirx.PrimFunc
-    deciding: tirx.PrimFunc
+    static: tirx.PrimFunc
     sizes: Mapping[str, int]
 
-    def scheduled(self, step: Callable[[s_tir.Schedule], None]) -> _FunctionPair:
+    def apply_schedule(self, step: Callable[[s_tir.Schedule], None]) -> _FunctionPair:
         """Apply a step to the static variant, and replay its trace on the dynamic function."""
-        schedule = s_tir.Schedule(tvm.IRModule({"main": self.deciding}))
+        schedule = s_tir.Schedule(tvm.IRModule({"main": self.static}))
         step(schedule)
         static = schedule.mod["main"]
-        if self.func is self.deciding:
-            return replace(self, func=static, deciding=static)
-        other = s_tir.Schedule(tvm.IRModule({"main": self.func}))
-        schedule.trace.apply_to_schedule(other, remove_postproc=False)
-        return replace(self, func=other.mod["main"], deciding=static)
+        if self.func is self.static:
+            return replace(self, func=static, static=static)
+        dynamic = s_tir.Schedule(tvm.IRModule({"main": self.func}))
+        schedule.trace.apply_to_schedule(dynamic, remove_postproc=False)
+        return replace(self, func=dynamic.mod["main"], static=static)
 
-    def changed(self, change: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _FunctionPair:
-        """Apply a rewrite to both."""
-        func = change(self.func)
-        return replace(self, func=func, deciding=func if self.func is self.deciding else change(self.deciding))
+    def rewrite(self, function: Callable[[tirx.PrimFunc], tirx.PrimFunc]) -> _FunctionPair:
+        """Apply a function to both."""
+        func = function(self.func)
+        return replace(self, func=func, static=func if self.func is self.static else function(self.static))
 
 
 def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
@@ -68,14 +68,14 @@ def schedule_default(func: tirx.PrimFunc, machine: Machine) -> tirx.PrimFunc:
     tried; the last resort is the unscheduled function.
     """
     sizes = prime_sizes(func)
-    deciding = at_sizes(func, sizes)
-    return _schedule(_FunctionPair(func, deciding, sizes), replace(machine, varies=deciding is not func))
+    static = at_sizes(func, sizes)
+    return _schedule(_FunctionPair(func, static, sizes), replace(machine, varies=static is not func))
 
 
 def _schedule(pair: _FunctionPair, machine: Machine) -> tirx.PrimFunc:
     for strategy in (_schedule_rows, _schedule_padded_rows, _schedule_blocks, _schedule_outer_loops):
         try:
-            scheduled = strategy(pair.changed(separate_results), machine).func
+            scheduled = strategy(pair.rewrite(separate_results), machine).func
             _lower(scheduled)
         except Exception as error:
             # TVM fails with many exception types, from ScheduleError to InternalError.
@@ -98,34 +98,34 @@ def _schedule_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
         _inline_cheap(schedule)
         schedule_rows(schedule, blocks_of(schedule), machine)
 
-    return pair.scheduled(step)
+    return pair.apply_schedule(step)
 
 
 def _schedule_padded_rows(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
-    pair = pair.scheduled(_inline_cheap)
-    schedule = s_tir.Schedule(pair.deciding)
-    lanes = machine.lanes(*(described_block(schedule, rv) for rv in blocks_of(schedule)))
-    padded = pair.changed(lambda func: pad_rows(func, lanes, pair.sizes))
-    return padded.scheduled(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
+    pair = pair.apply_schedule(_inline_cheap)
+    schedule = s_tir.Schedule(pair.static)
+    lanes = machine.lanes(*(block_properties(schedule, rv) for rv in blocks_of(schedule)))
+    padded = pair.rewrite(lambda func: pad_rows(func, lanes, pair.sizes))
+    return padded.apply_schedule(lambda schedule: schedule_rows(schedule, blocks_of(schedule), machine))
 
 
 def _schedule_blocks(pair: _FunctionPair, machine: Machine) -> _FunctionPair:
-    return pair.scheduled(lambda schedule: _schedule_each(schedule, machine))
+    return pair.apply_schedule(lambda schedule: _schedule_each_block(schedule, machine))
 
 
-def _schedule_each(schedule: s_tir.Schedule, machine: Machine) -> None:
+def _schedule_each_block(schedule: s_tir.Schedule, machine: Machine) -> None:
     _inline_cheap(schedule)
-    done: set[str] = set()
+    scheduled_names: set[str] = set()
     for name, rv in reversed([(_name(schedule, rv), rv) for rv in blocks_of(schedule)]):
-        if name in done:
+        if name in scheduled_names:
             continue
         block = describe_block(schedule.get(rv))
         if block is None or len(block.axes) != len(schedule.get_loops(rv)):
             _schedule_spatial_loops(schedule, rv, machine)
         elif not block.reduces:
-            feeding = _feeding_reductions(schedule, rv)
-            done.update(_name(schedule, feeder) for feeder in feeding)
-            schedule_spatial(schedule, rv, feeding, machine)
+            producers = _feeding_reductions(schedule, rv)
+            scheduled_names.update(_name(schedule, producer) for producer in producers)
+            schedule_spatial(schedule, rv, producers, machine)
         elif row_axis(block.axes) is not None:
             schedule_row_reduction(schedule, rv, machine)
         elif all(axis.reduction for axis in block.axes):
@@ -139,7 +139,7 @@ def _schedule_outer_loops(pair: _FunctionPair, machine: Machine) -> _FunctionPai
         for rv in blocks_of(schedule):
             _schedule_spatial_loops(schedule, rv, machine)
 
-    return pair.scheduled(step)
+    return pair.apply_schedule(step)
 
 
 def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine) -> None:
@@ -149,7 +149,7 @@ def _schedule_spatial_loops(schedule: s_tir.Schedule, rv: Any, machine: Machine)
         return
     leading = takewhile(lambda iter_var: iter_var.iter_type == tirx.IterVar.DataPar, iter_vars)
     spatial = loops[: len(list(leading))]
-    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= SERIAL_WORK:
+    if spatial and prod(int(schedule.get(loop).extent) for loop in loops) >= MIN_PARALLEL_WORK:
         run_in_parallel(schedule, spatial, machine)
 
 
@@ -161,8 +161,8 @@ def _inline_cheap(schedule: s_tir.Schedule) -> None:
         if block is None or block.reduces or not consumers:
             continue
         readers = [describe_block(schedule.get(consumer)) for consumer in consumers]
-        repeated = len(readers) > 1 or any(reader is None or reader.reduces for reader in readers)
-        if not (block.expensive and repeated):
+        is_reused = len(readers) > 1 or any(reader is None or reader.reduces for reader in readers)
+        if not (block.expensive and is_reused):
             try:
                 schedule.compute_inline(rv)
             except s_tir.ScheduleError:
@@ -171,16 +171,16 @@ def _inline_cheap(schedule: s_tir.Schedule) -> None:
 
 def _feeding_reductions(schedule: s_tir.Schedule, rv: Any) -> list[Any]:
     """Return the non-contiguous reductions whose results only this spatial block reads, element by element."""
-    feeding = []
+    reductions = []
     for producer in schedule.get_producers(rv):
         block, source = describe_block(schedule.get(producer)), schedule.get(producer)
         if block is None or not block.reduces or row_axis(block.axes) is not None:
             continue
         spatial = [axis.var for axis in source.iter_vars if axis.iter_type == tirx.IterVar.DataPar]
-        alone = len(schedule.get_consumers(producer)) == 1 and are_same(source.body.indices, spatial)
-        if alone and reads_elementwise(schedule.get(rv), source.body.buffer):
-            feeding.append(producer)
-    return feeding
+        has_one_reader = len(schedule.get_consumers(producer)) == 1 and are_same(source.body.indices, spatial)
+        if has_one_reader and reads_elementwise(schedule.get(rv), source.body.buffer):
+            reductions.append(producer)
+    return reductions
 
 
 def _name(schedule: s_tir.Schedule, rv: Any) -> str:

@@ -1,6 +1,6 @@
 """Splitting of reductions with several results, such as a sum and a sum of squares, into one block per result.
 
-Schedules support only single-store blocks; others stay scalar. Reading the data twice costs less than scalar code.
+Schedules vectorize only single-store blocks; other blocks stay scalar, which costs more than reading the data twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def separate_results(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _blocks_per_result(block: s_tir.SBlock) -> list[s_tir.SBlock]:
-    """Return one block per result, or none if the block has a single result or its results depend on each other."""
+    """Return one block per result; an empty list if there is a single result, or results depend on each other."""
     if not isinstance(block.body, tirx.SeqStmt) or not isinstance(block.init, tirx.SeqStmt):
         return []
     bindings: dict[Any, Any] = {}
@@ -45,8 +45,8 @@ def _blocks_per_result(block: s_tir.SBlock) -> list[s_tir.SBlock]:
     initial_values = {store.buffer: store.value for store in block.init.seq if isinstance(store, tirx.BufferStore)}
     for store, value in zip(stores, values, strict=True):
         sources = [load.source for load in collect(value, ir.TensorLoad)]
-        others = [other.buffer for other in stores if not other.buffer.same_as(store.buffer)]
-        if store.buffer not in initial_values or any(source.same_as(other) for source in sources for other in others):
+        buffers = [other.buffer for other in stores if not other.buffer.same_as(store.buffer)]
+        if store.buffer not in initial_values or any(source.same_as(other) for source in sources for other in buffers):
             return []
     return [_block_for_result(block, store, value, initial_values) for store, value in zip(stores, values, strict=True)]
 

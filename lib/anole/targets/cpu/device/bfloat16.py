@@ -1,4 +1,4 @@
-"""Rounding of float32 to bfloat16 by LLVM, which uses the processor's instruction if there is one.
+"""Rounding of float32 to bfloat16 by LLVM, which uses the CPU's instruction if there is one.
 
 TVM rounds with integer operations that contain the operand twice, which defines variables within it twice.
 """
@@ -13,24 +13,24 @@ import tvm.ir._ffi_api
 from tvm import ir, tirx
 from tvm.target.codegen import target_has_features
 
-from anole.ir.nodes import with_each
+from anole.ir.nodes import map_nodes
 
-_NAME, _PURE = "anole.round_bfloat16", 1
+_OPERATOR, _PURE = "anole.round_bfloat16", 1
 
-tvm.ir._ffi_api.RegisterOp(_NAME, "The bits of the nearest bfloat16.")
-ir.register_op_attr(_NAME, "TCallEffectKind", _PURE)
-ir.register_op_attr(_NAME, "TVectorizable", True)
+tvm.ir._ffi_api.RegisterOp(_OPERATOR, "The bits of the nearest bfloat16.")
+ir.register_op_attr(_OPERATOR, "TCallEffectKind", _PURE)
+ir.register_op_attr(_OPERATOR, "TVectorizable", True)
 
 
 def name_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace casts to bfloat16 by an operator, before TVM lowers them."""
-    return with_each(func, tirx.Cast, _named)
+    return map_nodes(func, tirx.Cast, _name_rounding)
 
 
-def _named(cast: tirx.Cast) -> Any:
+def _name_rounding(cast: tirx.Cast) -> Any:
     if str(cast.ty.dtype) != "bfloat16" or str(cast.value.ty.dtype) != "float32":
         return cast
-    bits = ir.Call(ir.Op.get(_NAME), [cast.value], ret_ty=ir.PrimType("uint16"))
+    bits = ir.Call(ir.Op.get(_OPERATOR), [cast.value], ret_ty=ir.PrimType("uint16"))
     return tirx.reinterpret("bfloat16", bits)
 
 
@@ -42,14 +42,14 @@ def lower_roundings(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     )
 
     def lower_rounding(call: ir.Call) -> Any:
-        if getattr(call.op, "name", None) != _NAME:
+        if getattr(call.op, "name", None) != _OPERATOR:
             return call
         lanes = tvm.DataType(str(call.args[0].ty.dtype)).lanes
         name = f"anole_round_bfloat16_{lanes}"
         functions[name] = _code(name, lanes, _CONVERSION if has_instruction else _DEFINITION)
         return tirx.call_pure_extern(str(call.ty.dtype), name, *call.args)
 
-    func = with_each(func, ir.Call, lower_rounding)
+    func = map_nodes(func, ir.Call, lower_rounding)
     for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func

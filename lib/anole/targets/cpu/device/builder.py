@@ -21,7 +21,7 @@ from anole.task import Workload
 
 
 def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
-    """Return TVM's target of a described processor; features that vary within its model are attributes."""
+    """Return TVM's target for a described CPU; features that vary within its model are attributes."""
     mcpu = str(description["mcpu"])
     settings = {"kind": "llvm", "mcpu": mcpu, "num-cores": description["threads"]}
     attributes = llvm_attributes(mcpu, description.get("features", ()))
@@ -29,7 +29,7 @@ def llvm_target(description: Mapping[str, Any]) -> tvm.target.Target:
 
 
 def runtime_objects(description: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Compile, into a folder, the objects to link with every library for a described processor; return their paths."""
+    """Compile, into a folder, the objects to link with every library for a described CPU; return their paths."""
     tiles = [compile_tiles(folder)] if VectorUnit.of(description).tile_types else []
     return [compile_runtime(int(description["threads"]), folder), *tiles]
 
@@ -38,7 +38,7 @@ def candidate_context() -> tvm.transform.PassContext:
     """Return TVM's settings for compiling candidates: the same loops as in networks, in less time.
 
     Arguments are not checked, because the runner passes correct ones and LLVM would spend a quarter of its time on the
-    checks. Statements without effect are not removed, because LLVM does that, too.
+    checks. Statements without effect are not removed, because LLVM removes them.
     """
     return tvm.transform.PassContext(config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"])
 

@@ -1,4 +1,4 @@
-"""Lowering of packed 32-bit words: loads directly from memory, and the processor's dot product instructions.
+"""Lowering of packed 32-bit words: loads directly from memory, and the CPU's dot product instructions.
 
 The instruction sets differ only in the types and vector widths of their dot products.
 """
@@ -13,7 +13,7 @@ import tvm
 from tvm import ir, sym, tirx
 from tvm.target.codegen import llvm_version_major, target_has_features
 
-from anole.ir.nodes import collect, with_each
+from anole.ir.nodes import collect, map_nodes
 from anole.targets.shared.packed_words import DOTS, is_dot, is_packed_word
 
 _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
@@ -21,11 +21,11 @@ _OPERATORS = {operator: dtype for dtype, (operator, _) in DOTS.items()}
 
 @dataclass(frozen=True)
 class _Dot:
-    """A processor's dot product of vectors of packed words, added to an accumulator.
+    """A CPU's dot product of vectors of packed words, added to an accumulator.
 
     Attributes:
         features: the alternative sets of required features, by LLVM's names.
-        code: LLVM code that defines its function, since TensorIR does not support vectors of some types.
+        code: LLVM code that defines the dot product's function, since TensorIR does not support vectors of some types.
     """
 
     features: tuple[frozenset[str], ...]
@@ -59,7 +59,7 @@ def _dot_by_instruction(dtype: str, lanes: int, name: str, operands: str, *featu
 
 
 def _dot_by_pairs(lanes: int, name: str, feature: str) -> _Dot:
-    """Return an exact 8-bit dot product from two 16-bit ones; the 8-bit instruction (pmaddubsw) saturates."""
+    """Return an exact 8-bit dot product from two 16-bit dot products; the 8-bit instruction (pmaddubsw) saturates."""
     packed, halves = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     steps = f"""\
   %a.even = and {halves} %a, splat (i16 255)
@@ -111,7 +111,7 @@ _DOTS: dict[tuple[str, int], tuple[_Dot, ...]] = {
         )
     },
 }
-"""The processors' dot products, fastest first, by the type of packed words and their number per vector."""
+"""The CPUs' dot products, fastest first, by the type of packed words and their number per vector."""
 
 
 def has_packed_words(func: tirx.PrimFunc) -> bool:
@@ -134,7 +134,7 @@ def load_packed_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             views[buffer] = tirx.decl_buffer((extent,), "int32", f"{buffer.name}_words", data=buffer.data)
         return tirx.BufferLoad(views[buffer], [analyzer.simplify(tirx.floordiv(first, len(elements)))])
 
-    func = with_each(func, ir.Call, load_word)
+    func = map_nodes(func, ir.Call, load_word)
 
     def declare_view(statement: tirx.DeclBuffer) -> tirx.Stmt:
         view = views.get(statement.buffer)
@@ -142,11 +142,11 @@ def load_packed_words(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
             return statement
         return tirx.SeqStmt([statement, tirx.DeclBuffer(view, data=statement.data)])
 
-    return with_each(func, tirx.DeclBuffer, declare_view)
+    return map_nodes(func, tirx.DeclBuffer, declare_view)
 
 
 def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Replace additions of dot products by the processor's instruction, or by scalar operations if it has none."""
+    """Replace additions of dot products by the CPU's instruction, or by scalar operations if it has none."""
     target, functions = func.attrs.get("target") if func.attrs else None, dict[str, str]()
 
     def add_dot(addition: tirx.Add) -> Any:
@@ -162,14 +162,14 @@ def lower_dots(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
         functions[_helper(dtype, lanes)] = dot.code
         return tirx.call_pure_extern(str(total.ty.dtype), _helper(dtype, lanes), total, left, right)
 
-    func = with_each(func, tirx.Add, add_dot)
+    func = map_nodes(func, tirx.Add, add_dot)
     for code in functions.values():
         func = func.with_body(tirx.AttrStmt(0, "pragma_import_llvm", ir.StringImm(code), func.body))
     return func
 
 
 def _supports(target: Any, dot: _Dot) -> bool:
-    return target is not None and any(all(target_has_features(name, target) for name in each) for each in dot.features)
+    return target is not None and any(all(target_has_features(n, target) for n in names) for names in dot.features)
 
 
 def _add_bfloat16_products(total: Any, left: Any, right: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The CPU lowering pipeline: TVM's, but it keeps vectors vectorized, local buffers on the stack, and chunks even.
+"""TVM's lowering pipeline, changed to keep vectors vectorized, local buffers on the stack, and chunks even.
 
 Three properties of TVM's pipeline turn vectors into scalars. It simplifies the indices of each axis before it flattens
 them, so a vector that crosses the end of a row no longer looks contiguous. It narrows loop variables to 32 bits before
 it partitions loops, whose hints then refer to the 64-bit variables; so an incomplete last vector makes all others
-scalar. And it does not know that processors have vector instructions that round to integers.
+scalar. And it does not know that CPUs have vector instructions that round to integers.
 
 TVM allocates local buffers, and all others of 1 KiB or more, on the heap. LLVM then cannot prove that
 nothing else reads the accumulators of a register tile: they are allocated and cleared in every kernel, and if weights
@@ -23,8 +23,8 @@ import tvm
 from tvm import ir, s_tir, tirx
 from tvm.tirx import compilation_pipeline
 
-from anole.ir.nodes import collect, with_each, with_values
-from anole.ir.symbols import all_static, with_opaque_extents_named
+from anole.ir.nodes import collect, map_nodes, with_values
+from anole.ir.symbols import all_static, name_opaque_extents
 from anole.targets.cpu.device.bfloat16 import lower_roundings, name_roundings
 from anole.targets.cpu.device.dot_products import has_packed_words, load_packed_words, lower_dots
 from anole.targets.cpu.device.not_a_number import keep_nan
@@ -33,10 +33,10 @@ from anole.targets.cpu.device.rounding import simplify_rounding
 PARTITION = "pragma_loop_partition_hint"
 """Annotation of a loop over vectors: iterations that meet all conditions are compiled separately."""
 
-CHUNKS_OF_THREAD = 4
+CHUNKS_PER_THREAD = 4
 """Chunks of a parallel loop per thread; the runtime's default is the same."""
 
-_NAME = "anole.cpu"
+_PIPELINE_NAME = "anole.cpu"
 
 _HIDDEN = "anole.hidden"
 
@@ -51,35 +51,35 @@ _MAX_STACK_BYTES = 1 << 14
 @cache
 def pipeline() -> str:
     """Return the pipeline's name for `tvm.compile`."""
-    compilation_pipeline.register_tir_pipeline(_NAME, passes)
-    return _NAME
+    compilation_pipeline.register_tir_pipeline(_PIPELINE_NAME, passes)
+    return _PIPELINE_NAME
 
 
 def passes() -> tuple[Any, Any, Any]:
     """Return the lowering passes, and the passes that finalize the host and the device functions."""
     lower, finalize_host, finalize_device = s_tir.pipeline.default_s_tir_pipeline()
-    before = [
+    flattening = [
         tvm.transform.module_pass(change, opt_level=0) for change in (_partition_vector_loops, _load_packed_words)
     ]
     first = [tirx.transform.prim_func_pass(change, opt_level=0) for change in (_use_opaque_extents, name_roundings)]
-    changes = (_keep_on_stack, _share_evenly, simplify_rounding, keep_nan, lower_dots, lower_roundings)
-    after = [tirx.transform.prim_func_pass(change, opt_level=0) for change in changes]
-    return tvm.transform.Sequential([*first, *before, lower, *after]), finalize_host, finalize_device
+    rewrites = (_keep_on_stack, _share_evenly, simplify_rounding, keep_nan, lower_dots, lower_roundings)
+    last = [tirx.transform.prim_func_pass(change, opt_level=0) for change in rewrites]
+    return tvm.transform.Sequential([*first, *flattening, lower, *last]), finalize_host, finalize_device
 
 
 def _use_opaque_extents(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    return with_opaque_extents_named(func)
+    return name_opaque_extents(func)
 
 
 def _partition_vector_loops(module: tvm.IRModule, _context: tvm.transform.PassContext) -> tvm.IRModule:
     """Flatten and partition the functions with the annotation, which requires lowering their blocks first."""
-    asking = {
+    annotated = {
         variable: func
         for variable, func in module.functions_items()
         if any(PARTITION in (loop.annotations or {}) for loop in collect(func.body, tirx.For))
     }
-    if asking:
-        for variable, func in _FLAT_AND_PARTITIONED(tvm.IRModule(asking)).functions_items():
+    if annotated:
+        for variable, func in _FLATTEN_AND_PARTITION(tvm.IRModule(annotated)).functions_items():
             if not _depends_on_loops(func):
                 module.update_func(variable, func)
     return module
@@ -89,7 +89,7 @@ def _load_packed_words(module: tvm.IRModule, _context: tvm.transform.PassContext
     """Flatten the functions that read packed words, and replace the words by int32 loads."""
     for variable, func in module.functions_items():
         if has_packed_words(func):
-            (flat,) = (each for _, each in _FLAT(tvm.IRModule({variable: func})).functions_items())
+            (flat,) = (function for _, function in _FLATTEN(tvm.IRModule({variable: func})).functions_items())
             module.update_func(variable, load_packed_words(flat))
     return module
 
@@ -106,43 +106,43 @@ def _hide_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
 
     The rows of a triangle would overwrite the rows before them, and small sizes of a range would exceed the buffer.
     """
-    hinted = [each.node for each in collect(func.body, tirx.AttrStmt) if each.attr_key == PARTITION]
-    lanes = [each.loop_var for each in collect(func.body, tirx.For) if each.kind == tirx.ForKind.VECTORIZED]
+    hinted_vars = [hint.node for hint in collect(func.body, tirx.AttrStmt) if hint.attr_key == PARTITION]
+    lane_vars = [loop.loop_var for loop in collect(func.body, tirx.For) if loop.kind == tirx.ForKind.VECTORIZED]
 
-    def hidden(condition: tirx.Expr) -> tirx.Expr:
-        variables = [each for each in collect(condition, tirx.Var) if isinstance(each.ty, ir.PrimType)]
-        if all(any(variable.same_as(each) for each in (*hinted, *lanes)) for variable in variables):
+    def hide(condition: tirx.Expr) -> tirx.Expr:
+        variables = [var for var in collect(condition, tirx.Var) if isinstance(var.ty, ir.PrimType)]
+        if all(any(variable.same_as(var) for var in (*hinted_vars, *lane_vars)) for variable in variables):
             return condition
-        calls = {each: ir.Call(ir.Op.get(_HIDDEN), [each], ret_ty=each.ty) for each in variables}
+        calls = {var: ir.Call(ir.Op.get(_HIDDEN), [var], ret_ty=var.ty) for var in variables}
         return with_values(condition, calls)
 
     def select(node: tirx.Select) -> tirx.Select:
-        return tirx.Select(hidden(node.condition), node.true_value, node.false_value)
+        return tirx.Select(hide(node.condition), node.true_value, node.false_value)
 
     def call(node: ir.Call) -> ir.Call:
         if getattr(node.op, "name", None) != "prim.if_then_else":
             return node
-        return ir.Call(node.op, [hidden(node.args[0]), *node.args[1:]], ret_ty=node.ty)
+        return ir.Call(node.op, [hide(node.args[0]), *node.args[1:]], ret_ty=node.ty)
 
-    return with_each(with_each(func, tirx.Select, select), ir.Call, call)
+    return map_nodes(map_nodes(func, tirx.Select, select), ir.Call, call)
 
 
 def _reveal_conditions(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    return with_each(func, ir.Call, lambda each: each.args[0] if each.op.same_as(ir.Op.get(_HIDDEN)) else each)
+    return map_nodes(func, ir.Call, lambda call: call.args[0] if call.op.same_as(ir.Op.get(_HIDDEN)) else call)
 
 
 def _apply_remainders_first(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Turn remainders of quotients into quotients of remainders: TVM flattens once more and misreads the former.
+    """Turn remainders of quotients, which TVM would misread when it flattens again, into quotients of remainders.
 
     It would replace ``(i + 3) // 2 % 4`` by ``(i + 2) // 2`` if i is below 4.
     """
-    return with_each(func, tirx.FloorMod, _quotient_of_remainder)
+    return map_nodes(func, tirx.FloorMod, _quotient_of_remainder)
 
 
 def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
     terms = [remainder.a]
-    while sums := [term for term in terms if isinstance(term, tirx.Add)]:
-        terms = [term for term in terms if term is not sums[0]] + [sums[0].a, sums[0].b]
+    while additions := [term for term in terms if isinstance(term, tirx.Add)]:
+        terms = [term for term in terms if term is not additions[0]] + [additions[0].a, additions[0].b]
     quotients = [term for term in terms if isinstance(term, tirx.FloorDiv) and isinstance(term.b, tirx.IntImm)]
     if len(quotients) != 1:
         return remainder
@@ -151,7 +151,7 @@ def _quotient_of_remainder(remainder: tirx.FloorMod) -> tirx.Expr:
     return tirx.floordiv(tirx.floormod(dividend, quotient.b * remainder.b), quotient.b)
 
 
-_FLAT = tvm.transform.Sequential(
+_FLATTEN = tvm.transform.Sequential(
     [
         s_tir.transform.LowerInitBlock(),
         s_tir.transform.PlanAndUpdateBufferAllocationLocation(),
@@ -162,9 +162,9 @@ _FLAT = tvm.transform.Sequential(
         tirx.transform.prim_func_pass(_apply_remainders_first, opt_level=0),
     ]
 )
-_FLAT_AND_PARTITIONED = tvm.transform.Sequential(
+_FLATTEN_AND_PARTITION = tvm.transform.Sequential(
     [
-        _FLAT,
+        _FLATTEN,
         tirx.transform.prim_func_pass(_hide_conditions, opt_level=0),
         s_tir.transform.LoopPartition(),
         tirx.transform.prim_func_pass(_reveal_conditions, opt_level=0),
@@ -174,10 +174,10 @@ _FLAT_AND_PARTITIONED = tvm.transform.Sequential(
 
 def _keep_on_stack(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Mark all small local buffers to keep TVM from allocating them on the heap."""
-    return with_each(func, tirx.AllocBuffer, _on_stack)
+    return map_nodes(func, tirx.AllocBuffer, _mark_for_stack)
 
 
-def _on_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
+def _mark_for_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
     buffer = allocation.buffer
     is_known = all_static(buffer.shape)
     if buffer.scope() != "local" or not is_known:
@@ -189,10 +189,10 @@ def _on_stack(allocation: tirx.AllocBuffer) -> tirx.AllocBuffer:
 
 
 def _share_evenly(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
-    """Split parallel loops into one chunk per claim of a thread; the lengths of chunks differ by at most one."""
+    """Split parallel loops into as many chunks as threads claim, with lengths that differ by at most one."""
     target = func.attrs.get("target") if func.attrs else None
     threads = int(target.attrs.get("num-cores", 0)) if target is not None else 0
-    return with_each(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_OF_THREAD)) if threads else func
+    return map_nodes(func, tirx.For, partial(_split_evenly, chunks=threads * CHUNKS_PER_THREAD)) if threads else func
 
 
 def _split_evenly(loop: tirx.For, chunks: int) -> tirx.For:

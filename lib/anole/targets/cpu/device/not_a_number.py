@@ -13,17 +13,17 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from anole.ir.nodes import with_each
+from anole.ir.nodes import map_nodes
 
-_MAXIMA = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
-"""LLVM's intrinsics that propagate NaN."""
+_MIN_MAX = {tirx.Max: "llvm.maximum", tirx.Min: "llvm.minimum"}
+"""LLVM's intrinsics that propagate NaN, by operation."""
 
 
 def keep_nan(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Replace maxima, minima and inequalities by expressions that propagate NaN, except running maxima and minima."""
     for kind in (tirx.BufferStore, tirx.Bind):
-        func = with_each(func, kind, _with_nan_propagation)
-    return with_each(func, tirx.NE, _nan_propagating_inequality)
+        func = map_nodes(func, kind, _with_nan_propagation)
+    return map_nodes(func, tirx.NE, _propagate_nan_in_inequality)
 
 
 def _with_nan_propagation(statement: Any) -> Any:
@@ -31,9 +31,9 @@ def _with_nan_propagation(statement: Any) -> Any:
     value = statement.value
     if isinstance(statement, tirx.Bind):
         return tirx.Bind(statement.var, _with_nan(value))
-    is_running = type(value) in _MAXIMA and any(_is_overwritten(statement, each) for each in (value.a, value.b))
-    propagating = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
-    return tirx.BufferStore(statement.buffer, propagating, statement.indices)
+    is_running = type(value) in _MIN_MAX and any(_is_overwritten(statement, side) for side in (value.a, value.b))
+    new_value = type(value)(_with_nan(value.a), _with_nan(value.b)) if is_running else _with_nan(value)
+    return tirx.BufferStore(statement.buffer, new_value, statement.indices)
 
 
 def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
@@ -42,21 +42,21 @@ def _is_overwritten(store: tirx.BufferStore, operand: Any) -> bool:
 
 
 def _with_nan(value: Any) -> Any:
-    for kind in _MAXIMA:
-        value = tvm_ffi.structural_map(value, (kind, _nan_propagating_extreme), order="post")
+    for kind in _MIN_MAX:
+        value = tvm_ffi.structural_map(value, (kind, _propagate_nan_in_min_max), order="post")
     return value
 
 
-def _nan_propagating_extreme(extreme: Any) -> Any:
-    a, b = extreme.a, extreme.b
+def _propagate_nan_in_min_max(operation: Any) -> Any:
+    a, b = operation.a, operation.b
     if not _is_float(a) or _is_constant(a):
-        return extreme
+        return operation
     if _is_constant(b):
-        return type(extreme)(b, a)
-    return tirx.call_llvm_pure_intrin(a.ty.dtype, _MAXIMA[type(extreme)], a, b)
+        return type(operation)(b, a)
+    return tirx.call_llvm_pure_intrin(a.ty.dtype, _MIN_MAX[type(operation)], a, b)
 
 
-def _nan_propagating_inequality(comparison: tirx.NE) -> Any:
+def _propagate_nan_in_inequality(comparison: tirx.NE) -> Any:
     return tirx.Not(tirx.EQ(comparison.a, comparison.b)) if _is_float(comparison.a) else comparison
 
 

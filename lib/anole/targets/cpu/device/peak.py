@@ -1,4 +1,4 @@
-"""Measurement of a processor's limits: the peak multiply-add rate on registers or tiles, and the copy bandwidth."""
+"""Measurement of a CPU's limits: the peak multiply-add rate on registers or tiles, and the copy bandwidth."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from anole.targets.cpu.device.runner import mean_s
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.shared.packed_words import DOTS, product
 
-_STEPS = 200_000
+_N_STEPS = 200_000
 
-_SIDE = 16
+_SIZE = 16
 """Rows and columns, of 32 bits each, of an AMX tile."""
 
 _PACKED_ONES = 0x3F803F80
 """Two bfloat16 ones; as 8-bit integers, arbitrary values."""
 
-_TILE_STEPS = 1 << 14
+_N_TILE_STEPS = 1 << 14
 """Number of tile steps along the reduction in one run."""
 
 _TILE_STEPS_PER_CALL = (16, 256)
-"""Tile steps per call: few fit into the first-level cache, but make calls short; many fit only into the second."""
+"""Tile steps per call: 16 fit into the first-level cache but make calls short; 256 fit only into the second level."""
 
-_FLOATS = 1 << 24
-"""Approximate length of a copied array: 64 MiB, more than a processor's share of the last-level cache."""
+_N_COPIED_FLOATS = 1 << 24
+"""Approximate length of a copied array: 64 MiB, more than a CPU's share of the last-level cache."""
 
-_STREAMS = 4
+_N_STREAMS = 4
 """Number of vectors copied in one step."""
 
 
@@ -56,7 +56,7 @@ def _vectors_gflops(description: Mapping[str, Any], dtype: str, seconds: float) 
     kernel = load(_schedule(_define(threads, n_accumulators, unit.lanes, dtype)), description)
     factors = np.full((2, unit.lanes), 0.5, dtype=_accumulator_dtype(dtype))
     out = np.empty((threads, n_accumulators, unit.lanes), dtype=_accumulator_dtype(dtype))
-    flop = 2 * threads * _STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
+    flop = 2 * threads * _N_STEPS * n_accumulators * unit.lanes * int(tvm.DataType(dtype).lanes)
     return flop / _min_s(kernel, (factors, out), 5, seconds) / 1e9
 
 
@@ -64,17 +64,17 @@ def _tiles_gflops(description: Mapping[str, Any], dtype: str, groups: int, secon
     threads = int(description["threads"])
     kernel = load(_multiply_tiles(threads, groups, dtype), description)
     data, weights = (
-        np.full(shape, _PACKED_ONES, np.int32) for shape in ((2, _SIDE, _SIDE), (groups, _SIDE, 2 * _SIDE))
+        np.full(shape, _PACKED_ONES, np.int32) for shape in ((2, _SIZE, _SIZE), (groups, _SIZE, 2 * _SIZE))
     )
-    out = np.empty((threads, 2 * _SIDE, 2 * _SIDE), dtype=_accumulator_dtype(dtype))
-    flop = 2 * threads * _TILE_STEPS * 4 * _SIDE**3 * int(tvm.DataType(dtype).lanes)
+    out = np.empty((threads, 2 * _SIZE, 2 * _SIZE), dtype=_accumulator_dtype(dtype))
+    flop = 2 * threads * _N_TILE_STEPS * 4 * _SIZE**3 * int(tvm.DataType(dtype).lanes)
     return flop / _min_s(kernel, (data, weights, out), 5, seconds) / 1e9
 
 
 def copy_bytes_per_s(description: Mapping[str, Any], seconds: float = 0.5) -> float:
     """Measure copies of an array by all threads: the best of many runs, counting both reads and writes."""
-    threads, step = int(description["threads"]), _STREAMS * VectorUnit.of(description).lanes
-    floats = _FLOATS // (threads * step) * (threads * step)
+    threads, step = int(description["threads"]), _N_STREAMS * VectorUnit.of(description).lanes
+    floats = _N_COPIED_FLOATS // (threads * step) * (threads * step)
     kernel = load(_copy(floats, threads, step), description)
     source, copy = np.ones(floats, dtype=np.float32), np.empty(floats, dtype=np.float32)
     return (source.nbytes + copy.nbytes) / _min_s(kernel, (source, copy), 1, seconds)
@@ -97,7 +97,7 @@ def _accumulator_dtype(dtype: str) -> str:
 
 def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.PrimFunc:
     factors = te.placeholder((2, lanes), _accumulator_dtype(dtype), name="factors")
-    step = te.reduce_axis((0, _STEPS), "step")
+    step = te.reduce_axis((0, _N_STEPS), "step")
 
     def as_operand(value: Any) -> Any:
         return tirx.reinterpret("int32", value) if dtype in DOTS else value
@@ -116,20 +116,20 @@ def _define(threads: int, n_accumulators: int, lanes: int, dtype: str) -> tirx.P
 
 def _multiply_tiles(threads: int, groups: int, dtype: str) -> tirx.PrimFunc:
     """Return a function in which every thread repeatedly multiplies two tiles of data with tiles of weights."""
-    data = te.placeholder((2, _SIDE, _SIDE), "int32", name="data")
-    weights = te.placeholder((groups, _SIDE, 2 * _SIDE), "int32", name="weights")
+    data = te.placeholder((2, _SIZE, _SIZE), "int32", name="data")
+    weights = te.placeholder((groups, _SIZE, 2 * _SIZE), "int32", name="weights")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> tirx.Stmt:
         (left, right), (products,) = inputs, outputs
-        thread, call, end = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIDE - 1
+        thread, call, end = tirx.Var("thread", "int32"), tirx.Var("call", "int32"), 2 * _SIZE - 1
         # All steps multiply the same data, as if they were taps at distance 0.
-        sizes = [_SIDE, 2 * _SIDE, _SIDE, _SIDE, _SIDE**2, groups, 0, 1, 0, 1, _SIDE, 2 * _SIDE]
+        sizes = [_SIZE, 2 * _SIZE, _SIZE, _SIZE, _SIZE**2, groups, 0, 1, 0, 1, _SIZE, 2 * _SIZE]
         first = [(products, [thread, 0, 0]), (left, [0, 0, 0]), (right, [0, 0, 0])]
-        last = [(products, [thread, end, end]), (left, [1, _SIDE - 1, _SIDE - 1])]
-        calls = tirx.For(call, 0, _TILE_STEPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
+        last = [(products, [thread, end, end]), (left, [1, _SIZE - 1, _SIZE - 1])]
+        calls = tirx.For(call, 0, _N_TILE_STEPS // groups, tirx.ForKind.SERIAL, tiles.multiply(first, last, sizes))
         return tirx.For(thread, 0, threads, tirx.ForKind.PARALLEL, tirx.SeqStmt([calls, tiles.release()]))
 
-    shape = (threads, 2 * _SIDE, 2 * _SIDE)
+    shape = (threads, 2 * _SIZE, 2 * _SIZE)
     out = te.extern([shape], [data, weights], body, name="tiles", dtype=_accumulator_dtype(dtype))
     return te.create_prim_func([data, weights, out])
 

@@ -1,4 +1,4 @@
-"""The precisions in which a processor may multiply, and the features that they require."""
+"""The precisions in which a CPU may multiply, and the features that they require."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ FEATURES_FOR_8_BITS = frozenset({"avx_vnni", "avx512_vnni", "amx_tile", "amx_int
 
 def missing_features(precision: str, features: Iterable[str]) -> list[str]:
     """Return the missing features without which a precision would be slower than float32; none if it is supported."""
-    first, *others = (sorted(needed - set(features)) for needed in REQUIRED_FEATURES[precision])
-    return first if all(others) else []
+    missing, *alternatives = (sorted(needed - set(features)) for needed in REQUIRED_FEATURES[precision])
+    return missing if all(alternatives) else []
 
 
 def has_8bit_products(features: Iterable[str]) -> bool:
-    """Whether a processor with these features has exact 8-bit products that are faster than float32."""
+    """Whether a CPU with these features has exact 8-bit products that are faster than float32."""
     return "avx2" in set(features)
 
 
 def precisions_of(features: Iterable[str]) -> tuple[str, ...]:
-    """Return the precisions that a processor with these features supports, float32 first."""
+    """Return the precisions that a CPU with these features supports, float32 first."""
     available = set(features)
     return tuple(precision for precision in DTYPES if not missing_features(precision, available))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from anole.ir.nodes import with_each
+from anole.ir.nodes import map_nodes
 
 _RANGES = {"uint8": (0, 255), "int8": (-128, 127)}
 
@@ -29,7 +29,7 @@ class _RoundedValue:
 
 def simplify_rounding(func: tirx.PrimFunc, *_: Any) -> tirx.PrimFunc:
     """Remove casts of rounded floats to 8 bits and back, and merge the rounding into casts to 8 bits."""
-    return with_each(with_each(func, tirx.Cast, _remove_round_trip), tirx.Cast, _merge_rounding)
+    return map_nodes(map_nodes(func, tirx.Cast, _remove_round_trip), tirx.Cast, _merge_rounding)
 
 
 def _remove_round_trip(cast: tirx.Cast) -> Any:

@@ -1,4 +1,4 @@
-"""The local runner of CPU candidates: it loads, checks and times them, with weights read from memory."""
+"""Runners of CPU candidates, local and remote: load, check and time them, with weights read from memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 import tvm
 from numpy.typing import NDArray
+from tvm import rpc
 
+from anole.errors import TargetError
 from anole.record import Config
 from anole.targets.base import Template
+from anole.targets.rpc.runner import Conditions, SessionRunner, convert_session_errors
 from anole.targets.shared.reference import Example
 from anole.task import Workload
 
@@ -29,7 +32,7 @@ class CpuRunner:
     """A runner of candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-    every run reads a different copy, and reuses a copy after `cold_bytes`, unless that is 0. If both operands are
+    every run reads a different copy, and reuses a copy after `cold_bytes`, unless these are 0. If both operands are
     activations, both are warm.
     """
 
@@ -75,7 +78,7 @@ def mean_s(kernel: Any, arguments: Iterator[tuple[Any, ...]], number: int) -> fl
 class WeightCopies:
     """Copies of one weight in the layouts that configs read.
 
-    Kernels with the same layout share its copies in turns, so none reads a copy that another has just read. Before a
+    Kernels with the same layout take turns with its copies, so none reads a copy that another has just read. Before a
     copy is reused, `cold_bytes` or 64 other copies are read.
     """
 
@@ -95,3 +98,23 @@ class WeightCopies:
                 del self._copies[next(iter(self._copies))]
             self._copies[shape] = cycle([tvm.runtime.tensor(packed) for _ in range(n_copies)])
         return self._copies[shape]
+
+
+_COLD_WEIGHTS = Conditions({"f_preproc": "cache_flush_cpu_non_first_arg"})
+"""As on the local CPU, data is warm and constant weights are read from memory in every run."""
+
+_NO_CORE_PREFERENCE = 1
+
+
+def remote_runner(template: Template, workload: Workload, threads: int, session: rpc.RPCSession) -> SessionRunner:
+    """Return a runner of candidates on a server's CPU; raise TargetError if it has a different thread count."""
+    with convert_session_errors(session):
+        session.get_function("runtime.config_threadpool")(_NO_CORE_PREFERENCE, threads)
+        server_threads = int(session.get_function("runtime.NumThreads")())
+    if server_threads != threads:
+        raise TargetError(
+            f"the server runs kernels with {server_threads} of the target's {threads} threads; "
+            f"start it with TVM_NUM_THREADS={threads}"
+        )
+    conditions = _COLD_WEIGHTS if workload.constant_weight else Conditions()
+    return SessionRunner(template, workload, session, session.cpu(0), conditions)

@@ -1,4 +1,4 @@
-"""The vector unit of a processor, which determines the register tiles, and its matrix extension (AMX)."""
+"""The vector unit of a CPU, which determines the register tiles, and its matrix extension (AMX)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class VectorUnit:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> VectorUnit:
-        """Return the vector unit of a described processor; assume four lanes if nothing better is known."""
+        """Return the vector unit of a described CPU; assume four lanes if nothing better is known."""
         features = set(description.get("features", ()))
         tile_types = frozenset(word for word, required in _TILE_FEATURES.items() if required <= features)
         if "avx512f" in features or tile_types:

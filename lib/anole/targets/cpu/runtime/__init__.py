@@ -19,7 +19,7 @@ _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 def compile_runtime(threads: int, folder: Path) -> Path:
     """Compile, unless it exists, the object to link with a library whose parallel loops run on `threads` threads.
 
-    With 0, they run on all processors. It raises MachineError if there is no C compiler.
+    With 0, the loops run on all logical CPUs. It raises MachineError if there is no C compiler.
     """
     return _compile(folder / f"parallel-{threads}.o", "parallel.c", f"-DANOLE_THREADS={threads}")
 
@@ -40,7 +40,7 @@ def _compile(path: Path, name: str, *options: str) -> Path:
     """Compile a source file of this folder to an object, unless the object exists."""
     if path.exists():
         return path
-    # Several processes may compile it at once, so it is moved into place atomically.
+    # Several processes may compile the object at once, so it is moved into place atomically.
     with TemporaryDirectory(dir=path.parent) as temporary, as_file(files(__name__).joinpath(name)) as source:
         complete_path = f"{temporary}/{path.name}"
         run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", complete_path])

@@ -1,11 +1,11 @@
-/* A thread pool for the parallel loops of kernels: threads claim chunks of a loop, and the caller computes, too.
+/* A thread pool for the parallel loops of kernels: threads claim chunks of a loop, and the caller also computes.
  *
  * Generated code calls `__TVMBackendParallelLaunch`, a pointer that TVM's loader would set to TVM's own thread pool. The
  * definition below has hidden visibility, so the loader does not find it. TVM's pool assigns each thread's share in
- * advance and waits for all threads; a thread that is not scheduled then costs a time slice in every kernel. Here the
- * caller waits only for chunks that a worker has begun.
+ * advance and waits for all threads; a thread that is not scheduled then costs a time slice in every kernel. In this
+ * pool, the caller waits only for chunks that a worker has begun.
  *
- * One loop runs at a time. A thread that finds the pool in use, or that is itself within a loop, computes alone.
+ * One loop runs at a time. A thread that finds the pool in use, or that is itself within a loop, runs its loop alone.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #ifndef ANOLE_THREADS
-#define ANOLE_THREADS 0 /* as many as there are processors */
+#define ANOLE_THREADS 0 /* one per logical CPU */
 #endif
 #ifndef ANOLE_CHUNKS
 #define ANOLE_CHUNKS 4 /* per thread: more chunks balance load from other processes better, but cost more claims */
@@ -37,7 +37,7 @@
 #define ANOLE_MOST_THREADS 256 /* the maximum, even if ANOLE_NUM_THREADS is larger */
 #endif
 
-enum { MOST_THREADS = ANOLE_MOST_THREADS, MOST_CHUNKS = MOST_THREADS * ANOLE_CHUNKS };
+enum { MAX_THREADS = ANOLE_MOST_THREADS, MAX_CHUNKS = MAX_THREADS * ANOLE_CHUNKS };
 
 /* TVM's interface of parallel loops. */
 typedef struct {
@@ -47,31 +47,31 @@ typedef struct {
 typedef int (*Loop)(int chunk, Environment* environment, void* data);
 
 /* Data that several threads write is alone in its cache line, against false sharing. */
-#define APART _Alignas(64)
+#define CACHE_ALIGNED _Alignas(64)
 
 /* One thread's chunks of the current loop: the next one (upper 16 bits) and the end (lower 16 bits). A claim is valid if it
  * is before the end; the loop is then not replaced until that chunk is done. */
 typedef struct {
-  APART _Atomic uint32_t range;
+  CACHE_ALIGNED _Atomic uint32_t range;
 } Share;
 
 static struct {
-  Share shares[MOST_THREADS];
-  APART _Atomic uint32_t loops; /* number of loops begun; idle workers poll it and sleep on it */
+  Share shares[MAX_THREADS];
+  CACHE_ALIGNED _Atomic uint32_t loops; /* number of loops begun; idle workers poll it and sleep on it */
   Loop loop;
   void* data;
   Environment environment;
-  APART _Atomic uint32_t undone; /* unfinished chunks of the loop; the caller sleeps on it */
+  CACHE_ALIGNED _Atomic uint32_t undone; /* unfinished chunks of the loop; the caller sleeps on it */
   _Atomic bool caller_sleeps;
   _Atomic int failure;
-  APART _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
+  CACHE_ALIGNED _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
   _Atomic int caller_processor;    /* where sleeping workers must not wake, because the caller computes there */
   _Atomic bool ends;
-  APART pthread_mutex_t in_use; /* held by the caller of the loop that runs */
+  CACHE_ALIGNED pthread_mutex_t in_use; /* held by the caller of the loop that runs */
   _Atomic int threads;          /* including the caller; 0 before the first loop */
   cpu_set_t allowed;            /* the processors of the process */
-  pthread_t workers[MOST_THREADS];
-  _Atomic pid_t ids[MOST_THREADS];
+  pthread_t workers[MAX_THREADS];
+  _Atomic pid_t ids[MAX_THREADS];
 } pool = {.in_use = PTHREAD_MUTEX_INITIALIZER, .caller_processor = -1};
 
 /* In static TLS: an exiting thread must be able to access it without the loader's lock. */
@@ -104,7 +104,7 @@ static void compute_share(Share* share) {
   }
 }
 
-/* Computes chunks of the current loop until none is left to claim: the thread's own first, whose data may be cached. */
+/* Computes chunks of the current loop until none is left to claim: first the thread's own chunks, whose data may be cached. */
 static void compute(int self, int threads) {
   for (int i = 0; i < threads; ++i) compute_share(&pool.shares[(self + i) % threads]);
 }
@@ -155,7 +155,7 @@ static void* work(void* argument) {
   return NULL;
 }
 
-/* Notifies workers of a new loop, or of the end, and wakes sleeping ones. */
+/* Notifies workers of a new loop, or of the end, and wakes the sleeping workers. */
 static void ring(void) {
   atomic_fetch_add(&pool.loops, 1);
   if (!atomic_load(&pool.sleepers)) return;
@@ -172,9 +172,9 @@ static void ring(void) {
 static bool read_numbers(const char* path, double* first, double* second) {
   FILE* file = fopen(path, "r");
   if (!file) return false;
-  int found = second ? fscanf(file, "%lf %lf", first, second) : fscanf(file, "%lf", first);
+  int n_read = second ? fscanf(file, "%lf %lf", first, second) : fscanf(file, "%lf", first);
   fclose(file);
-  return found == (second ? 2 : 1);
+  return n_read == (second ? 2 : 1);
 }
 
 /* Returns the number of processors that a control group may use at once; a large number if it has no limit.
@@ -228,7 +228,7 @@ static int count_threads(void) {
     threads = ANOLE_THREADS > 0 && ANOLE_THREADS < processors ? ANOLE_THREADS : processors;
     if (shares < threads) threads = shares > 1 ? (int)shares : 1;
   }
-  return threads < MOST_THREADS ? threads : MOST_THREADS;
+  return threads < MAX_THREADS ? threads : MAX_THREADS;
 }
 
 /* Resets the pool in a forked child process, which has no workers. */
@@ -236,7 +236,7 @@ static void forget(void) {
   pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
   pool.in_use = unlocked;
   pool.threads = 0;
-  for (int i = 0; i < MOST_THREADS; ++i) atomic_store(&pool.shares[i].range, 0);
+  for (int i = 0; i < MAX_THREADS; ++i) atomic_store(&pool.shares[i].range, 0);
   atomic_store(&pool.sleepers, 0);
   atomic_store(&pool.ends, false);
   within_loop = false;
@@ -288,7 +288,7 @@ static int launch(Loop loop, void* data, int chunks) {
   if (within_loop || pthread_mutex_trylock(&pool.in_use)) return run_alone(loop, data, chunks ? chunks : 1);
   if (!pool.threads) start();
   int threads = pool.threads;
-  if (threads == 1 || chunks > MOST_CHUNKS) {
+  if (threads == 1 || chunks > MAX_CHUNKS) {
     pthread_mutex_unlock(&pool.in_use);
     return run_alone(loop, data, chunks ? chunks : 1);
   }

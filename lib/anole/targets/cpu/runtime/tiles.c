@@ -17,14 +17,14 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VISIBLE_HERE __attribute__((visibility("hidden")))
+#define HIDDEN __attribute__((visibility("hidden")))
 
 enum { COLUMNS = 16, COLUMN_BYTES = 64 };
 
 typedef struct {
   char* sums; /* int32 or float32 accumulators: strips of `sums_rows` rows of all columns */
   const char *data, *weights;
-  bool of_bytes;           /* uint8 times int8, not bfloat16 */
+  bool is_8bit;            /* uint8 times int8, not bfloat16 */
   int64_t rows, left;      /* rows of a strip, and of all strips together */
   int64_t sums_rows;       /* rows from one strip of sums to the next */
   int64_t row, strip;      /* bytes from one row of data, and from one strip, to the next */
@@ -78,7 +78,7 @@ static void multiply_row(const Product* p, const char* data, const char* weights
     for (int64_t x = 0; x < p->taps[1]; ++x) {
       const char* words = data + y * p->tap[0] + x * p->tap[1];
       for (int64_t group = 0; group < p->groups; ++group, words += 4 * p->words, weights += p->words * step)
-        if (p->of_bytes) add_bytes(total.integer, words, weights, p->words, step);
+        if (p->is_8bit) add_bytes(total.integer, words, weights, p->words, step);
         else add_bfloat16(total.real, words, weights, p->words, step);
     }
   memcpy(sums, &total, COLUMN_BYTES);
@@ -106,14 +106,14 @@ static void (*multiply)(const Product*) = multiply_portably;
 #define STORE(tile, to, step) __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"(step) : "memory")
 #define ADD(sums, a, b)                                                                                             \
   do {                                                                                                              \
-    if (of_bytes) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::);                             \
+    if (is_8bit) __asm__ volatile("tdpbusd %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::);                              \
     else __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::);                                    \
   } while (0)
 
 /* Computes two strips of up to two tiles of columns, or one strip of up to four. Accumulators are in tiles 0 to 3, data
  * in 4 and 5, weights in 6 and 7. */
 WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
-    const Product* p, int64_t strip, bool two, int64_t column, int64_t columns, bool of_bytes) {
+    const Product* p, int64_t strip, bool two, int64_t column, int64_t columns, bool is_8bit) {
   int64_t step = COLUMN_BYTES * p->columns;
   const char *data = p->data + strip * p->strip, *weights = p->weights + COLUMN_BYTES * column;
   ZERO(0);
@@ -147,11 +147,11 @@ WITH_TILES static inline __attribute__((always_inline)) void multiply_block(
       }
     }
   char* sums = p->sums + strip * p->sums_rows * step + COLUMN_BYTES * column;
-  char* others = two ? sums + p->sums_rows * step : sums + 2 * COLUMN_BYTES;
+  char* second_sums = two ? sums + p->sums_rows * step : sums + 2 * COLUMN_BYTES;
   STORE(0, sums, step);
   if (columns > 1) STORE(1, sums + COLUMN_BYTES, step);
-  if (two || columns > 2) STORE(2, others, step);
-  if (two ? columns > 1 : columns > 3) STORE(3, others + COLUMN_BYTES, step);
+  if (two || columns > 2) STORE(2, second_sums, step);
+  if (two ? columns > 1 : columns > 3) STORE(3, second_sums + COLUMN_BYTES, step);
 }
 
 /* The operand of `ldtilecfg`: the bytes per row, and the rows, of each tile. */
@@ -184,7 +184,7 @@ WITH_TILES static void multiply_in_tiles(const Product* p) {
     shape_tiles(rows, second ? second : rows, p->words);
     for (int64_t column = 0; column < p->columns; column += widest) {
       int64_t columns = min64(widest, p->columns - column);
-      if (p->of_bytes) multiply_block(p, strip, second, column, columns, true);
+      if (p->is_8bit) multiply_block(p, strip, second, column, columns, true);
       else multiply_block(p, strip, second, column, columns, false);
     }
     strip += second ? 2 : 1;
@@ -209,20 +209,20 @@ __attribute__((constructor)) static void choose(void) {
 
 /* Called by kernels; see `Product`. Distances are in words; `width` is the panel's number of columns. `last_sum` and `last`,
  * the last elements of the accumulators and the data, only show the kernel's compiler the extent of these accesses. */
-VISIBLE_HERE void multiply_tiles(void* sums, const void* data, const void* weights, const void* last_sum, const void* last,
-                                 int64_t of_bytes, int64_t rows, int64_t left, int64_t sums_rows, int64_t row, int64_t strip,
-                                 int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words,
-                                 int64_t width) {
+HIDDEN void multiply_tiles(void* sums, const void* data, const void* weights, const void* last_sum, const void* last,
+                           int64_t is_8bit, int64_t rows, int64_t left, int64_t sums_rows, int64_t row, int64_t strip,
+                           int64_t taps_y, int64_t tap_y, int64_t taps_x, int64_t tap_x, int64_t groups, int64_t words,
+                           int64_t width) {
   (void)last_sum, (void)last;
   Product product = {
-      .sums = sums, .data = data, .weights = weights, .of_bytes = of_bytes, .rows = rows, .left = left,
+      .sums = sums, .data = data, .weights = weights, .is_8bit = is_8bit, .rows = rows, .left = left,
       .sums_rows = sums_rows, .row = 4 * row, .strip = 4 * strip, .taps = {taps_y, taps_x}, .tap = {4 * tap_y, 4 * tap_x},
       .groups = groups, .words = words, .columns = width / COLUMNS};
   if (left > 0) multiply(&product);
 }
 
 /* Called by kernels at the end of each chunk. */
-VISIBLE_HERE void release_tiles(void) {
+HIDDEN void release_tiles(void) {
 #ifdef WITH_AMX
   if (shaped) __asm__ volatile("tilerelease" ::: "memory");
   shaped = 0;

@@ -61,7 +61,7 @@ def leaves_gaps(w: Conv2d) -> bool:
 
 
 def covered(w: Conv2d) -> tuple[int, int]:
-    """Return the number of rows and columns to compute, rounded up to allow good register tiles.
+    """Return the numbers of rows and columns to compute, rounded up to allow good register tiles.
 
     Register tiles extend along the columns, or along the rows of a single column; the other number is unchanged.
     """
@@ -129,18 +129,18 @@ class DirectTiles(ConvolutionTiles):
         """Estimate the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
         vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
-        few = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
+        min_accumulators = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
         condition = _CONDITION_COST if self.unit.multiplies_scalars else _CONDITION_AND_BROADCAST_COST
-        has_few, has_many = vectors * pixels < few, vectors * pixels > _MANY_ACCUMULATORS
+        has_few, has_many = vectors * pixels < min_accumulators, vectors * pixels > _MANY_ACCUMULATORS
         is_repeated = has_many & (columns["tile_rx"][:, 1] < w.kernel[1])
-        slower = (
+        extra_cost = (
             _FEW_ACCUMULATORS_COST * has_few
             + _MANY_ACCUMULATORS_COST * (has_many & (max(w.kernel) > 1))
             + _CONFLICT_COST * (self._lines_in_set(columns) > _WAYS)
             + self.broadcasting(columns)
             + (condition + _REPEATED_CONDITION_COST * is_repeated) * (columns["pad_at"] == "inline")
         )
-        computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + slower)
+        computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + extra_cost)
         return np.asarray(computed * active_share(w, columns) if skips(w) else computed)
 
     def _streamed(self, columns: Columns) -> NDArray[np.float64]:
@@ -166,8 +166,8 @@ class DirectTiles(ConvolutionTiles):
         w = self.w
         rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
         in_chunks, at_once = self.chunks(columns) * rows, w.batch * w.padded_height
-        written = np.select([columns["pad_at"] == "parallel", columns["pad_at"] == "root"], [in_chunks, at_once], 0)
-        return np.asarray(written * w.padded_width * w.in_channels)
+        n_pixels = np.select([columns["pad_at"] == "parallel", columns["pad_at"] == "root"], [in_chunks, at_once], 0)
+        return np.asarray(n_pixels * w.padded_width * w.in_channels)
 
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""

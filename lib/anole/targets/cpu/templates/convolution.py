@@ -14,7 +14,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import tile_order
 from anole.targets.cpu.templates.nest import TiledNest
 from anole.targets.shared import anchor
-from anole.targets.shared.templates import in_panels
+from anole.targets.shared.templates import pack_panels
 from anole.task import Conv2d
 
 
@@ -31,7 +31,7 @@ class ConvolutionTemplate:
 
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack HWIO weights into panels, zero-padded."""
-        return in_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
+        return pack_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
 
     def tiled(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
         """Split the loops of a function's anchor, with vectors of `lanes` lanes.

@@ -55,4 +55,4 @@ def _without_surplus(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.Pri
     (realize,) = collect(loop, s_tir.SBlockRealize)
     first = with_values(realize.iter_values[-1], {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)})
     extent = tirx.min(loop.extent, w.in_channels - first)
-    return with_loop(func, loop, lambda each: tirx.For(each.loop_var, each.min, extent, each.kind, each.body))
+    return with_loop(func, loop, lambda copy: tirx.For(copy.loop_var, copy.min, extent, copy.kind, copy.body))

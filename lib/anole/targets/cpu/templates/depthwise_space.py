@@ -49,8 +49,8 @@ def is_depthwise(w: Conv2d) -> bool:
 
 def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
     """Return the channels per vector: a register's lanes, or at least half of them if that leaves no surplus."""
-    even = gcd(w.out_channels, unit.lanes)
-    return even if 2 * even >= max(unit.lanes, 2 * _MIN_LANES) else unit.lanes
+    divisor = gcd(w.out_channels, unit.lanes)
+    return divisor if 2 * divisor >= max(unit.lanes, 2 * _MIN_LANES) else unit.lanes
 
 
 def panel_lanes(unit: VectorUnit, w: Conv2d, panels: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -74,12 +74,12 @@ def depthwise_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     interior ones. Channels that do not fill vectors are copied with padding.
     """
     tiles, lanes, channels = _DepthwiseTiles(unit, threads, w), channel_lanes(unit, w), computed_channels(unit, w)
-    copied = ("parallel", "root") if channels > w.out_channels else ("inline", "parallel", "root")
+    pad_at = ("parallel", "root") if channels > w.out_channels else ("inline", "parallel", "root")
     knobs = [
         panel_knob(unit, channels, lanes),
         *tiles.pixel_knobs(w.out_height, w.out_width),
         option_knob("auto_unroll_max_step", (64, 256, 1024)),
-        *tiles.order_knobs(copied if any(w.padding) or channels > w.out_channels else ("none",)),
+        *tiles.order_knobs(pad_at if any(w.padding) or channels > w.out_channels else ("none",)),
     ]
     chunks = min(threads, w.batch * w.out_height * (channels // lanes))
     return Space(knobs, tiles.constraints(lambda _: chunks), tiles.nest, merit=tiles.merit)
@@ -103,29 +103,29 @@ class _DepthwiseTiles(ConvolutionTiles):
         cost += waking(chunks) if self.threads == 1 else 0.0
         cost += _CHANNELS_LAST_COST * (columns["tile_order"] == "yxf")
         cost += _INLINE_COST * (columns["pad_at"] == "inline") * np.log2(w.kernel[0] * w.kernel[1] / 9)
-        return np.asarray(-cost - self._splitting(columns) - self._copying(columns))
+        return np.asarray(-cost - self._split_cost(columns) - self._copy_cost(columns))
 
     def _pixels_read(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the number of pixels that a register tile reads for each one that it writes, shape (n,)."""
+        """Return the number of pixels that a register tile reads per pixel that it writes, shape (n,)."""
         tile = (columns["tile_y"][:, 2], columns["tile_x"][:, 1])
-        (rows, height), (row_columns, width) = ((size, self._read(size, axis)) for axis, size in enumerate(tile))
+        (rows, height), (row_columns, width) = ((size, self._n_read(size, axis)) for axis, size in enumerate(tile))
         return np.asarray(height * width / (rows * row_columns))
 
-    def _read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-        """Return the number of rows or columns that are read to write `written` ones, shape (n,)."""
+    def _n_read(self, written: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
+        """Return the number of rows or columns that are read to write `written` rows or columns, shape (n,)."""
         w = self.w
         return np.asarray((written - 1) * w.strides[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1)
 
-    def _splitting(self, columns: Columns) -> NDArray[np.float64]:
+    def _split_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Return the cost of splitting channels among chunks, shape (n,)."""
         few = np.log2(np.maximum(1.0, _FEW_CHANNELS / columns["tile_f"][:, 1:].prod(axis=1)))
         is_copied = np.isin(columns["pad_at"], ("parallel", "root"))
         is_split = columns["tile_f"][:, 0] > 1
         return np.asarray(is_split * (_FEW_CHANNELS_COST * few + _COPIED_IN_PARTS_COST * is_copied))
 
-    def _copying(self, columns: Columns) -> NDArray[np.float64]:
+    def _copy_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Return the cost of copying the padded data, shape (n,)."""
-        w, rows = self.w, self._read(columns["tile_y"][:, 1:].prod(axis=1), 0)
+        w, rows = self.w, self._n_read(columns["tile_y"][:, 1:].prod(axis=1), 0)
         in_chunks, before = (columns["pad_at"] == option for option in ("parallel", "root"))
         rows_copied = np.select([in_chunks, before], [columns["tile_y"][:, 0] * rows, w.padded_height], 0)
         products = w.out_height * w.out_width * w.kernel[0] * w.kernel[1]

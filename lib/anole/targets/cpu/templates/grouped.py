@@ -55,11 +55,11 @@ class GroupedTemplate(ConvolutionTemplate):
 def join_groups(func: tirx.PrimFunc, loop: tirx.For, bundle: Bundle) -> tirx.PrimFunc:
     """Replace the vectorized loop over filters by one vector step across a bundle's groups.
 
-    The compiler would gather the lanes' inputs one by one. Here, one value per group is loaded and blended or, if that
-    takes fewer steps, the lanes are shuffled from the channels of all groups. The loop's block must add a product of
+    The compiler would gather the lanes' inputs one by one. This step loads and blends one value per group or, if that
+    takes fewer steps, shuffles the lanes from the channels of all groups. The loop's block must add a product of
     data and weight; the reduction over channels must be unrolled if the bundle is shuffled.
     """
-    return with_loop(func, loop, lambda each: _vector_step(each, bundle))
+    return with_loop(func, loop, lambda filters: _vector_step(filters, bundle))
 
 
 def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
@@ -69,50 +69,50 @@ def _vector_step(loop: tirx.For, bundle: Bundle) -> tirx.Stmt:
     data, weight, rc = product.a, product.b, block.iter_vars[4].var
     filters = block.body.indices[-1]
     value = _lane_inputs(data, filters, rc, bundle) * _vector_from(weight, weight.indices[-1], bundle.lanes)
-    accumulated = _vector_from(total, filters, bundle.lanes) + value
+    new_total = _vector_from(total, filters, bundle.lanes) + value
     indices = [*block.body.indices[:-1], tirx.Ramp(filters, 1, bundle.lanes)]
-    body = tirx.BufferStore(block.body.buffer, accumulated, indices)
+    body = tirx.BufferStore(block.body.buffer, new_total, indices)
     parts = (block.reads, block.writes, block.name_hint, body, None, block.alloc_buffers, block.match_buffers)
     step = s_tir.SBlock(block.iter_vars, *parts, block.annotations)
     first_lane = {loop.loop_var: tirx.IntImm(loop.loop_var.ty.dtype, 0)}
-    values = [with_values(each, first_lane) for each in realize.iter_values]
+    values = [with_values(value, first_lane) for value in realize.iter_values]
     return s_tir.SBlockRealize(values, realize.predicate, step)
 
 
 def _lane_inputs(data: tirx.BufferLoad, filters: Any, rc: tirx.Var, bundle: Bundle) -> Any:
     """Return the lanes' inputs, selected by the bundle's vector; loops over vectors are unrolled."""
     first = tirx.floordiv(filters, bundle.filters) * bundle.channels
-    read = _shuffle if bundle.is_shuffled else _blend
-    vectors = [read(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
+    select = _shuffle if bundle.is_shuffled else _blend
+    vectors = [select(data, first, bundle.groups_of(vector), rc, bundle) for vector in range(bundle.vectors)]
     return chosen(tirx.floordiv(tirx.floormod(filters, bundle.filters), bundle.lanes), vectors)
 
 
 def _blend(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
     """Blend one channel of each group into all lanes of the group."""
     lanes = bundle.lanes
-    joined = None
+    blended = None
     for group in sorted(set(groups), reverse=True):
         channel = _load(data, first + group * bundle.group_channels + rc)
         value = tirx.Broadcast(channel, lanes)
         before_next = tirx.Ramp(0, 1, lanes) < tirx.Broadcast(lanes - groups[::-1].index(group), lanes)
-        joined = value if joined is None else tirx.Select(before_next, value, joined)
-    return joined
+        blended = value if blended is None else tirx.Select(before_next, value, blended)
+    return blended
 
 
 def _shuffle(data: tirx.BufferLoad, first: Any, groups: list[int], rc: tirx.Var, bundle: Bundle) -> Any:
     """Shuffle the lanes' inputs from all channels of all groups."""
     channels = bundle.group_channels
     extent = (groups[-1] - groups[0] + 1) * channels
-    loaded = _vector_from(data, first + groups[0] * channels, extent)
+    source = _vector_from(data, first + groups[0] * channels, extent)
     # A TVM shuffle has no more result lanes than source lanes.
-    sources = [loaded] * -(-bundle.lanes // extent)
+    sources = [source] * -(-bundle.lanes // extent)
 
-    def shuffled_step(channel: int) -> Any:
+    def shuffle_step(channel: int) -> Any:
         return tirx.Shuffle(
             sources, [tirx.IntImm("int32", (group - groups[0]) * channels + channel) for group in groups]
         )
 
-    return chosen(rc, [shuffled_step(channel) for channel in range(channels)])
+    return chosen(rc, [shuffle_step(channel) for channel in range(channels)])
 
 
 def _load(load: tirx.BufferLoad, last: Any) -> tirx.BufferLoad:

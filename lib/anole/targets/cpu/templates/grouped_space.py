@@ -33,7 +33,7 @@ _MAX_SHUFFLED_VECTORS = 2
 """Maximum number of source registers of a shuffle instruction."""
 
 _BEST_ACCUMULATORS = 12
-"""With more, there are too few registers for data that the next kernel column reuses."""
+"""With more accumulators, too few registers are left for data that the next kernel column reuses."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ def grouped_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     unrolled reduction.
     """
     tiles, bundle = _GroupedTiles(unit, threads, w), Bundle.of(unit, w)
-    copied = any(w.padding) or bundle.channels * n_bundles(unit, w) > w.in_channels
+    is_copied = any(w.padding) or bundle.channels * n_bundles(unit, w) > w.in_channels
     knobs = [
         panel_knob(unit, tiles.filters, bundle.filters),
         *tiles.pixel_knobs(w.out_height, w.out_width),
         option_knob("register_order", REGISTER_ORDERS),
         option_knob("auto_unroll_max_step", (0, 64, 256)),
-        *tiles.order_knobs(("parallel", "root") if copied else ("none",)),
+        *tiles.order_knobs(("parallel", "root") if is_copied else ("none",)),
     ]
     return Space(knobs, tiles.attainable_constraints(knobs), tiles.nest, merit=tiles.merit)
 

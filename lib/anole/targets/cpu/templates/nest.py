@@ -10,7 +10,7 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.ir.nodes import collect, prefetched, with_each, with_loop, with_nests, with_new_definition, with_values
+from anole.ir.nodes import collect, map_nodes, prefetched, with_loop, with_nests, with_new_definition, with_values
 from anole.ir.symbols import simplified
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
@@ -54,7 +54,7 @@ class TiledNest:
         """
         sch = self.sch
         sch.reorder(*self.chunks, *self.tiles, *self.reduction, *self.registers, self.vector)
-        # Fuse the chunks first: later, the copy is between them and the tiles.
+        # Fuse the chunks first: afterwards, the copy is between the chunks and the tiles.
         parallel = sch.fuse(*self.chunks)
         sch.reverse_compute_at(self.epilogue, self.tiles[-1], preserve_unit_loops=True)
         block = find_block(sch, copy)
@@ -83,10 +83,10 @@ class TiledNest:
 def with_full_vectors(func: tirx.PrimFunc) -> tirx.PrimFunc:
     """Vectorize wherever no lane is beyond the last filter or column.
 
-    TVM serializes a vector if its block, or its value, has a condition on lanes, even if the condition is true for all.
+    TVM serializes a vector if its block, or its value, has a condition on lanes, even one that is true for all lanes.
     Conditions that hold for the first and the last lane hold for all lanes between them.
     """
-    return with_each(func, tirx.For, _vector_or_serial)
+    return map_nodes(func, tirx.For, _vector_or_serial)
 
 
 def _vector_or_serial(loop: tirx.For) -> tirx.Stmt:
@@ -95,9 +95,9 @@ def _vector_or_serial(loop: tirx.For) -> tirx.Stmt:
     (realize,) = collect(loop, s_tir.SBlockRealize)
     block, values = realize.block, {}
     bindings = {axis.var: value for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)}
-    conditions = [realize.predicate] if _depends(realize.predicate, loop) else []
+    conditions = [realize.predicate] if _depends_on(realize.predicate, loop) else []
     for call in collect(block.body, ir.Call):
-        if _is_condition(call) and _depends(condition := with_values(call.args[0], bindings), loop):
+        if _is_condition(call) and _depends_on(condition := with_values(call.args[0], bindings), loop):
             conditions.append(condition)
             values[call] = call.args[1]
     if not conditions:
@@ -117,7 +117,7 @@ def _is_condition(call: ir.Call) -> bool:
     return isinstance(call.op, ir.Op) and str(call.op.name).endswith(".if_then_else")
 
 
-def _depends(condition: Any, loop: tirx.For) -> bool:
+def _depends_on(condition: Any, loop: tirx.For) -> bool:
     return any(variable.same_as(loop.loop_var) for variable in collect(condition, tirx.Var))
 
 
@@ -137,8 +137,8 @@ def end_after_rows(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int
             for axis, value in zip(anchors[0].block.iter_vars, anchors[0].iter_values, strict=True)
             if axis.iter_type == tirx.IterVar.DataPar
         ]
-        left = (rows - with_values(spatial[-2], at_start) + (register - 1)) // register
-        return tirx.For(tiles.loop_var, tiles.min, simplified(tirx.min(tiles.extent, left)), tiles.kind, tiles.body)
+        n_tiles = (rows - with_values(spatial[-2], at_start) + (register - 1)) // register
+        return tirx.For(tiles.loop_var, tiles.min, simplified(tirx.min(tiles.extent, n_tiles)), tiles.kind, tiles.body)
 
     return with_loop(func, loop, end_early)
 
@@ -153,24 +153,24 @@ def skip_surplus(
 
     Args:
         func: the function.
-        outer: the loop around the others.
+        outer: the loop around the other loops.
         left: maps the outer loop's variable to the remaining amount.
         steps: the inner loops, with the amount that an iteration processes.
     """
     root = func.body.block
     left_buffer = tirx.decl_buffer((1,), outer.loop_var.ty.dtype, "left", scope="local")
-    changed = with_nests(func, [root.body], [*root.alloc_buffers, left_buffer])
+    new_func = with_nests(func, [root.body], [*root.alloc_buffers, left_buffer])
     for loop, step in steps.items():
-        changed = with_loop(changed, loop, partial(_if_left, left_buffer, step))
+        new_func = with_loop(new_func, loop, partial(_guard_iteration, left_buffer, step))
 
-    def store_left(each: tirx.For) -> tirx.For:
-        body = tirx.SeqStmt([tirx.BufferStore(left_buffer, left(each.loop_var), [0]), each.body])
-        return tirx.For(each.loop_var, each.min, each.extent, each.kind, body)
+    def store_left(loop: tirx.For) -> tirx.For:
+        body = tirx.SeqStmt([tirx.BufferStore(left_buffer, left(loop.loop_var), [0]), loop.body])
+        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
 
-    return with_loop(changed, outer, store_left)
+    return with_loop(new_func, outer, store_left)
 
 
-def _if_left(left_buffer: Any, step: int, loop: tirx.For) -> tirx.For:
+def _guard_iteration(left_buffer: Any, step: int, loop: tirx.For) -> tirx.For:
     body = tirx.IfThenElse(loop.loop_var * step < tirx.BufferLoad(left_buffer, [0]), loop.body, None)
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body)
 
@@ -219,7 +219,7 @@ def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[
     load = tirx.BufferLoad(weight.source, [*outer, last + line * (CACHE_LINE_BYTES // FLOAT_BYTES)])
     prefetches = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(prefetched(load, level=2)))
 
-    def prepend_prefetches(each: tirx.For) -> tirx.For:
-        return tirx.For(each.loop_var, each.min, each.extent, each.kind, tirx.SeqStmt([prefetches, each.body]))
+    def prepend_prefetches(loop: tirx.For) -> tirx.For:
+        return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, tirx.SeqStmt([prefetches, loop.body]))
 
     return with_loop(func, loop, prepend_prefetches)

@@ -1,8 +1,8 @@
 """The open spaces of the CPU: all splits of all axes, including tails, and all configs of the constrained space.
 
 The loop nests are the same as in the constrained spaces, but without constraints and preselected values. A search has
-to discover what those encode: most configs spill registers, compute much surplus, or leave threads idle. Needs no
-compiler.
+to discover what the constraints encode: most configs spill registers, compute much surplus, or leave threads idle.
+Needs no compiler.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _with_open_tiles(
 ) -> Space:
     pixels = {"tile_y": w.out_height, "tile_x": w.out_width}
     return space.opened(
-        [*_covering(space, {**extents, **pixels}), option_knob("tile_order", ALL_TILE_ORDERS)], describe
+        [*_covering_knobs(space, {**extents, **pixels}), option_knob("tile_order", ALL_TILE_ORDERS)], describe
     )
 
 
@@ -60,18 +60,18 @@ def _with_open_tiles(
 def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
     """Return the open space of a dense layer."""
     space = (dense_space if w.weights is None else weight_only_space)(unit, threads, w)
-    return space.opened(_covering(space, {"tile_y": w.batch, "tile_x": w.out_features}))
+    return space.opened(_covering_knobs(space, {"tile_y": w.batch, "tile_x": w.out_features}))
 
 
 @cache
 def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Return the open space of a batched product of two activations."""
+    """Return the open space of a batched matmul of two activations."""
     space = batch_matmul_space(unit, threads, w)
-    knobs = _covering(space, {"tile_y": w.rows, "tile_x": w.columns})
+    knobs = _covering_knobs(space, {"tile_y": w.rows, "tile_x": w.columns})
     return space.opened([*knobs, option_knob("pack_at", PACKED_AT)])
 
 
-def _covering(space: Space, extents: Mapping[str, int]) -> list[Knob]:
+def _covering_knobs(space: Space, extents: Mapping[str, int]) -> list[Knob]:
     """Return knobs with all covering splits of extents, by name, and all values of the space's knobs."""
     values_by_name = {knob.name: knob.values for knob in space.knobs}
     return [

@@ -27,7 +27,7 @@ def is_packed(w: Workload) -> bool:
 def can_be_packed(w: Workload, dtype: str) -> bool:
     """Whether a float32 workload has a template for a low-precision type: its channels must fill packed words.
 
-    uint8 is for exact integers, and the only type with depthwise convolutions and products of two activations.
+    uint8 is only for exact integers; only uint8 supports depthwise convolutions and batched matmuls of two activations.
     """
     if w.dtype != "float32" or getattr(w, "exact", False) != (dtype == "uint8"):
         return False

@@ -40,8 +40,8 @@ class PackedTemplate:
         if elements == 1:
             return self.inner.pack_weight(with_packed_words(workload), config, weight.astype(np.int32))
         rows = weight.reshape(*outer, channels // elements, elements, filters)
-        words_of_weight = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
-        return self.inner.pack_weight(with_packed_words(workload), config, words_of_weight)
+        words = np.ascontiguousarray(rows.swapaxes(-1, -2)).view(np.int32)[..., 0]
+        return self.inner.pack_weight(with_packed_words(workload), config, words)
 
     def compute(self, workload: Any, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Return the anchor's definition over packed words of the data."""

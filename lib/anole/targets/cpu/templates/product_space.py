@@ -30,11 +30,11 @@ _BROADCASTING_COST = 6.0
 """Merit lost if broadcasts make multiply-adds twice as slow; fitted to 320 configs of 4 products on AVX2."""
 
 _DENSE_PIPES_FED, _BATCH_MATMUL_PIPES_FED = 4, 12
-"""Number of accumulators beyond which more are not faster; lower if memory is the bottleneck."""
+"""Number of accumulators beyond which more bring no speedup; lower if memory is the bottleneck."""
 
 _IMBALANCE_COST = 16.0
 
-_ROWS_THAT_SHARE, _WORDS_AT_ONCE = 8, 4
+_MAX_SHARING_ROWS, _MAX_WORDS = 8, 4
 """Rows that share an unpacked value, and packed words unpacked in sequence, beyond which more do not help."""
 
 
@@ -75,7 +75,7 @@ def weight_only_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 @cache
 def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
-    """Return the space of a batched product of two activations.
+    """Return the space of a batched matmul of two activations.
 
     Knobs besides those of a dense layer: ``pack_at`` places the packing of the right operand into panels as wide as the
     register tile.
@@ -153,15 +153,15 @@ class _ProductTiles(RegisterTiles):
 
 @dataclass(frozen=True)
 class DenseTiles(_ProductTiles):
-    """Tiles of a dense layer, as a batch of one product, with or without the option to prefetch weights."""
+    """Tiles of a dense layer, as a batch of one matmul, with or without the option to prefetch weights."""
 
     prefetches: bool
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
         """Return the merit of configs, shape (n,): high for even shares of threads and few loads per multiply-add.
 
-        Reading the weights limits the speed of a single row, so it matters only that threads read equal shares. A layer
-        that may be left to one thread should be.
+        For a single row, reading the weights limits the speed, and only equal shares of the threads matter. A layer
+        that one thread may compute should be computed by one thread.
         """
         rows, panel, row_chunks = self.multipliers(columns), self.vectors(columns), columns["tile_y"][:, 0]
         merit = self.shares(columns) + np.minimum(rows * panel, _DENSE_PIPES_FED)
@@ -209,17 +209,17 @@ class _WeightOnlyTiles(DenseTiles):
         rows, words, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
         is_unrolled = unrolled(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
         merit = self.shares(columns) + evenness(self.chunks(columns), self.threads)
-        merit += 2.0 * np.log2(np.minimum(rows, _ROWS_THAT_SHARE)) - np.log2(steps)
-        merit += is_unrolled * np.log2(np.minimum(words, _WORDS_AT_ONCE)) - 0.1 * np.log2(words)
+        merit += 2.0 * np.log2(np.minimum(rows, _MAX_SHARING_ROWS)) - np.log2(steps)
+        merit += is_unrolled * np.log2(np.minimum(words, _MAX_WORDS)) - 0.1 * np.log2(words)
         return np.asarray(merit - 4.0 * np.log2(columns["tile_y"][:, 0]))
 
 
 @dataclass(frozen=True)
 class _BatchMatmulTiles(_ProductTiles):
-    """Tiles of a batch of products."""
+    """Tiles of a batched matmul."""
 
     def merit(self, columns: Columns) -> NDArray[np.float64]:
-        """Return the merit of configs, shape (n,): multiply-adds vs. loads, packing, loop restarts and waking."""
+        """Return the merit of configs, shape (n,): multiply-adds against loads, packing, loop restarts and waking."""
         rows, panel = self.multipliers(columns), self.vectors(columns)
         merit = np.minimum(rows * panel, _BATCH_MATMUL_PIPES_FED)
         merit = merit + 4.0 * np.log2(rows * panel / (rows + panel)) + 0.5 * np.log2(rows)

@@ -1,4 +1,4 @@
-"""Matrix products on the CPU: the right operand is read in register-wide panels, packed offline or at run time."""
+"""Matrix products on the CPU; the right operand is packed into register-wide panels, ahead of time or at run time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates import nest
 from anole.targets.shared import anchor
 from anole.targets.shared.packed_words import product
-from anole.targets.shared.templates import UnpackedTemplate, in_panels
+from anole.targets.shared.templates import UnpackedTemplate, pack_panels
 from anole.task import BatchMatmul, Dense
 
 _PANELS = "panels"
@@ -62,8 +62,8 @@ class _ProductTemplate:
         if not config.get("prefetch_k"):
             return func
         # Prefetch weights of a later reduction step, possibly of the next panel.
-        ahead = config["prefetch_k"]
-        return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + ahead, x), vectors)
+        distance = config["prefetch_k"]
+        return nest.prefetch(func, sch.get(k_inner), lambda panel, k, x: (panel, k + distance, x), vectors)
 
 
 class DenseTemplate(_ProductTemplate):
@@ -75,7 +75,7 @@ class DenseTemplate(_ProductTemplate):
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Pack (in, out) weights into panels, zero-padded."""
-        return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
+        return pack_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply (rows, in) data with packed weights, as (rows, out)."""
@@ -83,12 +83,12 @@ class DenseTemplate(_ProductTemplate):
 
 
 class BatchMatmulTemplate(UnpackedTemplate, _ProductTemplate):
-    """Batched products of two activations; right operands are packed into panels at run time."""
+    """Batched matmul of two activations; the right operand is packed into panels at run time."""
 
     def compute(self, workload: BatchMatmul, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply both operands, as (batch, rows, columns)."""
         w, columns = workload, covered_extent(workload.columns, config["tile_x"], config["tile_x"][2])
-        panels = _in_panels(workload, config["tile_x"][2], columns, packed)
+        panels = _pack_panels(workload, config["tile_x"][2], columns, packed)
         return _multiply(w, config, data, panels, (w.batch, w.rows, w.columns))
 
 
@@ -117,7 +117,7 @@ def covered_extent(extent: Any, split: Sequence[int], chunk: int) -> Any:
     return prod(split) if isinstance(extent, int) else simplified((extent + chunk - 1) // chunk * chunk)
 
 
-def _in_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
+def _pack_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
     """Pack the right operand as (batch, panels, inner, panel width), with zeros beyond its columns."""
 
     def point(b: Any, p: Any, k: Any, lane: Any) -> Any:

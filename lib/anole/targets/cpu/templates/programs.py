@@ -58,7 +58,7 @@ VERSIONS = {
     "weights": 1,
     "words": 1,
 }
-"""The versions of programs' parts; increment one when the meaning of its configs changes."""
+"""The versions of programs' parts; increment a part's version when the meaning of its configs changes."""
 
 MAX_ROWS = 8
 """Maximum number of rows of a dense layer with weight-only quantization; from about 12 rows, float32 is as fast."""
@@ -95,10 +95,10 @@ class Programs:
         )
 
 
-def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
+def program_parts(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[str]:
     """Return the names, in `VERSIONS`, of the parts of a workload's programs."""
     if is_packed(w):
-        return [*parts_of(unit, with_packed_words(w), True, is_open), "words"]
+        return [*program_parts(unit, with_packed_words(w), True, is_open), "words"]
     parts = {
         w.operator: True,
         "sharing": is_small(w),
@@ -116,7 +116,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
             "cover": direct and covered(w) != (w.out_height, w.out_width),
             "conv2d.idle": direct and skips(w),
             "conv2d.gap": direct and leaves_gaps(w),
-            "conv2d.winograd": has_choice(w, exact),
+            "conv2d.winograd": allows_winograd(w, exact),
         }
     elif isinstance(w, Dense):
         is_weight_only = w.weights is not None
@@ -130,7 +130,7 @@ def parts_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> list[
 def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Programs:
     """Return the programs that compute a workload, with an open space if `is_open`."""
     if is_packed(w):
-        return _for_packed_words(programs_of(unit, with_packed_words(w), True, is_open))
+        return _adapt_to_packed_words(programs_of(unit, with_packed_words(w), True, is_open))
     if isinstance(w, Dense):
         kind = "dense" if w.weights is None else "weight_only"
     elif isinstance(w, BatchMatmul):
@@ -140,7 +140,7 @@ def programs_of(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> Pr
     elif is_depthwise(w):
         kind = "depthwise"
     else:
-        kind = "direct" if is_open or not has_choice(w, exact) else "chosen"
+        kind = "direct" if is_open or not allows_winograd(w, exact) else "chosen"
     if is_open:
         return _OPEN[kind]
     return (_TILED[w.dtype] if supports_tiles(unit, w) else _CONSTRAINED)[kind]
@@ -154,14 +154,16 @@ def in_target_precision(unit: VectorUnit, threads: int, w: Workload, dtype: str)
         return replace(w, dtype=dtype, exact=False)
     packed = replace(w, dtype=dtype, exact=False)
     if dtype == "bfloat16" and with_packed_words(packed).dtype in unit.tile_types:
-        # On processors with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
+        # On CPUs with bfloat16 tiles, bfloat16 vectors are slower than float32 vectors.
         return packed if supports_tiles(unit, with_packed_words(packed)) else w
-    is_faster = not (has_choice(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_words(packed)))
+    is_faster = not (
+        allows_winograd(w, exact=False) and winograd_is_faster(unit, threads, w, with_packed_words(packed))
+    )
     return packed if is_faster and not is_bundled(unit, w) else w
 
 
 def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> Workload:
-    """Give a float32 dense layer its own weight scheme, else one with the given bits, if it should be faster.
+    """Give a float32 dense layer its own weight scheme, else a scheme with the given bits, if it should be faster.
 
     It is faster for few rows, where reading weights takes longer than multiplying. Other layers are not quantized. If
     the block is None, it is an entire column.
@@ -178,7 +180,7 @@ def weight_only(w: Workload, bits_and_block: tuple[Bits, int | None] | None) -> 
 def spread(threads: int, w: Workload, config: Config) -> Config:
     """Adapt a config to give all threads equal shares of each image, or of all rows, if its tiles allow it.
 
-    A config's chunks may not be shared equally at other sizes. The layout of packed weights stays the same.
+    At other sizes, threads may share a config's chunks unequally. The layout of packed weights stays the same.
     """
     names: tuple[str, ...] = ("tile_x",) if isinstance(w, Dense) else ()
     if isinstance(w, BatchMatmul) and w.batch < threads:
@@ -188,17 +190,17 @@ def spread(threads: int, w: Workload, config: Config) -> Config:
     elif isinstance(w, Conv2d) and output_tiles(replace(w, batch=1), config).blocks < threads:
         # Each further chunk of filters transforms the data again, which enough blocks of tiles make unnecessary.
         names = ("tile_f",)
-    spread = dict(config)
+    adapted = dict(config)
     for name in names:
         chunks, tiles, register = config[name]
-        while prod(spread[knob][0] for knob in names) % threads and tiles > 1:
+        while prod(adapted[knob][0] for knob in names) % threads and tiles > 1:
             factor = next(n for n in range(2, tiles + 1) if tiles % n == 0)
             chunks, tiles = chunks * factor, tiles // factor
-            spread[name] = [chunks, tiles, register]
-    return spread if prod(spread[name][0] for name in names) % threads == 0 else config
+            adapted[name] = [chunks, tiles, register]
+    return adapted if prod(adapted[name][0] for name in names) % threads == 0 else config
 
 
-def has_choice(w: Conv2d, exact: bool) -> bool:
+def allows_winograd(w: Conv2d, exact: bool) -> bool:
     """Whether Winograd is an option: not if a convolution must be computed exactly as defined."""
     return can_winograd(w) and not exact and not w.exact and w.dtype == "float32"
 
@@ -235,7 +237,7 @@ def _with_best_default(space: SpaceOf, template: str) -> Programs:
     return Programs(space, template, lambda unit, threads, w: space(unit, threads, w).best_sampled)
 
 
-def _for_packed_words(programs: Programs) -> Programs:
+def _adapt_to_packed_words(programs: Programs) -> Programs:
     """Return the programs of a low-precision workload, given the programs for packed words."""
     return Programs(
         lambda unit, threads, w: programs.space(unit, threads, with_packed_words(w)),
@@ -277,4 +279,4 @@ _TILED = {
         "dense": _vectors_or_tiles(dense_space, dense_tiles_space, "tiles:dense_or_tiles"),
     },
 }
-"""Programs of processors with AMX, by the type of packed words; their 8-bit vectors are fast, too."""
+"""Programs for CPUs with AMX, by the type of packed words; 8-bit vectors are also fast on these CPUs."""

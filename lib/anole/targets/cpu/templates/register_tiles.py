@@ -44,7 +44,7 @@ _CHUNKS_PER_THREAD = 4
 _WAKING_COST = 8.0
 
 Count = Callable[[Columns], "NDArray[np.int64] | int"]
-"""Maps the columns of n configs to n integers, shape (n,), or to a common one."""
+"""Maps the columns of n configs to n integers, shape (n,), or to one common integer."""
 
 
 Measure = Callable[[Columns], "NDArray[Any]"]
@@ -165,8 +165,8 @@ def is_small(w: Workload) -> bool:
 
 def evenness(chunks: NDArray[np.int64], threads: int) -> NDArray[np.float64]:
     """Return the merit of numbers of chunks, shape (n,): threads finish together if each has a few chunks."""
-    wanted = _CHUNKS_PER_THREAD * threads if threads > 1 else 1
-    return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / wanted)))
+    n_best = _CHUNKS_PER_THREAD * threads if threads > 1 else 1
+    return np.asarray(1.0 * (chunks % threads == 0) - 0.25 * np.abs(np.log2(chunks / n_best)))
 
 
 def waking(chunks: NDArray[np.int64]) -> NDArray[np.float64]:

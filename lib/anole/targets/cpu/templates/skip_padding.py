@@ -70,8 +70,8 @@ def skip_padding_steps(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.P
 
     (realize,) = collect(loop, s_tir.SBlockRealize)
     inner_loops = collect(loop, tirx.For)
-    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner_loops}
-    last = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, int(each.extent) - 1) for each in inner_loops}
+    first = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, 0) for inner in inner_loops}
+    last = {inner.loop_var: tirx.IntImm(inner.loop_var.ty.dtype, int(inner.extent) - 1) for inner in inner_loops}
 
     conditions = []
     for axis, output, tap in zip(_axes(w), (1, 2), (5, 6), strict=True):
@@ -80,7 +80,7 @@ def skip_padding_steps(func: tirx.PrimFunc, loop: tirx.For, w: Conv2d) -> tirx.P
             with_values(position, last) >= axis.before,
             with_values(position, first) < axis.before + axis.size,
         ]
-    return with_loop(func, loop, lambda each: tirx.IfThenElse(tirx.all(*conditions), each, None))
+    return with_loop(func, loop, lambda step: tirx.IfThenElse(tirx.all(*conditions), step, None))
 
 
 def _axes(w: Conv2d) -> tuple[_Axis, _Axis]:

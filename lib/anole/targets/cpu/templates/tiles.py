@@ -32,15 +32,15 @@ class TiledConvolution(Conv2dTemplate):
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes, unrolled=False)
         rows, row_columns = config["tile_y"][2], config["tile_x"][1]
         n_strips, row = map(int, strips(w, rows, row_columns))
-        long, extent, axis = (rows, w.out_height, 1) if w.out_width == 1 else (row_columns, w.out_width, 2)
+        length, extent, axis = (rows, w.out_height, 1) if w.out_width == 1 else (row_columns, w.out_width, 2)
         down, across = w.padded_width * w.in_channels, w.in_channels
         step = w.strides[0] * down if w.out_width == 1 else w.strides[1] * across
-        strip = row * step if long > SIDE or w.out_width == 1 else w.strides[0] * down
+        strip = row * step if length > SIDE or w.out_width == 1 else w.strides[0] * down
         (taps_y, taps_x), n_words = runs(w)
 
         def sizes(at: Sequence[Any]) -> list[Any]:
-            left = tirx.min(extent - at[axis], long)
-            row_counts = [row, left] if long > SIDE else [left, left * n_strips]
+            n_left = tirx.min(extent - at[axis], length)
+            row_counts = [row, n_left] if length > SIDE else [n_left, n_left * n_strips]
             taps = [taps_y, w.dilation[0] * down, taps_x, w.dilation[1] * across]
             return [*row_counts, row, step, strip, *taps, *in_groups(n_words), config["tile_f"][2]]
 
@@ -68,8 +68,8 @@ class TiledDense(DenseTemplate):
         row, batch, n_words = config["tile_y"][2], sch.get(epilogue).iter_vars[0].dom.extent, workload.in_features
 
         def sizes(at: Sequence[Any]) -> list[Any]:
-            left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
-            return [row, left, row, n_words, row * n_words, 1, 0, 1, 0, *in_groups(n_words), config["tile_x"][2]]
+            n_left = tirx.min(batch - at[0], prod(config["tile_y"][1:]))
+            return [row, n_left, row, n_words, row * n_words, 1, 0, 1, 0, *in_groups(n_words), config["tile_x"][2]]
 
         return _with_calls(tiled, sizes, 1)
 
@@ -85,12 +85,12 @@ def dense_or_tiles(unit: VectorUnit) -> ChoiceTemplate:
 
 
 def _with_calls(tiled: nest.TiledNest, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer: int) -> tirx.PrimFunc:
-    """Replace the reduction and the register tile in it by a call.
+    """Replace the reduction and the register tile inside it by a call.
 
     Args:
         tiled: an arranged nest.
         sizes: maps the block's iteration variables at the first accumulator to the call's arguments, in packed words.
-        outer: number of dimensions of the data that tiles extend along; the others are read entirely.
+        outer: number of dimensions of the data that tiles extend along; the other dimensions are read entirely.
     """
     func, reduction = anchor.scheduled(tiled.sch), tiled.sch.get(tiled.reduction[0])
     chunk = tiled.sch.get(tiled.sch.get_loops(tiled.epilogue)[0])
@@ -110,8 +110,8 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
     (dot,) = (call for call in collect(block.body, ir.Call) if is_dot(call))
     store, data, weight = block.body, first_element(dot.args[0]), dot.args[1]
     bindings = {axis.var: value for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)}
-    first = {each.loop_var: tirx.IntImm(each.loop_var.ty.dtype, 0) for each in inner}
-    last = {each.loop_var: each.extent - 1 for each in inner}
+    first = {nested.loop_var: tirx.IntImm(nested.loop_var.ty.dtype, 0) for nested in inner}
+    last = {nested.loop_var: nested.extent - 1 for nested in inner}
 
     def at(values: Mapping[Any, Any], index: Any) -> Any:
         return analyzer.simplify(with_values(with_values(index, bindings), values))
@@ -121,10 +121,10 @@ def _call(loop: tirx.For, sizes: Callable[[Sequence[Any]], Sequence[Any]], outer
         ranges = [ir.Range.from_min_extent(begin, analyzer.simplify(end - begin + 1)) for begin, end in ends]
         return tirx.BufferRegion(buffer, [*ranges, *(ir.Range(0, extent) for extent in buffer.shape[len(ends) :])])
 
-    accessed = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
-    out, read, panel = (region(*access, rank) for access, rank in zip(accessed, (None, outer, None), strict=True))
-    firsts = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accessed]
-    ends = [(part.source, [side.min + side.extent - 1 for side in part.region]) for part in (out, read)]
+    accesses = [(store.buffer, store.indices), (data.source, data.indices), (weight.source, weight.indices)]
+    out, inputs, panel = (region(*access, rank) for access, rank in zip(accesses, (None, outer, None), strict=True))
+    firsts = [(buffer, [at(first, index) for index in indices]) for buffer, indices in accesses]
+    ends = [(part.source, [side.min + side.extent - 1 for side in part.region]) for part in (out, inputs)]
     call = tiles.multiply(firsts, ends, sizes([at(first, axis.var) for axis in block.iter_vars]))
-    call_block = s_tir.SBlock([], [read, panel], [out], block.name_hint, call, annotations=block.annotations)
+    call_block = s_tir.SBlock([], [inputs, panel], [out], block.name_hint, call, annotations=block.annotations)
     return s_tir.SBlockRealize([], True, call_block)

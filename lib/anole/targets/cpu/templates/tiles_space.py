@@ -1,7 +1,7 @@
 """The spaces of convolutions and dense layers of packed words that AMX multiplies; needs no compiler.
 
-The knobs mean the same as in the vectorized loop nests, but the register tile is a call, which sums over tiles of up to
-16 rows of data, 16 columns of weights and 16 packed words; see ``runtime/tiles.c``.
+The knobs mean the same as in the vectorized loop nests, but the register tile is a call. A call sums over tiles of up
+to 16 rows of data, 16 columns of weights and 16 packed words; see ``runtime/tiles.c``.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def tiles_are_faster(unit: VectorUnit, threads: int, w: Conv2d | Dense) -> bool:
 
 @cache
 def conv2d_tiles_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
-    """Return the space of a convolution; a register tile's row, or single column, of pixels is rows of 1 or 2 tiles."""
+    """Return the space of a convolution; a register tile's row or single column of pixels fills 1 or 2 tiles."""
     tiles = _ConvolutionInTiles(unit, threads, w)
     names = ("tile_f", "tile_y", "tile_x", "parallel_order", "tile_order", "pad_at")
     knobs = [knob for knob in conv2d_space(unit, threads, w).knobs if knob.name in names]
-    written = Constraint("tiles read padding from memory", lambda columns: np.asarray(columns["pad_at"] != "inline"))
-    constraints = [*tiles.attainable_constraints(knobs), written]
+    no_inline = Constraint("tiles read padding from memory", lambda columns: np.asarray(columns["pad_at"] != "inline"))
+    constraints = [*tiles.attainable_constraints(knobs), no_inline]
     return Space(knobs, constraints, tiles.nest, merit=lambda columns: -tiles.cycles(columns))
 
 
@@ -87,9 +87,9 @@ def dense_tiles_space(unit: VectorUnit, threads: int, w: Dense) -> Space:
 
 def strips(w: Conv2d, rows: Any, columns: Any) -> tuple[Any, Any]:
     """Return the number of strips of a register tile's pixels, and the pixels per strip, which are a tile's rows."""
-    long, others = (rows, columns) if w.out_width == 1 else (columns, rows)
-    halves = 1 + (long > SIDE)
-    return others * halves, -(-long // halves)
+    length, n_lines = (rows, columns) if w.out_width == 1 else (columns, rows)
+    halves = 1 + (length > SIDE)
+    return n_lines * halves, -(-length // halves)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 An integer becomes float32 without a conversion: its bits are inserted into the mantissa of a power of two, where the
 lowest bit has the value one, which adds the integer to the power. This takes two bitwise operations, which many
-processors do in one, and a subtraction of the power together with the zero point. Integers in the upper half of a
+CPUs do in one instruction, and a subtraction of the power together with the zero point. Integers in the upper half of a
 packed word are shifted down first.
 """
 
@@ -20,7 +20,7 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.products import DenseTemplate, covered_extent
 from anole.targets.shared import anchor
 from anole.targets.shared.reference import weight_shape
-from anole.targets.shared.templates import in_panels
+from anole.targets.shared.templates import pack_panels
 from anole.targets.shared.weight_only import packed_rows_per_block, rows_per_block
 from anole.task import Dense, WeightScheme
 
@@ -36,7 +36,7 @@ class WeightOnlyTemplate(DenseTemplate):
 
     def pack_weight(self, workload: Dense, config: Config, weight: NDArray[np.int32]) -> NDArray[np.int32]:
         """Pack the matrix of packed words into panels, zero-padded."""
-        return in_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
+        return pack_panels(weight, config["tile_x"][2], prod(config["tile_x"]))
 
     def compute(self, workload: Dense, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Multiply (rows, in) data with packed weights, as (rows, out); each word's sum is scaled, then accumulated."""

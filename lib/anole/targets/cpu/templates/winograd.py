@@ -10,7 +10,7 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm import ir, s_tir, sym, te, tirx
 
-from anole.ir.nodes import collect, nest_around, with_each, with_values
+from anole.ir.nodes import collect, map_nodes, nest_around, with_values
 from anole.record import Config
 from anole.targets.base import DIRECT, WINOGRAD
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
@@ -18,11 +18,11 @@ from anole.targets.cpu.templates import nest
 from anole.targets.cpu.templates.conv2d import Conv2dTemplate
 from anole.targets.cpu.templates.conv2d_space import padded_filters
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
-from anole.targets.cpu.templates.tile_blocks import COLUMNS, by_blocks
+from anole.targets.cpu.templates.tile_blocks import COLUMNS, split_into_blocks
 from anole.targets.cpu.templates.winograd_space import output_tiles
 from anole.targets.shared import anchor
 from anole.targets.shared.output_tiles import OutputTiles
-from anole.targets.shared.templates import ChoiceTemplate, in_panels
+from anole.targets.shared.templates import ChoiceTemplate, pack_panels
 from anole.targets.shared.winograd import Filtering, minimal_filtering, transform_data, transform_product
 from anole.task import Conv2d
 
@@ -30,7 +30,7 @@ SBlockRV = Any
 
 _LINE = CACHE_LINE_BYTES // FLOAT_BYTES
 
-_MAX_UNROLLED = 6
+_MAX_UNROLLED_POINTS = 6
 """Maximum side of a transformed tile for which both dimensions of a transform are unrolled. Larger tiles do not fit the
 registers, and unrolling them increases compile time by a third without benefit."""
 
@@ -49,7 +49,7 @@ class WinogradTemplate:
     def pack_weight(self, workload: Conv2d, config: Config, weight: NDArray[Any]) -> NDArray[Any]:
         """Transform HWIO weights in float64 and pack them into panels, zero-padded."""
         transformed = _filtering(workload, config).transform_weight(weight).astype(weight.dtype)
-        return in_panels(transformed, config["tile_f"][2], padded_filters(self.unit, workload))
+        return pack_panels(transformed, config["tile_f"][2], padded_filters(self.unit, workload))
 
     def compute(self, workload: Conv2d, config: Config, data: te.Tensor, packed: te.Tensor) -> te.Tensor:
         """Convolve NHWC data with packed weights, as NHWC."""
@@ -104,7 +104,7 @@ def _multiply(data: te.Tensor, packed: te.Tensor) -> te.Tensor:
 def _join_outputs(func: tirx.PrimFunc, parts: tuple[int, int] | OutputTiles) -> tuple[s_tir.Schedule, SBlockRV]:
     """Join the output transform and the epilogue in one block; return the schedule and the block.
 
-    The block's loops are (n, y, x, f), the loops of `_by_subimages` with a dilation, or of `by_blocks` with tiles.
+    The loops are (n, y, x, f); with a dilation, of `_split_into_subimages`; with tiles, of `split_into_blocks`.
     """
     sch = s_tir.Schedule(func)
     block = anchor.find_anchor(sch)
@@ -118,7 +118,9 @@ def _join_outputs(func: tirx.PrimFunc, parts: tuple[int, int] | OutputTiles) -> 
     name = sch.get(epilogue).name_hint
     func = anchor.scheduled(sch)
     sch = s_tir.Schedule(
-        by_blocks(func, name, parts) if isinstance(parts, OutputTiles) else _by_subimages(func, name, parts)
+        split_into_blocks(func, name, parts)
+        if isinstance(parts, OutputTiles)
+        else _split_into_subimages(func, name, parts)
     )
     return sch, sch.get_sblock(name)
 
@@ -128,7 +130,7 @@ def _schedule_output(
 ) -> tuple[Any, Any, Any]:
     """Schedule the output transform in registers; return the loops over chunks, their panels, and tiles.
 
-    The loops of the epilogue are over images, or over blocks and their tiles, see `by_blocks`.
+    The loops of the epilogue are over images, or over blocks and their tiles, see `split_into_blocks`.
     """
     *outputs, y_inner, x_inner, f = sch.get_loops(epilogue)
     if not in_blocks:
@@ -179,15 +181,15 @@ def _schedule_product(sch: s_tir.Schedule, config: Config, panel_loop: Any, lane
 
 
 def _prefetch_weights(func: tirx.PrimFunc, p_tile: tirx.For, rc_outer: tirx.For, w: Conv2d, n: int) -> tirx.PrimFunc:
-    """Prefetch the next point's `n` weights while this point's are used; each tile prefetches its share of them."""
+    """Prefetch the next point's `n` weights while this point's weights are used; each tile prefetches its share."""
     lines = -(-n * FLOAT_BYTES // (CACHE_LINE_BYTES * int(p_tile.extent)))
     share = p_tile.loop_var * (lines * CACHE_LINE_BYTES // FLOAT_BYTES)
 
     # The points' weights are contiguous, so the next point's weights are `w.in_channels` rows further.
-    def later(panel: Any, a: Any, b: Any, rc: Any, f: Any) -> tuple[Any, ...]:
+    def next_weight(panel: Any, a: Any, b: Any, rc: Any, f: Any) -> tuple[Any, ...]:
         return panel, a, b, rc + w.in_channels, f + share
 
-    return nest.prefetch(func, rc_outer, later, lines)
+    return nest.prefetch(func, rc_outer, next_weight, lines)
 
 
 def _schedule_data(sch: s_tir.Schedule, parallel: Any, lanes: int, points: int) -> Any:
@@ -262,13 +264,13 @@ def _transform_columns(sch: s_tir.Schedule, columns: SBlockRV, points: int) -> A
 
 
 def _unroll(sch: s_tir.Schedule, outer: Any, inner: Any, points: int) -> None:
-    """Unroll a one-dimensional transform, and its repetitions, too, if an entire tile may fit the registers."""
-    if points <= _MAX_UNROLLED:
+    """Unroll a one-dimensional transform; also unroll its repetitions if an entire tile may fit the registers."""
+    if points <= _MAX_UNROLLED_POINTS:
         sch.unroll(outer)
     sch.unroll(inner)
 
 
-def _by_subimages(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
+def _split_into_subimages(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> tirx.PrimFunc:
     """Replace a block's loops (n, y, x, f) by (n, y first, x first, y, x, f).
 
     Row ``y first`` and the rows at multiples of the dilation after it form a subimage, whose rows are ``y``. TVM can
@@ -278,12 +280,12 @@ def _by_subimages(func: tirx.PrimFunc, name: str, dilation: tuple[int, int]) -> 
     def rewrite(outer: tirx.For) -> tirx.Stmt:
         blocks = collect(outer, s_tir.SBlockRealize)
         is_match = [realize.block.name_hint for realize in blocks] == [name] and len(collect(outer, tirx.For)) == 4
-        return _over_subimages(blocks[0], dilation) if is_match else outer
+        return _rewrite_over_subimages(blocks[0], dilation) if is_match else outer
 
-    return with_each(func, tirx.For, rewrite)
+    return map_nodes(func, tirx.For, rewrite)
 
 
-def _over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
+def _rewrite_over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> tirx.Stmt:
     block = realize.block
     n, y, x, f = block.iter_vars
     (row, first_row), (column, first_column) = map(_subimage_axes, (y, x), dilation)
@@ -296,12 +298,12 @@ def _over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> 
     def index(node: Any) -> Any:
         return analyzer.simplify(with_values(node, values))
 
-    def load(each: Any) -> Any:
-        return tirx.BufferLoad(each.source, [analyzer.simplify(at) for at in each.indices])
+    def load(access: Any) -> Any:
+        return tirx.BufferLoad(access.source, [analyzer.simplify(at) for at in access.indices])
 
-    def region(each: Any) -> Any:
-        ranges = [ir.Range.from_min_extent(index(side.min), index(side.extent)) for side in each.region]
-        return tirx.BufferRegion(each.source, ranges)
+    def rewrite_region(access: Any) -> Any:
+        ranges = [ir.Range.from_min_extent(index(side.min), index(side.extent)) for side in access.region]
+        return tirx.BufferRegion(access.source, ranges)
 
     store = block.body
     value = tvm_ffi.structural_map(with_values(store.value, values), (ir.TensorLoad, load), order="post")
@@ -310,7 +312,7 @@ def _over_subimages(realize: s_tir.SBlockRealize, dilation: tuple[int, int]) -> 
     if not (isinstance(inside, tirx.IntImm) and inside.value):
         # As a predicate of the block, TVM would not recognize it as affine.
         body = tirx.IfThenElse(inside, body, None)
-    reads, writes = ([region(each) for each in regions] for regions in (block.reads, block.writes))
+    reads, writes = ([rewrite_region(region) for region in regions] for regions in (block.reads, block.writes))
     return nest_around(s_tir.SBlock(iter_vars, reads, writes, block.name_hint, body))
 
 

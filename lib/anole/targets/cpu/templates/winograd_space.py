@@ -29,8 +29,8 @@ from anole.task import Conv2d
 _SIZES = {3: (2, 4, 6), 5: (2, 4)}
 """Outputs along a side of a tile, by kernel size; a tile takes at most 8 x 8 products.
 
-The relative L2 error (vs. float64, 512 channels of normal data) of F(2x2, 3x3) is 0.7e-6, of F(4x4, 3x3) 2.4e-6, of
-F(6x6, 3x3) 9.3e-6, of F(2x2, 5x5) 2.4e-6 and of F(4x4, 5x5) 7.3e-6.
+The relative L2 errors (from float64, 512 channels of normal data) are 0.7e-6 for F(2x2, 3x3), 2.4e-6 for F(4x4, 3x3)
+and 9.3e-6 for F(6x6, 3x3). They are 2.4e-6 for F(2x2, 5x5) and 7.3e-6 for F(4x4, 5x5).
 """
 
 _MAX_TILES = 256
@@ -46,7 +46,7 @@ _NEAR_LINE_COST, _SHARED_LINE_COST, _MEMORY_LINE_COST, _NOT_PREFETCHED_COST = 1.
 from memory; additional cost if it is not prefetched."""
 
 _SLOW_MEMORY_FACTOR = 2.0
-"""Relative cost of a line from memory on (older) processors without AVX-512, fitted to 340 configs of six convolutions
+"""Relative cost of a line from memory on (older) CPUs without AVX-512, fitted to 340 configs of six convolutions
 on AVX2."""
 
 _DATA_COST, _DATA_BEFORE_COST, _OUTPUT_COST = 0.08, 0.47, 0.19
@@ -213,18 +213,18 @@ class _WinogradTiles(RegisterTiles):
         loads = 1 / vectors + 1 / self.multipliers(columns)
         weights = points * w.in_channels * filters
         products = weights * tiles * vectors / panel / 2 * np.maximum(1.0, loads)
-        between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
-        is_cached = [between <= CACHE_BYTES, between <= _SHARED_CACHE_BYTES]
+        bytes_between = FLOAT_BYTES * weights / np.where(columns["parallel_order"] == "fy", f_parallel, 1)
+        is_cached = [bytes_between <= CACHE_BYTES, bytes_between <= _SHARED_CACHE_BYTES]
         memory = _memory_line_cost(self.unit)
         reload_cost = np.select(is_cached, [_NEAR_LINE_COST, _SHARED_LINE_COST], memory)
         first_load_cost = memory + _NOT_PREFETCHED_COST * (columns["prefetch_rc"] == 0)
         streamed = weights * FLOAT_BYTES / CACHE_LINE_BYTES * (first_load_cost + reload_cost * (blocks - 1))
         transformed = points**2 * tiles / self.unit.lanes
-        read = transformed * w.in_channels
+        data = transformed * w.in_channels
         chunks = blocks * f_parallel
-        work = products + streamed + _OUTPUT_COST * transformed * filters + _DATA_COST * read * f_parallel * inside
-        before = _DATA_BEFORE_COST * read / self.threads * ~inside
-        return np.asarray(work * (-(-chunks // self.threads) / chunks) + before)
+        work = products + streamed + _OUTPUT_COST * transformed * filters + _DATA_COST * data * f_parallel * inside
+        data_before = _DATA_BEFORE_COST * data / self.threads * ~inside
+        return np.asarray(work * (-(-chunks // self.threads) / chunks) + data_before)
 
     def nest(self, columns: Columns) -> LoopNest:
         w, f, p, steps = self.w, columns["tile_f"], columns["tile_p"], columns["unroll_rc"]

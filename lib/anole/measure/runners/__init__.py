@@ -1,0 +1,1 @@
+"""Runners of candidates: on a local device, or on remote servers."""

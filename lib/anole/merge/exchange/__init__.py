@@ -1,0 +1,1 @@
+"""Import and export of records, from and for other machines."""
