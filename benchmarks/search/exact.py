@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -21,17 +21,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.bench.ask_tell import Replay, replay
+from anole.bench.problem import Problem
+from anole.bench.quality import batch_sizes
+from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
-from anole_vta.settings import describe_vta
-from anole_vta.target import VtaTarget
 from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.measured import measured_table, measured_tables
 from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
-from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
-from kit.quality import batch_sizes
-from kit.tables import Replay, Table, opened, replay
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11, "tpe": 11}
@@ -53,43 +51,43 @@ does not depend on earlier runs in its process."""
 _NEAR = 0.01
 """The relative extra cost over the optimum at which a search's trials and seconds are noted."""
 
-OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
-"""The accelerator with a searched block and buffers, in a space that includes invalid configs."""
-
 
 @dataclass(frozen=True)
 class SpaceKind:
-    """A kind of spaces: its compared variants, the files of its tables by layer, and their reader."""
+    """A kind of spaces: its compared variants, and the families of its problems, each with one problem for a layer."""
 
     variants: Sequence[str]
-    files: Callable[[], Mapping[str, Path]]
-    read: Callable[[str], Table]
+    families: Sequence[str]
+
+    def files(self) -> dict[str, Path]:
+        """Return the file of each layer's problem."""
+        return {layer: path for family in self.families for layer, path in files(family).items()}
+
+    def read(self, layer: str) -> Problem:
+        """Return the problem of a layer."""
+        return load(next(f"{family}/{layer}" for family in self.families if layer in files(family)))
 
 
-def _open_table(layer: str) -> Table:
-    """Return the table of an open space, in which invalid configs cost a trial."""
-    table = buffer_table(layer)
-    return opened(table, replace(OPEN.space(table.workload), is_enumerated=True))
+@dataclass(frozen=True)
+class Hub(SpaceKind):
+    """The spaces of others: the T4 files in the folder that the environment variable ``HUB`` names, if it is set."""
 
+    def files(self) -> dict[str, Path]:
+        """Return the T4 file of each space by name."""
+        folder = os.environ.get("HUB")
+        paths = sorted(Path(folder).glob("*_T4.json*")) if folder else ()
+        return {path.name.partition("_T4")[0]: path for path in paths}
 
-def hub_files() -> dict[str, Path]:
-    """Return the T4 files of others' spaces by name; none without the variable ``HUB``."""
-    folder = os.environ.get("HUB")
-    paths = sorted(Path(folder).glob("*_T4.json*")) if folder else ()
-    return {path.name.partition("_T4")[0]: path for path in paths}
-
-
-def _hub_table(name: str) -> Table:
-    from anole.bench import load
-
-    return load(hub_files()[name])
+    def read(self, layer: str) -> Problem:
+        """Return the problem of a space."""
+        return load(self.files()[layer])
 
 
 SPACES: Mapping[str, SpaceKind] = {
-    "constrained": SpaceKind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
-    "open": SpaceKind(WITHOUT_MERIT, buffer_tables, _open_table),
-    "gpu": SpaceKind((*WITHOUT_MERIT, *OF_ALL), hub_files, _hub_table),
-    "measured": SpaceKind(MEASURED, measured_tables, measured_table),
+    "constrained": SpaceKind(tuple(TABLE_VARIANTS), ("vta_constrained",)),
+    "open": SpaceKind(WITHOUT_MERIT, ("vta_open",)),
+    "gpu": Hub((*WITHOUT_MERIT, *OF_ALL), ()),
+    "measured": SpaceKind(MEASURED, ("gpu", "cpu")),
 }
 """All kinds of spaces with exact tables."""
 
@@ -126,7 +124,7 @@ def run(job: Job) -> Sequence[Row]:
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     found = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    gaps = gaps_of(table, found)
+    gaps = table.gaps([trial.config for trial in found.trials])
     return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
 
 
@@ -170,7 +168,7 @@ def _n_trials(variant: str) -> int:
 
 
 @cache
-def _table(layer: str, space: str) -> Table:
+def _table(layer: str, space: str) -> Problem:
     return SPACES[space].read(layer)
 
 

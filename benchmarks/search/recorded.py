@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from anole.bench import load
 
+from anole.bench import load
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed
 from anole.search.roles import Evaluator
 from benchmarks.common.rows import print_rows
-from benchmarks.search.exact import hub_files
+from benchmarks.search.exact import SPACES
 
 _WITHIN = (1, 2, 5)
 _MIN_RUNS = 32
@@ -70,7 +70,8 @@ def replay(name: str, runs_s: Sequence[Sequence[float]]) -> Iterator[dict[str, o
 
 def main() -> None:
     """Print a row for each space and evaluator."""
-    print_rows(COLUMNS, (row for name, path in hub_files().items() for row in replay(name, load(path).repeats_s or ())))
+    spaces = SPACES["gpu"].files()
+    print_rows(COLUMNS, (row for name, path in spaces.items() for row in replay(name, load(path).repeats_s or ())))
 
 
 if __name__ == "__main__":

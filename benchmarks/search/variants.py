@@ -41,8 +41,6 @@ SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
 _PLANNED = {"n_candidates": 64}
 GREEDY = {"name": "greedy", "diversity_ratio": None}
 _AUTOTVM: Mapping[str, Any] = {"explorer": {"n_candidates": 64}, "sampler": GREEDY}
-AUTOTVM__PLANNED = {"n_candidates": 64}
-GREEDY = {"name": "greedy", "least_random": 1}
 AUTOTVM_GREEDY = {"name": "greedy", "least_random": 1}
 DE = {"name": "fixed", "number": 500, "repeats": 1, "max_s": 5.0}
 SIZED = SizedGreedy(diversity_ratio=None, least_random=3)

@@ -22,6 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from anole import bench
+from anole.bench.ask_tell import replay
 from anole.documents import layout
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.documents.receipt import read_receipts
@@ -52,7 +54,6 @@ from anole_vta.templates.estimates import min_cycles
 from benchmarks.common.arguments import described
 from benchmarks.common.rows import print_rows
 from kit.hypervolume import hypervolume
-from kit.tables import Table, replay
 
 SEEDS = 10
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -335,7 +336,8 @@ def by_layer(preset: str, trials: int = 256) -> Search:
         settings, sequences = PRESETS[preset], []
         for layer in problem.layers:
             latencies_s = layer.cycles[layer.programs] / problem.frequency_hz
-            table = Table(layer.task.workload, layer.space, np.where(np.isfinite(latencies_s), latencies_s, np.nan))
+            known_s = np.where(np.isfinite(latencies_s), latencies_s, np.nan)
+            table = bench.Problem("", layer.space, known_s, layer.task.workload)
             found = replay(table, settings, trials, int(rng.integers(2**31)))
             sequences.append(layer.programs[table.rows([trial.config for trial in found.trials])].tolist())
         for at in range(trials):

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anole.bench import tables
 from anole.keys import canonical_json
 from anole_vta.templates import design
 from benchmarks.search import convergence, exact, figures, layers, networks
 from benchmarks.search.claims import CLAIMS, page, read_data, verdicts_of
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.experiment import FOLDER
-from benchmarks.search.measured import measured_table
 from benchmarks.search.picture import draw, mean_ratios
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS
 from benchmarks.search.variants import TABLE_VARIANTS, sized_as
-from benchmarks.vta import tables
 
 from ..tiny_builds import HOME
 
@@ -87,28 +86,19 @@ def test_rows_do_not_depend_on_the_order_of_jobs(monkeypatch):
     jobs = [(LAYER, "open", variant, "0", "any") for variant in ("SA+greedy", "random")]
 
     def rows_in(order):
-        for cached in (exact._table, tables.buffer_table, design.conv2d_space):
+        for cached in (exact._table, tables._load, design.conv2d_space):
             cached.cache_clear()
         found = {job: exact.run(job)[0] for job in order}
         return [{name: figure for name, figure in found[job].items() if "_s" not in name} for job in jobs]
 
     assert rows_in(jobs) == rows_in(jobs[::-1])
-    assert exact.OPEN.space(exact._table(LAYER, "open").workload).size > 2**20, "a space that searches do not enumerate"
+    assert exact._table(LAYER, "open").space.size > 2**20, "a space that searches do not enumerate"
 
 
 def test_a_run_ends_at_the_optimum_which_counts_at_later_checkpoints():
     (row,) = exact.run((LAYER, "constrained", "by merit", "0", "any"))
     assert int(row["trials"]) < 256 and float(row["gap_at_end"]) == 0
     assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
-
-
-def test_the_published_gpu_space_has_failures_and_its_published_optimum():
-    table = measured_table("convolution_rtx_2080_ti")
-    assert table.space.size == 16_896 and len(table.latencies_s) == 6_768
-    assert np.isnan(table.latencies_s).sum() == 1_512 and table.best_s == pytest.approx(900.26e-6)
-    config = {"block_size_x": 2, "block_size_y": 32, "read_only": 0, "tile_size_x": 1, "tile_size_y": 1}
-    measured = list(table.measure([config | {"use_padding": padding} for padding in (0, 1)]))
-    assert [each.latency_s for each in measured] == pytest.approx([15.9364e-3, 2.85772e-3], rel=1e-5)
 
 
 @pytest.mark.parametrize("variant", ["dcoc batch 16", "descent", "tpe"])

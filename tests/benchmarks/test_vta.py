@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anole.bench import load
+from anole.bench import tables as recorded
+from anole.bench.ask_tell import replay
 from anole.errors import ConfigError, StoreError
 from anole.record import Status
 from anole.search.presets import read_tuner
@@ -15,7 +18,6 @@ from anole_vta.target import VtaTarget
 from anole_vta.templates.design import HARDWARE, geometry_of
 from benchmarks.vta import joint, networks, tables
 from benchmarks.vta.networks import ACCELERATOR, VARIANTS
-from kit.tables import replay
 
 from ..vta.accelerator.conftest import every_trial
 
@@ -33,16 +35,18 @@ class InProcessPool:
 def tiny(monkeypatch, tmp_path):
     """A small layer, its table simulated."""
     monkeypatch.setattr(tables, "LAYERS", (TINY,))
-    monkeypatch.setattr(tables, "BUFFER_TABLES", tmp_path)
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    (tmp_path / "vta_buffers").mkdir()
     path = tables.buffer_table_path(TINY)
     path.write_bytes(tables._programs(TINY, InProcessPool()))
-    tables.buffer_table.cache_clear()
-    yield path
-    tables.buffer_table.cache_clear()
+    tables.write_workloads()
+    recorded._load.cache_clear()
+    yield f"vta_constrained/{path.name.removesuffix('.csv.xz')}"
+    recorded._load.cache_clear()
 
 
 def test_every_valid_config_has_the_cycles_of_its_program(tiny):
-    table = tables.buffer_table(tiny.name.removesuffix(".csv.xz"))
+    table = load(tiny)
     space = table.space
     assert len(table.latencies_s) == len(space.all_valid_indices) > 1_000
     for vector in space.sample(40, np.random.default_rng(0)):
@@ -53,7 +57,7 @@ def test_every_valid_config_has_the_cycles_of_its_program(tiny):
         except ConfigError:
             assert measured.status is Status.RUN_ERROR
     # Each is simulated once, which makes so many configs affordable.
-    programs, indices, of_each = tables.distinct_programs(TINY, space)
+    programs, indices, of_each = recorded.distinct_programs(space)
     assert len(indices) == len(programs) < len(of_each) / 10
     assert sorted(set(of_each.tolist())) == list(range(len(programs)))
     run = replay(table, read_tuner({"preset": "random"}), 50, 0)
@@ -61,19 +65,16 @@ def test_every_valid_config_has_the_cycles_of_its_program(tiny):
 
 
 def test_a_table_of_other_programs_is_refused(tiny, monkeypatch):
-    name = tiny.name.removesuffix(".csv.xz")
-    recorded = tables.distinct_programs
-    monkeypatch.setattr(tables, "distinct_programs", lambda *each: (recorded(*each)[0] + 1, *recorded(*each)[1:]))
+    found = recorded.distinct_programs
+    monkeypatch.setattr(recorded, "distinct_programs", lambda *each: (found(*each)[0] + 1, *found(*each)[1:]))
     with pytest.raises(StoreError, match="was simulated with other programs than the template has now"):
-        tables.buffer_table(name)
-    with pytest.raises(StoreError, match="has no table"):
-        tables.buffer_table("3-3_k1x1_s1_1x1")
+        load(tiny)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", tables.buffer_tables())
+@pytest.mark.parametrize("name", recorded.files("vta_constrained"))
 def test_simulated_configs_are_still_in_their_space(name):
-    table = tables.buffer_table(name)
+    table = load(f"vta_constrained/{name}")
     layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
     assert len(table.latencies_s) >= 100_000
     for vector in table.space.vectors(table.space.all_valid_indices[:: len(table.latencies_s) // 5]):

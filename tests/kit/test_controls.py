@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anole.bench.quality import batch_sizes
 from anole.search.presets import read_tuner
 from anole.search.roles import Candidates, History
 from anole.search.state import Subject
@@ -15,7 +16,6 @@ from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
 from anole.testing.sampler_contract import SamplerContract
 from kit.controls import SizedAmongBest, SizedGreedy
-from kit.quality import batch_sizes
 
 
 class TestSamplers(SamplerContract):

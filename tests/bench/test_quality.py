@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.quality import incumbents, log_gap, trials_until
+from anole.bench.quality import incumbents, log_gap, trials_until
 
 NAN, INF = math.nan, math.inf
 
