@@ -119,6 +119,8 @@ def run(job: Job) -> Sequence[Row]:
     """Replay a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
+    if not _ALL[variant].get("described", True):
+        table = replace(table, space=replace(table.space, describe=None))
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()

@@ -93,8 +93,11 @@ VARIANTS: Variants = {
 }
 """All compared tuners, in the format of `anole.search.presets.read_tuner`.
 
-A control also names the variant whose batch sizes it copies, and a variant with ``trials`` ends after these.
+A control also names the variant whose batch sizes it copies (``sizes``), a variant with ``trials`` ends after these,
+and one with ``described: False`` searches a space without a description.
 """
+
+_NOT_OF_TUNERS = ("sizes", "trials", "described")
 
 TABLE_VARIANTS: Variants = {
     **{
@@ -105,6 +108,8 @@ TABLE_VARIANTS: Variants = {
             *("SA+greedy sizes of AS", "PPO+greedy sizes of AS"),
         )
     },
+    # The surrogate sees only the knobs' own values, not the work and the buffer shares of a config.
+    "autotvm, knobs alone": {"preset": "autotvm", "described": False},
     # Adaptive sampling to 256 trials, in the authors' form and in the paper's, and with other shares of random configs:
     # the authors' 3 of 16 in any batch, and none.
     "SA+AS to 256": {"preset": "chameleon", "explorer": SA, **_TO_256},
@@ -150,7 +155,7 @@ WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
-    plain = {name: value for name, value in variants[variant].items() if name not in ("sizes", "trials")}
+    plain = {name: value for name, value in variants[variant].items() if name not in _NOT_OF_TUNERS}
     own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
     if sized_as(variant, variants):
         own["sampler"] = replace(SIZED, sizes=tuple(sizes))
