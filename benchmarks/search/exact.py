@@ -32,7 +32,7 @@ from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
-FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11, "tpe": 11}
+FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11}
 """The number of seeds for variants whose runs take much longer than others, and are in few claims."""
 
 CLAIMS = Path(__file__).parents[1] / "tables/claims.csv"

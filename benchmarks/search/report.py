@@ -151,7 +151,7 @@ def _recorded(data: Data) -> str:
         " and how much slower the config is that the evaluator ranks first. AdaTune's bound is a coefficient of"
         " variation below 0.1, which the minimum of three runs meets nearly always."
     )
-    head = ("evaluator", "timed runs", "seconds saved", "within 1 %", "within 2 %", "within 5 %", "chosen config slower")
+    head = ("evaluator", "timed runs", "seconds saved", *(f"within {n} %" for n in (1, 2, 5)), "chosen config slower")
     return _section("Evaluators on recorded run times", lead, head, rows)
 
 

@@ -13,7 +13,6 @@ from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
-from benchmarks.search.tpe import Tpe
 from kit.controls import PerfectExplorer, SizedGreedy
 
 SAME = (1, 1, 1, 1)
@@ -137,14 +136,13 @@ TABLE_VARIANTS: Variants = {
     "perfect+greedy batch 16": {"preset": "autotvm", "explorer": PerfectExplorer(), "batch": 16},
     "by merit": {"preset": "random", "explorer": "by_merit", "batch": 16},
     "descent": {"preset": "random", "explorer": "descent", "batch": 16},
-    "tpe": {"preset": "random", "explorer": Tpe(), "batch": 16},
 }
 """The compared tuners on exact tables, in the same format."""
 
 MEASURED = (
     *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+diverse batch 16"),
     *("anole cold, ends early", "dcoc batch 16", "chameleon not learning", "dcoc not learning"),
-    *("perfect+greedy batch 16", "by merit", "descent", "tpe"),
+    *("perfect+greedy batch 16", "by merit", "descent"),
 )
 """The compared variants in small measured spaces."""
 OF_ALL = ("perfect+greedy", "perfect+greedy batch 16")
