@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from anole.bench import tables
 from anole.keys import canonical_json
 from anole_vta.templates import design
-from benchmarks.search import convergence, exact, figures, layers, networks
+from benchmarks.search import convergence, exact, figures, layers, networks, recorded
 from benchmarks.search.claims import CLAIMS, page, read_data, verdicts_of
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.experiment import FOLDER
@@ -107,6 +109,37 @@ def test_searches_run_on_measured_spaces(variant, monkeypatch):
     (row,) = exact.run(("convolution_rtx_2080_ti", "measured", variant, "0", "any"))
     assert float(row["gap_at_end"]) <= float(row["gap_at_16"])
     assert int(row["trials"]) == 48 or float(row["gap_at_end"]) == 0
+
+
+def test_spaces_of_others_are_read_from_a_folder(tmp_path, monkeypatch):
+    """The cost is 1 + |a - b|, and a config with a = 0 fails."""
+    monkeypatch.setattr(exact, "TRIALS", 40)
+    monkeypatch.setenv("HUB", str(tmp_path))
+    parameters = [{"Name": name, "Values": str(list(range(12)))} for name in "ab"]
+    (tmp_path / "toy-T1.json").write_text(json.dumps({"ConfigurationSpace": {"TuningParameters": parameters}}))
+    results = [
+        {
+            **{"configuration": {"a": a, "b": b}, "invalidity": "correct" if a else "runtime", "objectives": ["time"]},
+            **{"times": {"runtimes": [1.0]}, "measurements": [{"name": "time", "value": 1 + abs(a - b)}]},
+        }
+        for a in range(12)
+        for b in range(12)
+    ]
+    (tmp_path / "toy-any_T4.json").write_text(json.dumps({"metadata": {}, "results": results}))
+    jobs = [job for job in exact.jobs() if job[1] == "gpu"]
+    assert {job[0] for job in jobs} == {"toy-any"} and {job[2] for job in jobs} >= {"dcoc", "chameleon as published"}
+    (row,) = exact.run(("toy-any", "gpu", "descent", "0", "any"))
+    assert float(row["gap_at_end"]) == 0 and int(row["failed"]) < int(row["trials"]) <= 40
+
+
+def test_evaluators_see_recorded_runs_one_by_one():
+    """The first run is not timed. The second config slows down after three runs, which AdaTune does not see."""
+    steady, slowing = [9.0] + 31 * [1.0], [9.0] + 3 * [2.0] + 28 * [4.0]
+    rows = {row["evaluator"]: row for row in recorded.replay("toy", [steady, slowing, [1.0]])}
+    ours = rows["AdaTune, CV < 0.1"]
+    assert (ours["configs"], float(ours["runs"]), float(ours["timed_s"]), float(ours["saved_s"])) == (2, 3, 149, 140)
+    assert [float(ours[f"within_{n}%"]) for n in (1, 5)] == [0.5, 0.5] and float(ours["slower"]) == 0
+    assert float(rows["one run"]["saved_s"]) == 146 and float(rows["AutoTVM (4 x 3)"]["runs"]) == 12
 
 
 def test_a_control_has_the_batch_sizes_of_its_run(monkeypatch):
