@@ -180,7 +180,8 @@ def _version(layer: str, space: str, variant: str) -> str:
     table, sizes = SPACES[space].files()[layer].read_bytes().hex(), sized_as(variant, _ALL)
     control = f"('greedy', '{sizes}')" if sizes else "None"
     settings, version = _settings(variant).to_json(), _VERSIONS.get(space, 2)
-    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version)
+    more = [] if _ALL[variant].get("described", True) else ["not described"]
+    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version, *more)
 
 
 TABLES = Experiment(

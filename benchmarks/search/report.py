@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.common.rows import Row, line
-from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios, mean
+from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios
 from benchmarks.search.figures import cost_at, whole_batches
 
 Data = Mapping[str, Rows]
@@ -211,8 +211,8 @@ def _tables(data: Data, space: str, title: str) -> str:
     head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
         f"Cost of the best config over the optimum's in {n_runs} runs; lower is better. Geometric means with 95 %"
-        f" intervals, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 % and seconds"
-        " are medians, empty if half of the runs never come within 1 %."
+        f" intervals over layers, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 % and"
+        " seconds are medians, empty if half of the runs never come within 1 %."
         if space == next(iter(_SPACES))
         else f"The columns are the same; {n_runs} runs."
     )
@@ -300,9 +300,11 @@ def _common(rows: Rows) -> dict[str, list[Row]]:
 
 
 def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
-    """Return the geometric mean of a figure with its interval."""
-    found = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
-    return "" if found is None else f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
+    """Return the geometric mean of a figure with its interval, if it has enough layers and varies."""
+    found = effect({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs})
+    if found is None or found.low is None:
+        return "" if found is None else f"{found.value:.3f}"
+    return f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:

@@ -52,21 +52,10 @@ _PUBLISHED: Mapping[str, Any] = {"clustered": "all", "n_random": 0}
 VARIANTS: Variants = {
     # `anole` and its variants do not end early, so all tuners are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset not in ("dcoc", "exhaustive")},
-    # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
-    # and as first assembled from the papers' parts.
+    # The default preset without learning from earlier layers.
     "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
     # The same as shipped, ending when no gain is expected.
     "anole cold, ends early": {"preset": "anole", "warm_start": False},
-    "anole SA": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
-    },
-    "anole PPO+AS": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
-        "sampler": {"name": "adaptive", "representative": "best"},
-        "surrogate": {"max_depth": 3, "learning_rate": 0.3},
-    },
     # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM with the defaults of its code, without
     # diversity; with it (figure 8), batches are chosen among twice as many candidates. "PPO+AS" is Chameleon itself.
     "SA+greedy": {"preset": "autotvm", **_AUTOTVM},
