@@ -114,8 +114,7 @@ def jobs() -> Iterator[Job]:
         for seed in range(SEEDS):
             for layer, space in places:
                 for variant in SPACES[space].variants:
-                    in_time = seed < FEWER_SEEDS.get(variant, SEEDS)
-                    if in_time and _stage(space, variant in first[space], seed) == stage:
+                    if stage == _stage(space, variant in first[space], seed) and seed < FEWER_SEEDS.get(variant, SEEDS):
                         yield layer, space, variant, str(seed), _version(layer, space, variant)
 
 

@@ -57,8 +57,6 @@ SAMPLED = ("SA+AS", "SA+AS as published", "chameleon", "chameleon as published")
 _MIN_SHARE = 0.2
 """A table lists a variant that has more than this share of the most runs of a variant."""
 
-_NAMES = ("space", "evaluator", "configs")
-
 _OURS = "anole cold"
 """The baseline of other tuners: `anole` as it is on the first layer of a project."""
 
@@ -139,7 +137,7 @@ def _recorded(data: Data) -> str:
     lines, rows = data.get("recorded", ()), []
     for evaluator in dict.fromkeys(row["evaluator"] for row in lines):
         own = [row for row in lines if row["evaluator"] == evaluator]
-        column = {name: np.array([float(row[name]) for row in own]) for name in own[0] if name not in _NAMES}
+        column = {name: np.array([float(row[name]) for row in own]) for name in list(own[0])[3:]}
         within = (f"{column[f'within_{n}%'].mean():.0%} ({column[f'within_{n}%'].min():.0%})" for n in (1, 2, 5))
         saved = f"{column['saved_s'].sum() / column['timed_s'].sum():.0%}"
         slower = f"{100 * column['slower'].mean():.1f} % ({100 * column['slower'].max():.1f} %)"

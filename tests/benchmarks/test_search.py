@@ -71,7 +71,7 @@ def test_explorers_search_one_surrogate_to_a_common_score():
         (walk,), (episodes,) = (convergence.run((LAYER, name, seed, "any")) for name in convergence.EXPLORERS)
         assert set(walk) == set(episodes) == set(convergence.CONVERGED.columns)
         assert walk["reached"] and 0 <= walk["steps"] < 500
-        assert 0 < episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
+        assert 0 <= episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
 
 
 @pytest.mark.parametrize("variant", ["random", "SA+AS"])
@@ -148,7 +148,7 @@ def test_a_control_has_the_batch_sizes_of_its_run(monkeypatch):
     monkeypatch.setattr(exact, "TRIALS", 80)
     control = "SA+greedy sizes of AS"
     (own,), (other,) = (
-        exact.run((LAYER, "constrained", each, "1", "any")) for each in (control, sized_as(control, TABLE_VARIANTS))
+        exact.run((LAYER, "open", each, "1", "any")) for each in (control, sized_as(control, TABLE_VARIANTS))
     )
     assert own["batches"] == other["batches"]
 
@@ -168,7 +168,6 @@ def test_a_live_run_reports_its_columns(space):
 
 
 def test_final_configs_of_a_layer_and_seed_are_measured_together(tmp_path):
-    """Only pairs are compared; a config that unrolls nothing has other code than the default one."""
     space = layers.space_of("cpu", "small", "open")
     finals = [canonical_json(space.config(vector)) for vector in space.sample(2, np.random.default_rng(0))]
     lines = ["layer,space,variant,seed,version,final"]
