@@ -1,4 +1,4 @@
-"""Statistics of paired comparisons of tuners: bootstrap and Student intervals, equivalence tests, Holm's correction."""
+"""Statistics of paired comparisons of tuners: Student's intervals, one-sided tests, equivalence, Holm's correction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.special import stdtr, stdtrit
 
 from benchmarks.common.rows import Row
 
-_RESAMPLES = 1000
 _LEVEL = 0.95
 ALPHA = 0.05
 """The level of a verdict, after correction."""
@@ -25,21 +24,6 @@ Figure = Callable[[Row], float]
 """A function that computes a figure from a row."""
 Logs = Mapping[tuple[str, str], float]
 """Logarithms of a number, by block (the unit of replication: a layer, or a family of networks) and pair."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean of n pairs, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
-    """Return the geometric mean of the ratio of two variants' figures; None without pairs."""
-    return mean(log_ratios(rows, over, under, column), np.exp)
 
 
 def pairs_of(
@@ -61,29 +45,6 @@ def log_ratios(rows: Rows, over: str, under: str, column: str | Figure) -> dict[
     read = column if callable(column) else lambda row: float(row[column] or "nan")
     pairs = pairs_of(rows, over, under)
     return {key: float(np.log(read(first) / read(second))) for key, (first, second) in pairs.items()}
-
-
-def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
-    """Return the mean of values with its bootstrap interval; None without values.
-
-    Blocks are sampled with replacement, then seeds of each sampled block, because more seeds do not reduce the variance
-    between layers (Efron and Tibshirani 1993, chapter 8). Only finite values count. `undo` is the inverse of the scale
-    on which the mean is taken.
-    """
-    groups = _by_place(values)
-    if not groups:
-        return None
-    rng = np.random.default_rng(0)
-    # For every group and every block in a sample, the mean over resampled seeds of the group.
-    shape = (_RESAMPLES, len(groups))
-    means = np.array([rng.choice(group, (*shape, len(group))).mean(axis=2) for group in groups])
-    resampled = rng.integers(len(groups), size=shape)
-    draws = np.take_along_axis(means, resampled[None], axis=0)[0].mean(axis=1)
-    low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    # The mean of the groups' means gives all blocks the same weight.
-    middle = float(np.mean([group.mean() for group in groups]))
-    middle, low, high = undo(np.array([middle, low, high])).tolist()
-    return Estimate(middle, low, high, sum(map(len, groups)))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
-FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11, "tpe": 11}
+FIRST_SEEDS = 10
+FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11}
 """The number of seeds for variants whose runs take much longer than others, and are in few claims."""
 
 CLAIMS = Path(__file__).parents[1] / "tables/claims.csv"
@@ -86,7 +87,8 @@ class Hub(SpaceKind):
 SPACES: Mapping[str, SpaceKind] = {
     "constrained": SpaceKind(tuple(TABLE_VARIANTS), ("vta_constrained",)),
     "open": SpaceKind(WITHOUT_MERIT, ("vta_open",)),
-    "gpu": Hub((*WITHOUT_MERIT, *OF_ALL), ()),
+    # These spaces have no description.
+    "gpu": Hub(tuple(name for name in (*WITHOUT_MERIT, *OF_ALL) if name != "autotvm, knobs alone"), ()),
     "measured": SpaceKind(MEASURED, ("gpu", "cpu")),
 }
 """All kinds of spaces with exact tables."""
@@ -102,23 +104,32 @@ def claimed() -> dict[str, set[str]]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield layer, space, variant, seed and version: the variants of claims first, then all others.
+    """Yield layer, space, variant, seed and version, by importance; seeds are the outer loop of each stage.
 
-    Seeds are the outer loop, so any number of first jobs has about as many runs of each variant.
+    The variants of claims are first, then all others, each with a few seeds; then the claims in open spaces, where
+    seeds differ most, and then the rest.
     """
     places, first = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()], claimed()
-    for is_claimed in (True, False):
+    for stage in range(4):
         for seed in range(SEEDS):
             for layer, space in places:
                 for variant in SPACES[space].variants:
-                    if seed < FEWER_SEEDS.get(variant, SEEDS) and (variant in first[space]) == is_claimed:
+                    if stage == _stage(space, variant in first[space], seed) and seed < FEWER_SEEDS.get(variant, SEEDS):
                         yield layer, space, variant, str(seed), _version(layer, space, variant)
+
+
+def _stage(space: str, is_claimed: bool, seed: int) -> int:
+    if seed < FIRST_SEEDS:
+        return 0 if is_claimed else 1
+    return 2 if is_claimed and space == "open" else 3
 
 
 def run(job: Job) -> Sequence[Row]:
     """Replay a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
+    if not _ALL[variant].get("described", True):
+        table = replace(table, space=replace(table.space, describe=None))
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
@@ -178,7 +189,8 @@ def _version(layer: str, space: str, variant: str) -> str:
     table, sizes = SPACES[space].files()[layer].read_bytes().hex(), sized_as(variant, _ALL)
     control = f"('greedy', '{sizes}')" if sizes else "None"
     settings, version = _settings(variant).to_json(), _VERSIONS.get(space, 2)
-    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version)
+    more = [] if _ALL[variant].get("described", True) else ["not described"]
+    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version, *more)
 
 
 TABLES = Experiment(

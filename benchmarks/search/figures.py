@@ -98,7 +98,7 @@ class Measure:
     """A figure of a row, or a ratio of two rows, and how a claim's number reads.
 
     Attributes:
-        read: the figure of a row; the ratio is that of the rows over and under.
+        read: the figure of a row, for the ratio of two rows' figures.
         paired: the ratio of two rows, for figures that depend on both.
         better, worse: the ratio in words if it is above 1, and the inverse one if it is below.
     """

@@ -22,6 +22,7 @@ from benchmarks.search.exact import SPACES
 
 _WITHIN = (1, 2, 5)
 _MIN_RUNS = 32
+_NO_LIMIT_S = 1e6
 COLUMNS = ("space", "evaluator", "configs", "runs", "timed_s", "saved_s", *(f"within_{n}%" for n in _WITHIN), "slower")
 """For each space and evaluator: the working configs; the mean number of timed runs; the seconds of all timed runs, and
 those that the evaluator saves; the share of configs whose latency is that close to the mean of all runs; and how much
@@ -31,8 +32,8 @@ slower the config is that the evaluator ranks first than the fastest one."""
 def evaluators(n_runs: int) -> Mapping[str, Evaluator]:
     """Return the compared evaluators of at most n timed runs."""
     return {
-        "AdaTune, CV < 0.1": AdaptiveEvaluator(micro_batch=1, max_micro_batches=n_runs, max_s=float("inf")),
-        "AdaTune, CV < 0.01": AdaptiveEvaluator(1, max_micro_batches=n_runs, threshold=0.01, max_s=float("inf")),
+        "AdaTune, CV < 0.1": AdaptiveEvaluator(micro_batch=1, max_micro_batches=n_runs, max_s=_NO_LIMIT_S),
+        "AdaTune, CV < 0.01": AdaptiveEvaluator(1, max_micro_batches=n_runs, threshold=0.01, max_s=_NO_LIMIT_S),
         "one run": Fixed(1, 1),
         "AutoTVM (4 x 3)": Fixed(),
     }

@@ -13,7 +13,6 @@ from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
-from benchmarks.search.tpe import Tpe
 from kit.controls import PerfectExplorer, SizedGreedy
 
 SAME = (1, 1, 1, 1)
@@ -53,21 +52,10 @@ _PUBLISHED: Mapping[str, Any] = {"clustered": "all", "n_random": 0}
 VARIANTS: Variants = {
     # `anole` and its variants do not end early, so all tuners are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset not in ("dcoc", "exhaustive")},
-    # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
-    # and as first assembled from the papers' parts.
+    # The default preset without learning from earlier layers.
     "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
     # The same as shipped, ending when no gain is expected.
     "anole cold, ends early": {"preset": "anole", "warm_start": False},
-    "anole SA": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
-    },
-    "anole PPO+AS": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
-        "sampler": {"name": "adaptive", "representative": "best"},
-        "surrogate": {"max_depth": 3, "learning_rate": 0.3},
-    },
     # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM with the defaults of its code, without
     # diversity; with it (figure 8), batches are chosen among twice as many candidates. "PPO+AS" is Chameleon itself.
     "SA+greedy": {"preset": "autotvm", **_AUTOTVM},
@@ -93,8 +81,11 @@ VARIANTS: Variants = {
 }
 """All compared tuners, in the format of `anole.search.presets.read_tuner`.
 
-A control also names the variant whose batch sizes it copies, and a variant with ``trials`` ends after these.
+A control also names the variant whose batch sizes it copies (``sizes``), a variant with ``trials`` ends after these,
+and one with ``described: False`` searches a space without a description.
 """
+
+_NOT_OF_TUNERS = ("sizes", "trials", "described")
 
 TABLE_VARIANTS: Variants = {
     **{
@@ -105,6 +96,8 @@ TABLE_VARIANTS: Variants = {
             *("SA+greedy sizes of AS", "PPO+greedy sizes of AS"),
         )
     },
+    # The surrogate sees only the knobs' own values, not the work and the buffer shares of a config.
+    "autotvm, knobs alone": {"preset": "autotvm", "described": False},
     # Adaptive sampling to 256 trials, in the authors' form and in the paper's, and with other shares of random configs:
     # the authors' 3 of 16 in any batch, and none.
     "SA+AS to 256": {"preset": "chameleon", "explorer": SA, **_TO_256},
@@ -132,14 +125,13 @@ TABLE_VARIANTS: Variants = {
     "perfect+greedy batch 16": {"preset": "autotvm", "explorer": PerfectExplorer(), "batch": 16},
     "by merit": {"preset": "random", "explorer": "by_merit", "batch": 16},
     "descent": {"preset": "random", "explorer": "descent", "batch": 16},
-    "tpe": {"preset": "random", "explorer": Tpe(), "batch": 16},
 }
 """The compared tuners on exact tables, in the same format."""
 
 MEASURED = (
     *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+diverse batch 16"),
     *("anole cold, ends early", "dcoc batch 16", "chameleon not learning", "dcoc not learning"),
-    *("perfect+greedy batch 16", "by merit", "descent", "tpe"),
+    *("perfect+greedy batch 16", "by merit", "descent"),
 )
 """The compared variants in small measured spaces."""
 OF_ALL = ("perfect+greedy", "perfect+greedy batch 16")
@@ -150,7 +142,7 @@ WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
-    plain = {name: value for name, value in variants[variant].items() if name not in ("sizes", "trials")}
+    plain = {name: value for name, value in variants[variant].items() if name not in _NOT_OF_TUNERS}
     own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
     if sized_as(variant, variants):
         own["sampler"] = replace(SIZED, sizes=tuple(sizes))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from anole.bench import tables
 from anole.keys import canonical_json
 from anole_vta.templates import design
-from benchmarks.search import convergence, exact, figures, layers, networks
+from benchmarks.search import convergence, exact, figures, layers, networks, recorded
 from benchmarks.search.claims import CLAIMS, page, read_data, verdicts_of
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.experiment import FOLDER
@@ -49,9 +52,10 @@ def test_the_runs_that_claims_need_are_first():
         for variant in {claim.over, claim.under} - {""}
         if space != "gpu"
     }
-    last = max(at for at, job in enumerate(jobs) if job in needed)
     others = min(at for at, job in enumerate(jobs) if job[1] in ("descent", "dcoc batch 16"))
-    assert needed <= set(jobs) and last < others
+    assert needed <= set(jobs[:others]) and ("open", "descent") in jobs
+    counts = Counter(jobs[:others])
+    assert {counts[each] for each in needed} == {10 * 11}, "ten seeds of eleven layers"
 
 
 def test_versions_differ_between_tuners_layers_and_spaces():
@@ -67,7 +71,7 @@ def test_explorers_search_one_surrogate_to_a_common_score():
         (walk,), (episodes,) = (convergence.run((LAYER, name, seed, "any")) for name in convergence.EXPLORERS)
         assert set(walk) == set(episodes) == set(convergence.CONVERGED.columns)
         assert walk["reached"] and 0 <= walk["steps"] < 500
-        assert 0 < episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
+        assert 0 <= episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
 
 
 @pytest.mark.parametrize("variant", ["random", "SA+AS"])
@@ -101,21 +105,50 @@ def test_a_run_ends_at_the_optimum_which_counts_at_later_checkpoints():
     assert {float(row[f"gap_at_{n}"]) for n in CHECKPOINTS if n >= int(row["trials"])} == {0.0}
 
 
-@pytest.mark.parametrize("variant", ["dcoc batch 16", "descent", "tpe"])
+@pytest.mark.parametrize("variant", ["dcoc batch 16", "descent"])
 def test_searches_run_on_measured_spaces(variant, monkeypatch):
-    if variant == "tpe":
-        pytest.importorskip("optuna", reason="Optuna is installed for `make bench-search` alone")
     monkeypatch.setattr(exact, "TRIALS", 48)
     (row,) = exact.run(("convolution_rtx_2080_ti", "measured", variant, "0", "any"))
     assert float(row["gap_at_end"]) <= float(row["gap_at_16"])
     assert int(row["trials"]) == 48 or float(row["gap_at_end"]) == 0
 
 
+def test_spaces_of_others_are_read_from_a_folder(tmp_path, monkeypatch):
+    """The cost is 1 + |a - b|, and a config with a = 0 fails."""
+    monkeypatch.setattr(exact, "TRIALS", 40)
+    monkeypatch.setenv("HUB", str(tmp_path))
+    parameters = [{"Name": name, "Values": str(list(range(12)))} for name in "ab"]
+    (tmp_path / "toy-T1.json").write_text(json.dumps({"ConfigurationSpace": {"TuningParameters": parameters}}))
+    results = [
+        {
+            **{"configuration": {"a": a, "b": b}, "invalidity": "correct" if a else "runtime", "objectives": ["time"]},
+            **{"times": {"runtimes": [1.0]}, "measurements": [{"name": "time", "value": 1 + abs(a - b)}]},
+        }
+        for a in range(12)
+        for b in range(12)
+    ]
+    (tmp_path / "toy-any_T4.json").write_text(json.dumps({"metadata": {}, "results": results}))
+    jobs = [job for job in exact.jobs() if job[1] == "gpu"]
+    assert {job[0] for job in jobs} == {"toy-any"} and {job[2] for job in jobs} >= {"dcoc", "chameleon as published"}
+    (row,) = exact.run(("toy-any", "gpu", "descent", "0", "any"))
+    assert float(row["gap_at_end"]) == 0 and int(row["failed"]) < int(row["trials"]) <= 40
+
+
+def test_evaluators_see_recorded_runs_one_by_one():
+    """The first run is not timed. The second config slows down after three runs, which AdaTune does not see."""
+    steady, slowing = [9.0] + 31 * [1.0], [9.0] + 3 * [2.0] + 28 * [4.0]
+    rows = {row["evaluator"]: row for row in recorded.replay("toy", [steady, slowing, [1.0]])}
+    ours = rows["AdaTune, CV < 0.1"]
+    assert (ours["configs"], float(ours["runs"]), float(ours["timed_s"]), float(ours["saved_s"])) == (2, 3, 149, 140)
+    assert [float(ours[f"within_{n}%"]) for n in (1, 5)] == [0.5, 0.5] and float(ours["slower"]) == 0
+    assert float(rows["one run"]["saved_s"]) == 146 and float(rows["AutoTVM (4 x 3)"]["runs"]) == 12
+
+
 def test_a_control_has_the_batch_sizes_of_its_run(monkeypatch):
     monkeypatch.setattr(exact, "TRIALS", 80)
     control = "SA+greedy sizes of AS"
     (own,), (other,) = (
-        exact.run((LAYER, "constrained", each, "1", "any")) for each in (control, sized_as(control, TABLE_VARIANTS))
+        exact.run((LAYER, "open", each, "1", "any")) for each in (control, sized_as(control, TABLE_VARIANTS))
     )
     assert own["batches"] == other["batches"]
 
@@ -135,7 +168,6 @@ def test_a_live_run_reports_its_columns(space):
 
 
 def test_final_configs_of_a_layer_and_seed_are_measured_together(tmp_path):
-    """Only pairs are compared; a config that unrolls nothing has other code than the default one."""
     space = layers.space_of("cpu", "small", "open")
     finals = [canonical_json(space.config(vector)) for vector in space.sample(2, np.random.default_rng(0))]
     lines = ["layer,space,variant,seed,version,final"]
@@ -338,7 +370,7 @@ def test_live_layers_are_listed_by_space_with_their_failures():
     }
     lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
     (section,) = sections({"layers": [*lines, lines[0] | {"space": "constrained", "ratio_at_end": ""}]})
-    assert "| open | adatune | L8 | 3 | 256 | 1.500 (1.500-1.500) | 60 | 25% |" in section
+    assert "| open | adatune | L8 | 3 | 256 | 1.500 | 60 | 25% |" in section
     assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section
 
 

@@ -97,12 +97,14 @@ def conv2d_space(
         return frequency_hz / min_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
     def describe(columns: Columns) -> TileDescription:
-        return describe_tiles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
+        return describe_tiles(w, columns, base.bus_bytes)
 
     # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
     runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
-    space = partial(Space, knobs, [runs], describe, merit_is_speed=True, programs=programs, shared=BLOCK if bounds else ())
+    space = partial(
+        Space, knobs, [runs], describe, merit_is_speed=True, programs=programs, shared=BLOCK if bounds else ()
+    )
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":

@@ -151,8 +151,12 @@ class TileDescription:
         return np.log2(1 + np.stack(list(self.values.values()), axis=1)).astype(np.float32)
 
 
-def describe_tiles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> TileDescription:
-    """Return the description of n configs; the arguments are as for `traffic`."""
+def describe_tiles(w: Conv2d, columns: Columns, bus_bytes: int) -> TileDescription:
+    """Return the description of n configs.
+
+    It is evaluated for each scored config, so the blocks of a tile are those that fit two buffers, see
+    `blocks_that_fit` for all limits.
+    """
     sizes = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
     contexts, pixels = sizes["h_threading"] * sizes["oc_threading"], sizes["tile_h"] * sizes["tile_w"]
     inputs = ((sizes["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((sizes["tile_w"] - 1) * w.strides[1] + w.kernel[1])
@@ -164,10 +168,10 @@ def describe_tiles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_
         "acc": 4 * pixels * sizes["tile_b"] * sizes["tile_co"],
     }
     shares = {f"{name}.share": contexts * each / 2 ** sizes[f"log_{name}_buff_size"] for name, each in needed.items()}
+    tile_co = np.floor(1 / np.maximum(shares["wgt.share"], shares["acc.share"])).astype(np.int64)
     moved = {f"{name}.cycles": cycles for name, cycles in traffic(w, columns, tile_co, bus_bytes).items()}
-    return TileDescription(
-        {**moved, "pixels": pixels, "inputs": inputs, "contexts": contexts, "block": block, **shares}
-    )
+    tiles = {"pixels": pixels, "inputs": inputs, "contexts": contexts, "block": block}
+    return TileDescription({**moved, **tiles, **shares})
 
 
 def min_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:
