@@ -1,4 +1,4 @@
-"""Spaces that others measured: the T1 and T4 files of Kernel Tuner's benchmark hub, and Kernel Tuner's caches.
+"""Problems as files: T1 and T4 as in Kernel Tuner's benchmark hub, Kernel Tuner's caches, and Parquet.
 
 The T1 file describes a space, and each T4 file has its results on one device. See https://github.com/AutoTuningAssociation/benchmark_hub.
 """
@@ -18,10 +18,14 @@ import numpy as np
 from anole.bench.problem import Problem
 from anole.bench.spaces import limited, make_space
 from anole.errors import ConfigError, StoreError
+from anole.files import write_atomically
 from anole.record import Config
 
 _UNITS_S = {"seconds": 1.0, "milliseconds": 1e-3, "miliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 """Seconds of each unit of time; the second spelling of milliseconds occurs in the hub's files."""
+
+_TYPES = {int: "int", float: "float", bool: "bool"}
+"""The types of T1 of Python's types."""
 
 _CACHE_FAILURES = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
@@ -108,3 +112,91 @@ def _cached(plain: Mapping[str, Any], knobs: Mapping[str, Any], objective: str) 
     if isinstance(cost, str):
         return _Result(config, np.nan, _CACHE_FAILURES.get(cost, "runtime"), runs_s)
     return _Result(config, 1e-3 * cost, "", runs_s)
+
+
+def write_t4(problem: Problem, folder: Path) -> list[Path]:
+    """Write a problem as a T1 file and a compressed T4 file, and return their paths.
+
+    T1 has no conditions: valid configs are the ones with a result. The objective is ``cost``, and ``time`` the latency.
+    """
+    name, values = problem.name.replace("/", "-"), _plain_values(problem)
+    described = {
+        "General": {"BenchmarkName": name, "OutputFormat": "JSON"},
+        "ConfigurationSpace": {
+            "TuningParameters": [
+                {"Name": knob, "Type": _TYPES.get(type(each[0]), "string"), "Values": str(each), "Default": each[0]}
+                for knob, each in values.items()
+            ],
+            "Conditions": [],
+        },
+        "KernelSpecification": {
+            **{"Language": "C", "KernelName": problem.subject.task_key, "KernelFile": ""},
+            **{"GlobalSize": {"X": "1"}, "LocalSize": {"X": "1"}},
+        },
+    }
+    t1, t4 = folder / f"{name}-T1.json", folder / f"{name}_T4.json.gz"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(t1, json.dumps(described, indent=1) + "\n")
+    with gzip.open(t4, "wt", encoding="utf-8") as file:
+        file.write('{"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": [')
+        for row, vector in enumerate(problem.space.vectors(problem.space.all_valid_indices).tolist()):
+            config = {knob: each[at] for (knob, each), at in zip(values.items(), vector, strict=True)}
+            file.write(",\n"[not row :] + json.dumps(_written(problem, row, config)))
+        file.write("]}\n")
+    return [t1, t4]
+
+
+def write_parquet(problem: Problem, folder: Path) -> list[Path]:
+    """Write a problem as a Parquet file with a row for each config, valid or not, and return its path.
+
+    The columns: the knobs, ``valid``, ``program`` (equal for equal programs), ``latency_s``, ``cost_s`` and ``merit``;
+    the last four are null for invalid configs, and the seconds for failures.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise StoreError(f"{error}; `pip install 'anole[bench]'` installs it") from error
+
+    space, valid = problem.space, problem.space.all_valid_indices
+    vectors = space.vectors(np.arange(space.size))
+    columns = {
+        knob: np.array(each)[at] for (knob, each), at in zip(_plain_values(problem).items(), vectors.T, strict=True)
+    }
+    programs = np.unique(space.all_identities, return_inverse=True)[1]
+    figures = {"program": programs, "latency_s": problem.latencies_s, "cost_s": problem.costs_s}
+    if space.merit is not None:
+        figures["merit"] = space.merit(space.columns(space.vectors(valid)))
+    table = pyarrow.table({**columns, "valid": np.isin(np.arange(space.size), valid)})
+    for name, figure in figures.items():
+        every = np.full(space.size, np.nan)
+        every[valid] = figure
+        table = table.append_column(name, pyarrow.array(every, mask=~np.isfinite(every)))
+    path = folder / f"{problem.name.replace('/', '-')}.parquet"
+    folder.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path)
+    return [path]
+
+
+def _plain_values(problem: Problem) -> dict[str, list[Any]]:
+    """Return the values of each knob; those of a split as text, such as ``4x16``."""
+    knobs = problem.space.knobs
+    return {knob.name: ["x".join(map(str, v)) if isinstance(v, tuple) else v for v in knob.values] for knob in knobs}
+
+
+def _written(problem: Problem, row: int, config: Config) -> dict[str, Any]:
+    """Return the T4 result of a valid config."""
+    latency_s, cost_s = float(problem.latencies_s[row]), float(problem.costs_s[row])
+    runs_s = [latency_s] if problem.repeats_s is None else problem.repeats_s[row]
+    failed = not np.isfinite(cost_s)
+    measured = {"cost": "RuntimeFailedConfig" if failed else 1e3 * cost_s}
+    if np.isfinite(latency_s):
+        measured["time"] = 1e3 * latency_s
+    return {
+        "configuration": config,
+        "times": {"runtimes": [1e3 * run_s for run_s in runs_s if np.isfinite(run_s)]},
+        "invalidity": ((problem.failures[row] if problem.failures else "") or "runtime") if failed else "correct",
+        "correctness": int(not failed),
+        "measurements": [{"name": name, "value": value, "unit": "ms"} for name, value in measured.items()],
+        "objectives": ["cost"],
+    }
