@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -83,17 +85,15 @@ def _smac(kind: str, objective: Objective, seed: int) -> None:
     import smac
     from smac.runhistory import TrialValue
 
+    logging.getLogger("smac").setLevel(logging.CRITICAL)
     space = ConfigSpace.ConfigurationSpace(seed=seed)
     for name, (n, is_number) in _knobs(objective.problem).items():
         space.add(ConfigSpace.Integer(name, (0, n - 1)) if is_number else ConfigSpace.Categorical(name, range(n)))
     with tempfile.TemporaryDirectory() as folder, joblib.parallel_config("sequential"):
-        n_calls = 100 * objective.n_trials
-        scenario = smac.Scenario(space, deterministic=True, n_trials=n_calls, seed=seed, output_directory=folder)
+        n_trials = objective.n_trials
+        scenario = smac.Scenario(space, deterministic=True, n_trials=n_trials, seed=seed, output_directory=folder)
         facade = _member(smac, kind or "HyperparameterOptimizationFacade")
-        # The initial design is as large as for the trials, not as for all calls.
-        initial = facade.get_initial_design(scenario, n_configs=max(1, objective.n_trials // 4))
-        optimizer = facade(scenario, lambda config, seed=0: 0.0, initial_design=initial, logging_level=False)
-        logging.getLogger("smac").setLevel(logging.CRITICAL)
+        optimizer = facade(scenario, lambda config, seed=0: 0.0, logging_level=False)
         while not objective.done:
             asked = optimizer.ask()
             optimizer.tell(asked, TrialValue(cost=_loss(objective, asked.config)))
@@ -102,12 +102,10 @@ def _smac(kind: str, objective: Objective, seed: int) -> None:
 def _nevergrad(kind: str, objective: Objective, seed: int) -> None:
     import nevergrad
 
-    knobs = {
-        name: nevergrad.p.Scalar(lower=0, upper=n - 1).set_integer_casting()
-        if is_number
-        else nevergrad.p.Choice(range(n))
-        for name, (n, is_number) in _knobs(objective.problem).items()
-    }
+    knobs = {name: nevergrad.p.Choice(range(n)) for name, (n, _) in _knobs(objective.problem).items()}
+    for name, (n, is_number) in _knobs(objective.problem).items():
+        if is_number:
+            knobs[name] = nevergrad.p.Scalar(lower=0, upper=n - 1).set_integer_casting()
     parametrization = nevergrad.p.Dict(**knobs)
     parametrization.random_state = np.random.RandomState(seed)
     optimizer = _member(nevergrad.optimizers, kind or "NGOpt")(parametrization, budget=objective.n_trials)
@@ -124,12 +122,16 @@ def _kernel_tuner(kind: str, objective: Objective, seed: int) -> None:
         raise OptimizerError(f"kernel_tuner has no strategy {kind!r}; {suggestion(kind, interface.strategy_map)}")
     random.seed(seed)
     np.random.seed(seed)
-    space = _search_space(objective.problem)
+    space = copy(_search_space(objective.problem))
+    # Strategies change the lists of neighbors in these caches, on which later runs would depend.
+    vars(space)["_Searchspace__neighbor_cache"] = defaultdict(dict)
+    vars(space)["_Searchspace__neighbor_partial_cache"] = defaultdict(lambda: defaultdict(list))
     options = {"max_fevals": objective.n_trials}
     if len(space.list) == objective.problem.space.size and "constraint_aware" in getattr(strategy, "_options", ()):
         options["constraint_aware"] = False  # there are no constraints, and lists of neighbors are slow
     budget = util.TuningBudget(None, objective.n_trials)
     settings = interface.Options(
+        tune_params=space.tune_params,
         strategy_options=interface.Options(options),
         **{"budget": budget, "objective": ["time"], "objective_higher_is_better": [False], "verbose": False},
     )
@@ -140,7 +142,7 @@ def _kernel_tuner(kind: str, objective: Objective, seed: int) -> None:
 
 
 class _Runner:
-    """What a strategy of Kernel Tuner runs configs on."""
+    """A substitute for Kernel Tuner's runners, which looks configs up."""
 
     def __init__(self, objective: Objective, budget: Any) -> None:
         self._objective, self._budget = objective, budget
@@ -152,13 +154,10 @@ class _Runner:
         """Return the result of each config; None after the last trial."""
         found: list[dict[str, Any] | None] = []
         for config in configs:
-            if self._objective.done:
-                self._budget.num_fevals = self._budget.max_fevals
-                found.append(None)
-                continue
-            indices = dict(zip(_search_space(self._objective.problem).tune_params, config, strict=True))
-            found.append({**indices, "time": _loss(self._objective, indices)})
-            self._budget.num_fevals = len(self._objective.costs_s)
+            indices = dict(zip(_knobs(self._objective.problem), config, strict=True))
+            found.append(None if self._objective.done else {**indices, "time": _loss(self._objective, indices)})
+        n_tried = len(self._objective.costs_s)
+        self._budget.num_fevals = self._budget.max_fevals if self._objective.done else n_tried
         return found
 
 
@@ -176,12 +175,7 @@ def _search_space(problem: Problem) -> Any:
     return Searchspace(None, None, None, from_cache={"tune_params": values, "cache": listed})
 
 
-_PACKAGES: Mapping[str, Callable[[str, Objective, int], None]] = {
-    "optuna": _optuna,
-    "smac": _smac,
-    "nevergrad": _nevergrad,
-    "kernel_tuner": _kernel_tuner,
-}
+_PACKAGES = {"optuna": _optuna, "smac": _smac, "nevergrad": _nevergrad, "kernel_tuner": _kernel_tuner}
 
 
 def _knobs(problem: Problem) -> dict[str, tuple[int, bool]]:

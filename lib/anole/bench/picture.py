@@ -68,7 +68,11 @@ def draw(points: Sequence[Point], path: Path) -> None:
     titles = list(dict.fromkeys(point["title"] for point in points))
     y: dict[str, Any] = {"type": "quantitative", "scale": {"type": "log", "zero": False}}
     y["axis"] = {"title": "cost of the best config / optimum", "values": [1, 1.1, 1.2, 1.5, 2, 3, 4, 6, 8, 16, 32]}
-    color = {"field": "title", "scale": {"domain": titles, "range": _COLORS}, "legend": {"title": None}}
+    color = {
+        "field": "title",
+        "scale": {"domain": titles, "range": _COLORS},
+        "legend": {"title": None, "symbolOpacity": 1},
+    }
     trials = {"field": "trials", "type": "quantitative", "scale": {"type": "log", "base": 2}, "title": "trials"}
     band = {
         "mark": {"type": "area", "opacity": 0.15},

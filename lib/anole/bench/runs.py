@@ -115,7 +115,7 @@ def read_runs(path: Path) -> list[Row]:
     """
     if not path.exists():
         return []
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()))
+    rows: list[Row] = list(csv.DictReader(path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()))
     if rows and tuple(rows[0]) != COLUMNS:
         raise StoreError(f"{path}: is not a file of `anole bench run`; its columns are {', '.join(rows[0])}")
     return rows

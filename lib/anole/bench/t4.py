@@ -1,6 +1,7 @@
 """Problems as files: T1 and T4 as in Kernel Tuner's benchmark hub, Kernel Tuner's caches, and Parquet.
 
-The T1 file describes a space, and each T4 file has its results on one device. See https://github.com/AutoTuningAssociation/benchmark_hub.
+A T1 file describes a space, and each T4 file has the results on one device:
+https://github.com/AutoTuningAssociation/benchmark_hub.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import ast
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,8 @@ _TYPES = {int: "int", float: "float", bool: "bool"}
 _CACHE_FAILURES = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
 
-@dataclass(frozen=True)
-class _Result:
-    """The result of one config: its cost in seconds, NaN for a failure, the kind of failure, and all run times."""
-
-    config: Config
-    cost_s: float
-    failure: str
-    runs_s: Sequence[float]
+_Result = tuple[Config, float, str, Sequence[float]]
+"""A config with its cost in seconds, NaN for a failure, the kind of failure, and all run times."""
 
 
 def read_t4(path: Path) -> Problem:
@@ -59,18 +53,16 @@ def read_t4(path: Path) -> Problem:
             unit_s = _UNITS_S[str(plain.get("metadata", {}).get("timeunit", "milliseconds")).lower()]
             results = [_result(each, values, unit_s) for each in plain["results"]]
         space = make_space(values, conditions)
-        indices = space.indices(space.vectors_of(each.config for each in results))
+        indices = space.indices(space.vectors_of(config for config, *_ in results)).tolist()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(f"{path}: is not a T4 file ({type(error).__name__}: {error})") from error
-    mask = np.zeros(space.size, dtype=bool)
-    mask[[index for index, each in zip(indices, results, strict=True) if each.failure != "constraints"]] = True
-    space = limited(space, "it has no result", mask)
-    at = dict(zip(indices.tolist(), results, strict=True))
-    valid = [at[index] for index in space.all_valid_indices.tolist()]
-    if not np.isfinite([each.cost_s for each in valid]).any():
+    found = {index: each for index, each in zip(indices, results, strict=True) if each[2] != "constraints"}
+    space = limited(space, "it has no result", np.isin(np.arange(space.size), list(found)))
+    valid = [found[index] for index in space.all_valid_indices.tolist()]
+    if not np.isfinite([cost_s for _, cost_s, *_ in valid]).any():
         raise StoreError(f"{path}: none of its configs has a result")
-    runs = [each.runs_s for each in valid]
-    return Problem(name, space, np.array([each.cost_s for each in valid]), None, [each.failure for each in valid], runs)
+    _, costs_s, failures, runs_s = zip(*valid, strict=True)
+    return Problem(name, space, np.array(costs_s), None, failures, runs_s)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -99,10 +91,10 @@ def _result(plain: Mapping[str, Any], knobs: Mapping[str, Any], unit_s: float) -
     config = {name: plain["configuration"][name] for name in knobs}
     runs_s = [unit_s * run for run in plain["times"].get("runtimes") or ()]
     if plain["invalidity"] != "correct":
-        return _Result(config, np.nan, plain["invalidity"], runs_s)
+        return config, np.nan, plain["invalidity"], runs_s
     objective = plain.get("objectives", ["time"])[0]
     (cost,) = (each["value"] for each in plain["measurements"] if each["name"] == objective)
-    return _Result(config, unit_s * float(cost), "", runs_s)
+    return config, unit_s * float(cost), "", runs_s
 
 
 def _cached(plain: Mapping[str, Any], knobs: Mapping[str, Any], objective: str) -> _Result:
@@ -110,8 +102,8 @@ def _cached(plain: Mapping[str, Any], knobs: Mapping[str, Any], objective: str) 
     config, cost = {name: plain[name] for name in knobs}, plain[objective]
     runs_s = [1e-3 * run for run in plain.get("times", ())]
     if isinstance(cost, str):
-        return _Result(config, np.nan, _CACHE_FAILURES.get(cost, "runtime"), runs_s)
-    return _Result(config, 1e-3 * cost, "", runs_s)
+        return config, np.nan, _CACHE_FAILURES.get(cost, "runtime"), runs_s
+    return config, 1e-3 * cost, "", runs_s
 
 
 def write_t4(problem: Problem, folder: Path) -> list[Path]:
@@ -130,7 +122,7 @@ def write_t4(problem: Problem, folder: Path) -> list[Path]:
             "Conditions": [],
         },
         "KernelSpecification": {
-            **{"Language": "C", "KernelName": problem.subject.task_key, "KernelFile": ""},
+            **{"Language": "Hypertuner", "KernelName": problem.subject.task_key, "KernelFile": ""},
             **{"GlobalSize": {"X": "1"}, "LocalSize": {"X": "1"}},
         },
     }
@@ -149,8 +141,8 @@ def write_t4(problem: Problem, folder: Path) -> list[Path]:
 def write_parquet(problem: Problem, folder: Path) -> list[Path]:
     """Write a problem as a Parquet file with a row for each config, valid or not, and return its path.
 
-    The columns: the knobs, ``valid``, ``program`` (equal for equal programs), ``latency_s``, ``cost_s`` and ``merit``;
-    the last four are null for invalid configs, and the seconds for failures.
+    The columns: the knobs, ``valid``, ``program`` (the row of the first config with the same program), ``latency_s``,
+    ``cost_s`` and ``merit``; the last four are null for invalid configs, and the seconds for failures.
     """
     try:
         import pyarrow
@@ -163,15 +155,15 @@ def write_parquet(problem: Problem, folder: Path) -> list[Path]:
     columns = {
         knob: np.array(each)[at] for (knob, each), at in zip(_plain_values(problem).items(), vectors.T, strict=True)
     }
-    programs = np.unique(space.all_identities, return_inverse=True)[1]
-    figures = {"program": programs, "latency_s": problem.latencies_s, "cost_s": problem.costs_s}
+    _, first, of_each = np.unique(space.all_identities, return_index=True, return_inverse=True)
+    figures = {"program": valid[first][of_each], "latency_s": problem.latencies_s, "cost_s": problem.costs_s}
     if space.merit is not None:
         figures["merit"] = space.merit(space.columns(space.vectors(valid)))
     table = pyarrow.table({**columns, "valid": np.isin(np.arange(space.size), valid)})
     for name, figure in figures.items():
-        every = np.full(space.size, np.nan)
-        every[valid] = figure
-        table = table.append_column(name, pyarrow.array(every, mask=~np.isfinite(every)))
+        every, is_null = np.zeros(space.size, dtype=figure.dtype), np.ones(space.size, dtype=bool)
+        every[valid], is_null[valid] = figure, ~np.isfinite(figure)
+        table = table.append_column(name, pyarrow.array(every, mask=is_null))
     path = folder / f"{problem.name.replace('/', '-')}.parquet"
     folder.mkdir(parents=True, exist_ok=True)
     parquet.write_table(table, path)
