@@ -92,7 +92,7 @@ def test_the_examples_of_the_page_on_the_bench_run(capsys: pytest.CaptureFixture
 def test_the_leaderboard_of_the_page_on_the_bench_is_that_of_its_file() -> None:
     page, runs = (HOME / "docs/bench.md").read_text(), read_runs(HOME / "docs/results/data/search/bench.csv")
     shown = re.findall(r"^\| `(.*)` \| (.*) \((.*) to (.*)\) \| (.*) \| (.*) \|$", page, re.MULTILINE)
-    assert shown == [
+    assert shown and shown == [
         (
             each.optimizer,
             *(f"{value:.2f}" for value in (each.score, each.low, each.high, each.ratio)),

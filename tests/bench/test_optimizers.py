@@ -24,7 +24,6 @@ OTHERS = (
     "nevergrad:NGOpt",
     "kernel_tuner:genetic_algorithm",
     "kernel_tuner:simulated_annealing",
-    "kernel_tuner:diff_evo",
     "kernel_tuner:random_sample",
 )
 

@@ -24,6 +24,7 @@ from anole.bench.tables import load
 from anole.errors import StoreError, cause
 from anole.files import write_atomically
 from anole.search.loop import TUNER_VERSION
+from anole.search.presets import PRESETS
 
 KEYS = ("problem", "optimizer", "seed", "trials", "version")
 COLUMNS = (*KEYS, "score", "ratio", "failed", "cpu_s", "curve")
@@ -81,11 +82,10 @@ def run_all(
         OptimizerError: an optimizer is unknown, or its package is not installed.
         StoreError: a problem does not exist.
     """
-    versions = {name: f"{TUNER_VERSION} {_version_of(name)}".strip() for name in optimizers}
     for name in optimizers:
         find_optimizer(name)
     jobs = [
-        (problem, optimizer, str(seed), str(n_trials), versions[optimizer])
+        (problem, optimizer, str(seed), str(n_trials), _version_of(optimizer))
         for problem in problems
         for seed in range(n_seeds)
         for optimizer in optimizers
@@ -177,10 +177,10 @@ def _lines(rows: Iterable[Row]) -> str:
 
 
 def _version_of(optimizer: str) -> str:
-    """Return the version of an optimizer's package; nothing for Anole's, which has a version of its own."""
+    if optimizer in PRESETS:
+        return str(TUNER_VERSION)
     with suppress(PackageNotFoundError):
-        if ":" in optimizer:
-            return version(optimizer.partition(":")[0].replace("_", "-"))
+        return version(optimizer.partition(":")[0])
     return ""
 
 
