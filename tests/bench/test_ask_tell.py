@@ -10,7 +10,6 @@ import pytest
 
 from anole.bench import Problem, Tuner
 from anole.bench.ask_tell import BudgetSpentError, Objective, replay
-from anole.bench.spaces import make_space
 from anole.errors import ConfigError
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
@@ -20,14 +19,6 @@ from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
 
 RANDOM = read_tuner({"preset": "random", "batch": 5})
-
-
-@pytest.fixture
-def problem() -> Problem:
-    """A problem of 24 valid configs; a third of them fail."""
-    space = make_space({"a": range(6), "b": [1, 2, 4, 8, 16]}, ["a * b < 64"])
-    rows = np.arange(len(space.all_valid_indices))
-    return Problem("small", space, np.where(rows % 3 == 0, np.nan, 1.0 + rows))
 
 
 def test_a_replay_tunes_on_the_problem(problem: Problem) -> None:

@@ -16,25 +16,15 @@ from anole.record import Status
 from anole.space import Constraint, Space, option_knob
 
 
-@pytest.fixture
-def problem() -> Problem:
-    """A problem of 24 valid configs; a third of them fail."""
-    space = make_space({"a": range(6), "b": [1, 2, 4, 8, 16]}, ["a * b < 64"])
-    n_valid = len(space.all_valid_indices)
-    latencies_s = np.where(np.arange(n_valid) % 3 == 0, np.nan, 1e-6 * (7 + np.arange(n_valid) * 5 % 11))
-    failures = ["compile" if math.isnan(latency_s) else "" for latency_s in latencies_s]
-    return Problem("small", space, latencies_s, None, failures, [[1.0, row] for row in range(n_valid)])
-
-
 def test_every_valid_config_has_its_own_measurement(problem: Problem) -> None:
     configs = [problem.space.config(vector) for vector in problem.space.vectors(problem.space.all_valid_indices)]
     for row, (config, measurement) in enumerate(zip(configs, problem.measure(configs), strict=True)):
         failed = row % 3 == 0
         assert measurement.status is (Status.BUILD_ERROR if failed else Status.OK)
-        assert measurement.latency_s == (None if failed else pytest.approx(1e-6 * (7 + row * 5 % 11)))
+        assert measurement.latency_s == (None if failed else 1.0 + row)
         assert problem.evaluate(config) == (math.inf if failed else measurement.latency_s)
         assert problem.runs_s(config) == [1.0, row]
-    assert problem.optimum == problem.best_s == 7e-6
+    assert problem.optimum == problem.best_s == 2.0
     np.testing.assert_array_equal(problem.rows(configs), np.arange(len(configs)))
 
 
@@ -58,9 +48,9 @@ def test_a_cost_is_a_latency_over_its_worth() -> None:
 def test_the_gap_of_the_best_so_far_is_relative_to_the_optimum(problem: Problem) -> None:
     configs = [
         problem.space.config(problem.space.vectors([index])[0])
-        for index in problem.space.all_valid_indices[[0, 1, 2, 4]]
+        for index in problem.space.all_valid_indices[[0, 7, 4, 5]]
     ]
-    assert problem.gaps(configs).tolist() == pytest.approx([math.inf, 12 / 7 - 1, 12 / 7 - 1, 12 / 7 - 1])
+    assert problem.gaps(configs).tolist() == [math.inf, 3.0, 1.5, 1.5]
 
 
 def test_the_expected_random_cost_is_that_of_simulated_searches(problem: Problem) -> None:
@@ -69,7 +59,7 @@ def test_the_expected_random_cost_is_that_of_simulated_searches(problem: Problem
     filled_s = np.where(np.isnan(costs_s), median_s, np.minimum(costs_s, median_s))
     orders = rng.permuted(np.tile(filled_s, (20_000, 1)), axis=1)
     simulated_s = np.minimum.accumulate(orders, axis=1).mean(axis=0)
-    np.testing.assert_allclose(problem.random_curve(len(costs_s)), simulated_s, rtol=3e-3)
+    np.testing.assert_allclose(problem.random_curve(len(costs_s)), simulated_s, rtol=0.02)
     assert problem.expected_random(len(costs_s)) == pytest.approx(problem.optimum)
     assert problem.expected_random(1) == pytest.approx(filled_s.mean())
     assert problem.random_curve(40)[-1] == pytest.approx(problem.optimum), "no more trials than configs"

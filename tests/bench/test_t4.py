@@ -7,11 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from anole.bench import load
+from anole.bench import Problem, load
+from anole.bench.spaces import make_space
+from anole.bench.t4 import write_parquet, write_t4
 from anole.errors import StoreError
 from anole.record import Status
+from anole.space import Space, option_knob, split_knob
 
 T1 = {
     "General": {"BenchmarkName": "copy"},
@@ -112,3 +116,70 @@ def test_a_t4_file_needs_its_t1_file(written: Path) -> None:
         path.unlink()
     with pytest.raises(StoreError, match=r"has no T1 file next to it, such as copy-A100-T1\.json"):
         load(written)
+
+
+@pytest.fixture
+def priced() -> Problem:
+    """A problem with a split, a discount, equal programs, and failures of two kinds."""
+    knobs = [split_knob("tile", 6, 2), option_knob("size", [1, 2, 3])]
+    constraint = make_space({"size": [1]}, ["size < 3"]).constraints
+    space = Space(
+        knobs,
+        constraint,
+        discount=lambda columns: 1 / columns["size"],
+        merit=lambda columns: 1.0 * columns["size"],
+        programs=lambda columns: columns["tile"],
+    )
+    latencies_s = np.array([1e-3, 2e-3, np.nan, np.nan, 5e-3, 6e-3, 7e-3, 8e-3])
+    return Problem("family/priced", space, latencies_s, None, ["", "", "compile", "", "", "", "", ""])
+
+
+def test_a_problem_written_as_t4_is_read_back(priced: Problem, tmp_path: Path) -> None:
+    t1, t4 = write_t4(priced, tmp_path / "new")
+    assert (t1.name, t4.name) == ("family-priced-T1.json", "family-priced_T4.json.gz")
+    found = load(t4)
+    vectors = priced.space.vectors(priced.space.all_valid_indices)
+    assert found.space.size == priced.space.size == 12 and len(found.latencies_s) == len(vectors) == 8
+    for vector in vectors:
+        config = priced.space.config(vector)
+        written = {**config, "tile": "x".join(map(str, config["tile"]))}
+        assert found.evaluate(written) == pytest.approx(priced.evaluate(config))
+    assert next(found.measure([{"tile": "3x2", "size": 1}])).status is Status.BUILD_ERROR
+
+
+def test_a_written_t4_file_follows_the_schema(priced: Problem, tmp_path: Path) -> None:
+    t1, t4 = (
+        json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        for data in (path.read_bytes() for path in write_t4(priced, tmp_path))
+    )
+    parameters = {each["Name"]: (each["Type"], each["Values"]) for each in t1["ConfigurationSpace"]["TuningParameters"]}
+    assert parameters == {"tile": ("string", "['1x6', '2x3', '3x2', '6x1']"), "size": ("int", "[1, 2, 3]")}
+    assert t4["schema_version"] == "1.0.0" and t4["metadata"] == {"timeunit": "milliseconds"}
+    assert [each["invalidity"] for each in t4["results"]] == ["correct"] * 2 + ["compile", "runtime"] + ["correct"] * 4
+    last = t4["results"][-1]
+    assert last["configuration"] == {"tile": "6x1", "size": 2} and last["correctness"] == 1
+    assert last["times"]["runtimes"] == [8.0] and last["objectives"] == ["cost"]
+    assert {each["name"]: each["value"] for each in last["measurements"]} == {"cost": 16.0, "time": 8.0}
+    schemas = pytest.importorskip("kernel_tuner.file_utils", reason="pip install 'anole[bench]'")
+    validate = pytest.importorskip("jsonschema").validate
+    validate(t1, schemas.input_file_schema()[1])
+    validate(t4, schemas.output_file_schema("results")[1])
+
+
+def test_a_parquet_file_has_every_config(priced: Problem, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'anole[bench]'")
+    (path,) = write_parquet(priced, tmp_path)
+    rows = parquet.read_table(path).to_pylist()
+    assert len(rows) == 12 and sum(row["valid"] for row in rows) == 8
+    nothing = dict.fromkeys(("program", "latency_s", "cost_s", "merit"))
+    assert rows[-1] == {"tile": "6x1", "size": 3, "valid": False, **nothing}
+    assert rows[5] == {
+        "tile": "2x3",
+        "size": 2,
+        "valid": True,
+        "program": 1,
+        "latency_s": 6e-3,
+        "cost_s": 12e-3,
+        "merit": 2,
+    }
+    assert rows[2]["valid"] and rows[2]["cost_s"] is None and rows[2]["program"] == 2

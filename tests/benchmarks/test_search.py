@@ -15,7 +15,7 @@ from benchmarks.search import convergence, exact, figures, layers, networks, rec
 from benchmarks.search.claims import CLAIMS, page, read_data, verdicts_of
 from benchmarks.search.exact import CHECKPOINTS
 from benchmarks.search.experiment import FOLDER
-from benchmarks.search.picture import draw, mean_ratios
+from benchmarks.search.picture import points
 from benchmarks.search.report import sections
 from benchmarks.search.run import EXPERIMENTS
 from benchmarks.search.variants import TABLE_VARIANTS, sized_as
@@ -374,10 +374,10 @@ def test_live_layers_are_listed_by_space_with_their_failures():
     assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section
 
 
-def test_every_point_of_a_curve_is_a_mean_over_the_same_runs(tmp_path):
-    gaps = [{16: "3", 64: "1"}, {16: "", 64: "0"}]
-    runs = [{f"gap_at_{n}": row.get(n, "") for n in CHECKPOINTS} | {"space": "open", "variant": "dcoc"} for row in gaps]
-    assert mean_ratios(runs) == [(64, pytest.approx(2**0.5))]
-    draw(runs, tmp_path / "searches.svg")
-    shown = (tmp_path / "searches.svg").read_text()
-    assert ">DCOC</text>" in shown and ">random</text>" not in shown
+def test_every_point_of_a_curve_is_a_mean_over_all_runs():
+    gaps = [{16: "3", 64: "1", "end": "0"}, {16: "1", "end": "0"}]
+    plain = dict.fromkeys((f"gap_at_{n}" for n in CHECKPOINTS), "") | {"space": "open", "variant": "dcoc"}
+    found = points([plain | {f"gap_at_{n}": gap for n, gap in row.items()} for row in gaps])
+    assert {(point["panel"], point["title"]) for point in found} == {("open", "DCOC")}
+    ratios = {point["trials"]: point["ratio"] for point in found}
+    assert [ratios[n] for n in (16, 64, 128)] == pytest.approx([8**0.5, 2**0.5, 1])

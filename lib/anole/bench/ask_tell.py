@@ -76,9 +76,9 @@ class Tuner:
         """
         for config, latency_s in zip(configs, latencies_s, strict=True):
             failed = latency_s is None or not math.isfinite(latency_s)
-            self.tell_one(config, Measurement(Status.RUN_ERROR) if failed else Measurement(Status.OK, None, latency_s))
+            self.learn(config, Measurement(Status.RUN_ERROR) if failed else Measurement(Status.OK, None, latency_s))
 
-    def tell_one(self, config: Config, measurement: Measurement) -> None:
+    def learn(self, config: Config, measurement: Measurement) -> None:
         """Learn the measurement of one of the asked configs; see `tell`."""
         position = next((at for at, each in enumerate(self._asked) if each == config and at not in self._told), None)
         if position is None:
@@ -114,7 +114,7 @@ def replay(
         iterations[search.iteration] = search.log
         configs = configs[: n_trials - len(search.trials)]
         for config, measurement in zip(configs, problem.measure(configs), strict=True):
-            tuner.tell_one(config, measurement)
+            tuner.learn(config, measurement)
             if ends_at_the_optimum and problem.evaluate(config) <= problem.optimum:
                 return Replay(tuple(search.trials), iterations)
     return Replay(tuple(search.trials), iterations)
@@ -141,12 +141,12 @@ class Objective:
         self.costs_s: list[float] = []
         self.configs: list[Config] = []
         self._tried: set[int] = set()
-        self._n_calls = 0
+        self.n_calls = 0
 
     @property
     def done(self) -> bool:
         """Whether the budget is spent."""
-        return len(self.costs_s) >= self.n_trials or self._n_calls >= _MAX_CALLS * self.n_trials
+        return len(self.costs_s) >= self.n_trials or self.n_calls >= _MAX_CALLS * self.n_trials
 
     def __call__(self, config: Config) -> float:
         """Return the cost of a config in seconds; infinity is a failure, or an invalid config.
@@ -157,7 +157,7 @@ class Objective:
         """
         if self.done:
             raise BudgetSpentError(f"{self.problem.name}: all {self.n_trials} trials are spent")
-        self._n_calls += 1
+        self.n_calls += 1
         cost_s, vector = self.problem.evaluate(config), self.problem.space.vectors_of([config])
         if self.problem.space.valid(vector)[0]:
             identity = int(self.problem.space.identities(vector)[0])

@@ -33,8 +33,6 @@ FOLDER = Path(__file__).parent / "tables"
 _FAMILIES = {"cpu": "cpu", "gpu": "gpu", "vta": "vta", "vta_constrained": "vta_buffers", "vta_open": "vta_buffers"}
 """The families of problems, and the folder of each family's tables."""
 
-_ENUMERATION_BATCH = 1 << 17
-
 
 def splits() -> dict[str, dict[str, str]]:
     """Return the SHA-256 digest of each table's file in the development split ``dev`` and in the split ``test``."""
@@ -43,12 +41,9 @@ def splits() -> dict[str, dict[str, str]]:
 
 def files(family: str, split: str | None = None) -> dict[str, Path]:
     """Return the file of each problem of a family, by the name of its layer."""
-    if family not in _FAMILIES:
-        return {}
-    chosen = None if split is None else splits()[split]
-    paths = sorted((FOLDER / _FAMILIES[family]).iterdir())
-    kept = [path for path in paths if chosen is None or path.relative_to(FOLDER).as_posix() in chosen]
-    return {path.name.split(".")[0]: path for path in kept}
+    paths = sorted(FOLDER.glob(f"{_FAMILIES.get(family, 'none')}/*"))
+    chosen = paths if split is None else [FOLDER / name for name in splits()[split]]
+    return {path.name.split(".")[0]: path for path in paths if path in chosen}
 
 
 def names(split: str | None = None) -> list[str]:
@@ -80,8 +75,8 @@ def _load(name: str) -> Problem:
         return read_table(path, name)
     if family == "vta_constrained":
         return _read_programs(name, path)
-    constrained = _load(f"vta_constrained/{layer}")
-    return opened(constrained, name, get_target({**_described()["target"], "space": "open"}).space(_layer(layer)))
+    target, workload = _described(layer)
+    return opened(_load(f"vta_constrained/{layer}"), name, get_target({**target, "space": "open"}).space(workload))
 
 
 def read_table(path: Path, name: str = "") -> Problem:
@@ -121,37 +116,27 @@ def _read_programs(name: str, path: Path) -> Problem:
     rows = list(csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode())))[1:]
     recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
     cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)
-    target, layer = get_target(_described()["target"]), _layer(name.partition("/")[2])
-    space = replace(target.space(layer), is_enumerated=True)
+    target, workload = _described(name.partition("/")[2])
+    space = replace(get_target(target).space(workload), is_enumerated=True)
     programs, _, of_each = distinct_programs(space)
     if not np.array_equal(recorded, programs):
         raise StoreError(f"{path}: was simulated with other programs than the template has now; remove it")
-    return Problem(name, space, (cycles / (1e6 * target.description["frequency_mhz"]))[of_each], layer)
+    return Problem(name, space, (cycles / (1e6 * target["frequency_mhz"]))[of_each], workload)
 
 
 def distinct_programs(space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct programs of all valid configs of a space.
-
-    Returns:
-        The sorted rows of `Space.outcomes`; a valid config index for each; and the row index of each valid config.
-    """
-    valid = space.all_valid_indices
-    parts = (valid[at : at + _ENUMERATION_BATCH] for at in range(0, len(valid), _ENUMERATION_BATCH))
-    rows = np.concatenate([space.outcomes(space.vectors(part)) for part in parts])
-    code = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:
-        code = code * (int(column.max()) + 1) + column
-    _, first, of_each = np.unique(code, return_index=True, return_inverse=True)
-    return rows[first], valid[first], of_each
+    """Return the sorted rows of `Space.outcomes`, a config index for each, and the row index of each valid config."""
+    _, first, of_each = np.unique(space.all_identities, return_index=True, return_inverse=True)
+    indices = space.all_valid_indices[first]
+    rows = space.outcomes(space.vectors(indices))
+    order = np.lexsort(rows.T[::-1])
+    return rows[order], indices[order], np.argsort(order)[of_each]
 
 
-def _described() -> dict[str, Any]:
-    """Return the target of the tables with searched buffers, and the workload of each."""
-    return dict(json.loads((FOLDER / "vta_buffers.json").read_text(encoding="utf-8")))
-
-
-def _layer(name: str) -> Conv2d:
-    return _conv2d(_described()["workloads"][name])
+def _described(layer: str) -> tuple[dict[str, Any], Conv2d]:
+    """Return the target and the workload of a table with searched buffers."""
+    plain = json.loads((FOLDER / "vta_buffers.json").read_text(encoding="utf-8"))
+    return plain["target"], _conv2d(plain["workloads"][layer])
 
 
 def _conv2d(plain: Mapping[str, Any]) -> Conv2d:
