@@ -11,15 +11,10 @@ from anole.bench.ask_tell import replay
 from anole.errors import ConfigError, StoreError
 from anole.record import Status
 from anole.search.presets import read_tuner
-from anole.task import Conv2d, Task
-from anole_vta.accelerator.energy import unit_energies
-from anole_vta.accelerator.fastest import fastest_programs
+from anole.task import Conv2d
 from anole_vta.target import VtaTarget
-from anole_vta.templates.design import HARDWARE, geometry_of
-from benchmarks.vta import joint, networks, tables
+from benchmarks.vta import networks, tables
 from benchmarks.vta.networks import ACCELERATOR, VARIANTS
-
-from ..vta.accelerator.conftest import every_trial
 
 TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
 TARGET = VtaTarget(tables.DESCRIPTION)
@@ -114,36 +109,3 @@ def test_trying_everything_reaches_a_networks_optimum(two_layers):
 def test_all_variants_of_the_accelerator_are_compared_with_the_first_seed(two_layers):
     jobs = list(networks.jobs())
     assert {job[1] for job in jobs[: len(VARIANTS)]} == set(VARIANTS)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    task = Task(Conv2d(1, 4, 4, 24, 16, (3, 3), padding=(1, 1, 1, 1)), tables.DESCRIPTION, 2)
-    target, trials = TARGET, every_trial(task)
-    numbers = {hardware: number for number, hardware in enumerate(sorted(joint.hardware_of(task)))}
-    geometries = [geometry_of(target.geometry, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
-    layer = joint.layer_of(task, 1.0, trials, numbers)
-    fastest = fastest_programs(task, trials)
-    return joint.Problem([layer], geometries, target.frequency_hz), fastest
-
-
-def test_the_joint_space_has_the_fastest_programs(problem):
-    space, fastest = problem
-    points, _ = space.points([layer.cycles[layer.programs] for layer in space.layers])
-    for geometry, (latency_s, _, joules) in zip(space.accelerators, points, strict=True):
-        found = fastest.get(geometry)
-        assert latency_s == (np.inf if found is None else pytest.approx(found.cycles / space.frequency_hz))
-        if found is not None:
-            assert joules == pytest.approx(unit_energies(geometry).of(found.accesses, latency_s), rel=0.2)
-
-
-def test_searches_are_scored_by_their_simulated_programs(problem, monkeypatch):
-    space, _ = problem
-    assert space.score([np.ones(len(layer.cycles), dtype=bool) for layer in space.layers]) == pytest.approx(1)
-    assert space.score([np.zeros(len(layer.cycles), dtype=bool) for layer in space.layers]) == 0
-    monkeypatch.delitem(joint.METHODS, "NSGA-II")  # needs a package for benchmarks
-    rows = list(joint.measure(space, "net", seeds=1))
-    for method in ("random", "dcoc, layer by layer", "estimated front"):
-        scores = [float(row["hypervolume"]) for row in rows if row["method"] == method]
-        assert scores == sorted(scores) and 0 <= scores[0] <= scores[-1] <= 1
-    assert float(rows[-1]["hypervolume"]) > 0.95
