@@ -21,7 +21,6 @@ EXPRESSIONS = (
     "mode == 'row' or x in [2, 4]",
     "x not in (1, 8) and mode != 'row'",
     "-x + y ** 2 > 0.5 * x",
-    "min(x, y, 3) < max(x / 2, y)",
     "True",
 )
 

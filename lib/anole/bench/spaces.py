@@ -30,7 +30,6 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     **{ast.Not: np.logical_not, ast.USub: operator.neg, ast.In: np.isin},
     ast.NotIn: partial(np.isin, invert=True),
 }
-_CALLS: Mapping[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum}
 
 
 def make_space(values: Mapping[str, Sequence[Any]], restrictions: Sequence[Restriction] = ()) -> Space:
@@ -112,7 +111,5 @@ def _value(node: ast.expr, columns: Columns) -> NDArray[Any]:
             compared = itertools.pairwise([_value(one, columns) for one in (left, *others)])
             pairs = [_OPERATORS[type(op)](*pair) for op, pair in zip(ops, compared, strict=True)]
             return np.asarray(reduce(np.logical_and, pairs))
-        case ast.Call(func=ast.Name(id=name), args=each, keywords=[]) if name in _CALLS and each:
-            return np.asarray(reduce(_CALLS[name], [_value(one, columns) for one in each]))
     allowed = f"use {', '.join(columns)}, literals, arithmetic and comparisons"
     raise ValueError(f"`{ast.unparse(node)}` is not allowed; {allowed}")
