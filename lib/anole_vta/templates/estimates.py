@@ -151,7 +151,7 @@ class TileDescription:
         return np.log2(1 + np.stack(list(self.values.values()), axis=1)).astype(np.float32)
 
 
-def describe_tiles(w: Conv2d, columns: Columns, bus_bytes: int) -> TileDescription:
+def describe_tiles(w: Conv2d, bus_bytes: int, columns: Columns) -> TileDescription:
     """Return the description of n configs.
 
     It is evaluated for each scored config, so the blocks of a tile are those that fit two buffers, see

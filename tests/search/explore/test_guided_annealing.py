@@ -100,10 +100,3 @@ def test_the_best_configs_of_each_shared_value_are_tried_first(guided):
     proposed = [np.sort(space.merit(space.columns(first[first[:, 1] == at]))).tolist() for at in np.unique(values)]
     assert proposed == expected
     assert sorted(first[: len(expected), 1]) == sorted(np.unique(values)), "each value once, before any value twice"
-
-
-def test_tried_configs_of_shared_values_are_not_proposed_again(guided):
-    space = replace(guided, shared=("tile_x",))
-    first = first_candidates(measured(space), n_per_shared=1)
-    again = first_candidates(measured(space, first[:3]), n_per_shared=1)
-    assert not np.isin(space.indices(first[:3]), space.indices(again)).any()
