@@ -85,9 +85,9 @@ explore: env  ## browse db/tuning.sqlite, with charts and queries
 doctor: env  ## describe this machine and measure its peak speed
 	anole doctor
 
-bench-search: env  ## test the papers' claims, and time tuners on entire networks, for MINUTES (unlimited); resumes where it stopped
+bench-search: env  ## test the papers' claims, also on others' spaces (HUB=folder), and time tuners on entire networks, for MINUTES (unlimited); resumes where it stopped
 	uv pip install --quiet --group bench --constraint requirements.lock
-	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf)
+	PYTHONPATH=lib python -m benchmarks.search.run --minutes $(or $(MINUTES),inf) $(if $(HUB),--hub $(HUB))
 	PYTHONPATH=lib python -m benchmarks.search.claims > docs/results/claims.md
 	PYTHONPATH=lib python -m benchmarks.search.picture docs/results/data/search/tables.csv.xz \
 		docs/results/data/search/searches.svg
@@ -97,12 +97,10 @@ bench-vta: env  ## simulate all design spaces of the accelerator that have no ta
 	python -m benchmarks.vta.tables --models
 	python -m benchmarks.vta.rate > docs/results/data/vta_rate.csv
 
-bench-accelerator: env  ## find the exact Pareto front of an accelerator for seven networks, and compare searches for it; resumes where it stopped
-	uv pip install --quiet --group bench --constraint requirements.lock
+bench-accelerator: env  ## find the exact Pareto front of an accelerator for seven networks; resumes where it stopped
 	mkdir -p db/seven && cp examples/models.seven.yaml db/seven/models.yaml
 	snakemake --cores all --directory db/seven accelerators/seven
 	cp db/seven/accelerators/seven/front.csv docs/results/data/accelerator_front.csv
-	PYTHONPATH=lib:. python -m benchmarks.vta.joint db/seven seven resnet18 > docs/results/data/accelerator_search.csv
 
 # Without `env`, which needs network access: any Python with the packages of requirements.lock works.
 bench-gpu:  ## run all GPU benchmarks on this machine, for MINUTES (9); resumes where it stopped

@@ -1,4 +1,4 @@
-"""Controls for comparisons of searches: samplers with given batch sizes, and a perfect explorer.
+"""Controls for comparisons of searches: batches with given sizes, chosen greedily, and a perfect explorer.
 
 A sampler that chooses batch sizes also determines how often the surrogate learns. A control with the same batch sizes
 isolates the effect of the chosen configs.
@@ -53,32 +53,6 @@ class SizedGreedy(EpsilonGreedy):
         size = _size(self.sizes, history, n)
         sampler = replace(self, least_random=min(self.least_random, size - 1))
         return EpsilonGreedy.choose(sampler, candidates, history, size, rng)
-
-
-@dataclass(frozen=True)
-class SizedAmongBest(Stateless):
-    """A sampler of batches of given sizes, mostly among the best candidates, uniformly.
-
-    Attributes:
-        n_best: number of the best candidates to sample from.
-        sizes: the sizes of the first batches in order; later batches have the requested size.
-        least_random: the number of configs per batch from the entire space, except that at least one is among the best.
-    """
-
-    name: ClassVar[str] = "sized_among_best"
-
-    n_best: int = 64
-    sizes: tuple[int, ...] = ()
-    least_random: int = 0
-
-    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return a batch of the next size."""
-        best = candidates.vectors[: self.n_best]
-        size = min(_size(self.sizes, history, n), len(best))
-        n_best = min(size, max(1, size - self.least_random))
-        greedy = best[rng.choice(len(best), n_best, replace=False)]
-        visited = np.concatenate([history.visited, history.space.identities(greedy)])
-        return np.concatenate([greedy, history.space.sample(size - n_best, rng, exclude=visited)])
 
 
 def _size(sizes: tuple[int, ...], history: History, n: int) -> int:

@@ -40,7 +40,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-NAMES = """describe quantize extract tune tune-together merge refine compile evaluate export run profile compare
+NAMES = """bench describe quantize extract tune tune-together merge refine compile evaluate export run profile compare
 completion plan report doctor calibrate serve vta import export-records explore lock init accelerator"""
 
 

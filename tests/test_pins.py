@@ -45,8 +45,9 @@ def test_every_direct_dependency_is_pinned_as_required(text: str) -> None:
 
 
 def test_optional_dependencies_are_tested() -> None:
-    extras = PROJECT["project"]["optional-dependencies"]
+    extras = dict(PROJECT["project"]["optional-dependencies"])
     assert {"slurm", "kubernetes"} <= set(extras)
+    assert all("==" in text for text in extras.pop("bench")), "its packages are tested outside of the lock"
     assert {text for texts in extras.values() for text in texts} <= set(PROJECT["dependency-groups"]["dev"])
 
 

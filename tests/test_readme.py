@@ -6,12 +6,15 @@ import re
 import sqlite3
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from click import Context
 
 from anole.__main__ import main
+from anole.bench.runs import leaderboard, read_runs
+from anole.bench.tables import files
 from anole.config.reading import parse_spec
 from anole.merge.database import merge_files
 from anole.project.hardware import describe_target
@@ -74,6 +77,30 @@ def test_the_examples_of_the_page_on_models_yaml_are_valid() -> None:
     assert list(parse_spec(example).builds) == ["resnet18-cpu-anole", "resnet18-by-chance"]
     skipped = parse_spec({**example, **absent, "builds": [{"model": "resnet18", "target": "gpu"}]})
     assert not skipped.targets["gpu"].required
+
+
+def test_the_examples_of_the_page_on_the_bench_run(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = re.findall(r"```python\n(.*?)```", (HOME / "docs/bench.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(first, names)
+    ratio, by_chance = (float(number) for number in re.findall(r"\d+\.\d+", capsys.readouterr().out))
+    assert 1 <= ratio < 3 and 1 < by_chance < 3 and len(names["objective"].costs_s) == 64
+    exec(second, names)
+    assert len(names["tuner"].search.trials) == 48
+
+
+def test_the_leaderboard_of_the_page_on_the_bench_is_that_of_its_file() -> None:
+    page, runs = (HOME / "docs/bench.md").read_text(), read_runs(HOME / "docs/results/data/search/bench.csv")
+    shown = re.findall(r"^\| `(.*)` \| (.*) \((.*) to (.*)\) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    assert shown and shown == [
+        (
+            each.optimizer,
+            *(f"{value:.2f}" for value in (each.score, each.low, each.high, each.ratio)),
+            f"{each.cpu_s:.1f}",
+        )
+        for each in leaderboard(runs)
+    ]
+    assert {row["problem"] for row in runs} <= {f"vta_open/{layer}" for layer in files("vta_open")}
 
 
 def test_the_example_of_the_page_on_clusters_is_valid(tmp_path: Path) -> None:

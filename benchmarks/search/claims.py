@@ -3,25 +3,33 @@
     python -m benchmarks.search.claims > docs/results/claims.md
 
 ``benchmarks/tables/claims.csv`` has the claims that can be tested here. Each is about a number: the ratio of a figure
-of the variants ``over`` and ``under``, or the figure itself. docs/results/protocol.md defines the verdicts: holds, does
-not hold, equivalent, undecided. They do not say whether the effect is as large as in the paper: both numbers are given.
+of the variants ``over`` and ``under``, or the figure itself. A claim about searching is tested once for each kind of
+spaces. docs/results/protocol.md defines the verdicts: holds, does not hold, equivalent, saturated, undecided.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.common.arguments import described
-from benchmarks.common.rows import Row, line, read_rows
-from benchmarks.search.evidence import ALPHA, Effect, Figure, Logs, Rows, effect, holm, log_ratios
-from benchmarks.search.report import Data, cost_at, sections
-from benchmarks.search.run import FOLDER
+from benchmarks.common.rows import line, read_rows
+from benchmarks.search.evidence import ALPHA, MARGIN, Effect, Logs, Rows, effect, holm
+from benchmarks.search.exact import CLAIMS as FILE
+from benchmarks.search.experiment import FOLDER
+from benchmarks.search.figures import MEASURES, cost_at
+from benchmarks.search.report import Data, sections
+
+EXCLUDED = 1e-3
+"""The paper's number is excluded if its one-sided p-value, uncorrected, is below this one."""
+
+_AT_OPTIMUM = 1e-5
+"""A run is at the optimum if its extra cost is at most this; files have five digits."""
 
 
 class Kind(Enum):
@@ -32,6 +40,16 @@ class Kind(Enum):
     CONSTANT = "a number that follows from the settings, and cannot be otherwise"
 
 
+class Verdict(Enum):
+    """The outcome of a test."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    EQUIVALENT = "equivalent"
+    SATURATED = "saturated"
+    UNDECIDED = "undecided"
+
+
 @dataclass(frozen=True)
 class Claim:
     """A claim of a paper, and how it is tested here.
@@ -40,11 +58,11 @@ class Claim:
         where: the figure or table in the paper.
         theirs: the paper's number.
         setting: where the claim is tested here.
+        spaces: the kinds of spaces in which it is tested, separated by spaces; empty if the experiment has no kinds.
         experiment: the experiment whose rows the number is computed from.
         over, under: the variants with the compared figures; without `under`, the figures of `over` are averaged.
-        figure: a column, or one of `FIGURES`.
+        figure: one of `MEASURES`.
         claimed_above: the claim holds if the number is above this one.
-        flaw: why the number cannot decide the claim.
     """
 
     paper: str
@@ -52,75 +70,94 @@ class Claim:
     claim: str
     theirs: str
     setting: str
+    spaces: str
     experiment: str
     over: str
     under: str
     figure: str
     claimed_above: float
     kind: Kind
-    flaw: str
 
-    def number(self, data: Data) -> Logs:
+    @property
+    def size(self) -> float | None:
+        """The paper's number; None if it is a range, a maximum or words."""
+        found = re.fullmatch(r"([\d.]+)x( fewer)?", self.theirs)
+        return float(found[1]) if found else None
+
+    @property
+    def fails_below(self) -> float:
+        """The claim does not hold if the number is below this one: a gain has to be at least the margin."""
+        return self.claimed_above * (1 + MARGIN) if self.claimed_above >= 1 else self.claimed_above
+
+    def logs(self, rows: Rows) -> Logs:
         """Return the number's logarithms from all rows; empty if rows are missing."""
-        rows, figure = data.get(self.experiment, ()), FIGURES.get(self.figure, self.figure)
-        if not self.under:
-            assert callable(figure)
-            own = [row for row in rows if row["variant"] == self.over]
-            return {(row["layer"], row["seed"]): float(np.log(figure(row))) for row in own}
-        variant, block = _COLUMNS.get(self.experiment, ("variant", "layer"))
-        found = log_ratios(rows, self.over, self.under, figure, variant=variant, block=block)
+        found = MEASURES[self.figure].logs(
+            rows, self.over, self.under, *_COLUMNS.get(self.experiment, ("variant", "layer"))
+        )
         if self.experiment != "accelerator":
             return found
         # Networks of a family (`vgg11`, `vgg16`) share layers, so they are one unit of replication.
         return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
 
-    def at_optimum(self, data: Data) -> tuple[float, float] | None:
-        """Return the shares of both variants' runs that reach the optimum; None if the claim is not about cost."""
-        if not self.figure.startswith("cost"):
-            return None
-        figure, rows = FIGURES[self.figure], data.get(self.experiment, ())
-        costs = [[figure(row) for row in rows if row["variant"] == each] for each in (self.over, self.under)]
-        over, under = (float(np.mean([cost <= 1 for cost in each] or [False])) for each in costs)
-        return over, under
+    def shares_at_optimum(self, rows: Rows) -> list[float]:
+        """Return the shares of both variants' runs that reach the optimum; empty if the claim is not about cost."""
+        if self.experiment == "accelerator":
+            reached = [(row["variant"], float(row["latency_s"]) <= float(row["optimum_s"])) for row in rows]
+        elif self.figure.startswith("cost"):
+            column = f"gap_at_{self.figure.rpartition(' ')[2]}" if self.figure.startswith("cost at") else "gap_at_end"
+            cost = cost_at(column if column != "gap_at_end" and column in rows[0] else "gap_at_end")
+            reached = [(row["variant"], cost(row) <= 1 + _AT_OPTIMUM) for row in rows]
+        else:
+            return []
+        both = [[at for variant, at in reached if variant == each] for each in (self.over, self.under)]
+        return [sum(each) / len(each) for each in both]
 
 
-def _similarity(row: Row) -> float:
-    """Return the ratio of how often configs are similar within a cluster and across clusters."""
-    return max(1e-3, float(row["near_own"])) / max(1e-3, float(row["near_other"]))
+@dataclass(frozen=True)
+class Finding:
+    """A claim in one kind of spaces, or where its experiment is, and its measured effect.
 
+    Attributes:
+        at_optimum: shares of both variants' runs that reach the optimum, for a claim about cost.
+    """
 
-def _batch(row: Row) -> float:
-    """Return the mean size of a run's batches."""
-    return float(np.mean(_whole_batches(row)))
+    claim: Claim
+    space: str
+    effect: Effect
+    at_optimum: tuple[float, ...] = ()
 
+    @property
+    def p_values(self) -> tuple[float, float, float]:
+        """The p-values of the three statements: the claim holds, it does not, and there is no difference."""
+        found, claim = self.effect, self.claim
+        return found.p_above(claim.claimed_above), found.p_below(claim.fails_below), found.p_apart
 
-def _not_of_16(row: Row) -> float:
-    """Return the share of a run's batches whose size is not 16."""
-    return max(1e-3, float(np.mean([each != 16 for each in _whole_batches(row)])))
+    @property
+    def is_open(self) -> bool:
+        """Whether the claim could have come out either way; there are no p-values otherwise."""
+        return self.claim.kind is not Kind.CONSTANT and (self.effect.low is not None or self.effect.is_equal)
 
+    @property
+    def is_excluded(self) -> bool:
+        """Whether the paper's number is excluded."""
+        size = self.claim.size
+        return size is not None and self.is_open and self.effect.p_below(size) < EXCLUDED
 
-def _whole_batches(row: Row) -> list[int]:
-    """Return the sizes of a run's batches without the last one, unless it is the only one."""
-    sizes = list(map(int, row["batches"].split()))
-    return sizes[:-1] or sizes
+    def verdict(self, p_holds: float, p_fails: float, p_apart: float) -> Verdict:
+        """Return the verdict, given the corrected p-values.
 
+        A gain cannot show where over half of the runs of a side are at the optimum. Only a loss can.
+        """
+        is_gain = self.claim.kind is Kind.GAIN
+        if p_holds < ALPHA:
+            return Verdict.HOLDS
+        is_loss = p_fails < ALPHA and self.effect.high is not None and self.effect.high < 1 / (1 + MARGIN)
+        if max(self.at_optimum, default=0) > 0.5 and not is_loss and min(p_fails, p_apart) < ALPHA:
+            return Verdict.SATURATED
+        if is_gain and p_apart < ALPHA:
+            return Verdict.EQUIVALENT
+        return Verdict.FAILS if p_fails < ALPHA else Verdict.UNDECIDED
 
-FIGURES: Mapping[str, Figure] = {
-    "how much closer": lambda row: float(row["loss_ratio"]),
-    "similarity": _similarity,
-    "batches not of 16": _not_of_16,
-    "steps to the score": lambda row: 1 + float(row["steps"]),
-    "batch": _batch,
-    "cost at 256": cost_at("gap_at_256"),
-    "cost at the end": cost_at("gap_at_end"),
-    # In milliseconds: the default config's latency differs between processes.
-    "latency at the end": lambda row: float(row["ratio_at_end"] or "nan") * float(row["default_ms"] or "nan"),
-    # All trials if a run never comes within 1 %.
-    "trials to 1 %": lambda row: float(row["trials_to_1%"] or row["trials"]),
-    # At least one failure, so ratios exist; the first trials of a search fail most often.
-    "failures of 128": lambda row: max(1.0, float(row["failed_at_128"] or "nan")) / min(128, int(row["trials"])),
-}
-"""Figures that are computed from several columns, or from columns that may be empty."""
 
 _COLUMNS = {
     "accelerator": ("variant", "network"),
@@ -132,9 +169,12 @@ _COLUMNS = {
 
 CLAIMS: Sequence[Claim] = tuple(
     Claim(**{**row, "claimed_above": float(row["claimed_above"]), "kind": Kind[row["kind"].upper()]})
-    for row in read_rows(Path(__file__).parents[1] / "tables/claims.csv")
+    for row in read_rows(FILE)
 )
 """All tested claims."""
+
+SPACES = {"constrained": "constrained spaces", "open": "open spaces", "gpu": "GPUs", "": "elsewhere"}
+"""The kinds of spaces, as the page names them; p-values are corrected within each."""
 
 
 def main() -> None:
@@ -156,116 +196,135 @@ def read_data(folder: Path) -> Data:
     return data
 
 
+Verdicts = Mapping[Finding, tuple[Verdict, float]]
+"""The verdict of each finding, and the corrected p-value that decides it."""
+
+
+def verdicts_of(data: Data) -> Verdicts:
+    """Return the verdicts of all claims with data, corrected within each kind of spaces (Holm)."""
+    found = list(_findings(data))
+    verdicts: dict[Finding, tuple[Verdict, float]] = dict.fromkeys(found, (Verdict.UNDECIDED, 1.0))
+    for space in SPACES:
+        own = [each for each in found if each.space == space and each.is_open]
+        corrected = zip(*(holm(values) for values in zip(*(each.p_values for each in own), strict=True)), strict=True)
+        verdicts |= {each: (each.verdict(*p), min(p)) for each, p in zip(own, corrected, strict=True)}
+    return verdicts
+
+
+def _findings(data: Data) -> Iterator[Finding]:
+    """Yield the finding of each claim and kind of spaces with data."""
+    for claim in CLAIMS:
+        for space in claim.spaces.split() or [""]:
+            rows = data.get(f"{claim.experiment}/{space}" if space else claim.experiment, ())
+            if (found := effect(claim.logs(rows))) is not None:
+                yield Finding(claim, space, found, tuple(claim.shares_at_optimum(rows)))
+
+
 def page(data: Data) -> str:
     """Return the page of all claims."""
-    found = {claim: effect(claim.number(data), claim.claimed_above) for claim in CLAIMS}
-    findings = [Finding(claim, each, claim.at_optimum(data)) for claim, each in found.items() if each is not None]
-    corrected = _corrected(findings)
-    lines = [_row(each, *corrected[each]) for each in findings]
-    missing: dict[str, list[str]] = {}
-    for claim in (claim for claim, each in found.items() if each is None):
-        missing.setdefault(f"{claim.paper}, {claim.where}", []).append(claim.claim)
-    rest = [f"- {source}: {'; '.join(claims)}" for source, claims in missing.items()]
-    rest = ["", "Not measured yet:", "", *rest] if rest else []
-    return "\n".join([_HEAD.format(**_counts(findings, corrected)), *lines, _NOTES, *rest, *sections(data)]) + "\n"
+    verdicts = verdicts_of(data)
+    at = {(each.claim, each.space): each for each in verdicts}
+    searched = [
+        _row(claim, [_cell(at[claim, each], verdicts) if (claim, each) in at else "" for each in _KINDS], at)
+        for claim in CLAIMS
+        if claim.spaces and any((claim, each) in at for each in _KINDS)
+    ]
+    others = [
+        _row(claim, [_cell(at[claim, ""], verdicts)], at) for claim in CLAIMS if not claim.spaces and (claim, "") in at
+    ]
+    gaps = {claim: [each for each in claim.spaces.split() or [""] if (claim, each) not in at] for claim in CLAIMS}
+    missing = [
+        f"- {claim.paper}, {claim.where}: {claim.claim} ({', '.join(SPACES[each] for each in own)}; {claim.setting})"
+        for claim, own in gaps.items()
+        if own
+    ]
+    parts = [_HEAD, *_counts(verdicts), "", _LEAD, _SEARCHED_HEAD, *searched, _OTHERS_HEAD, *others, _NOTES]
+    rest = ["", "Not measured yet:", "", *missing] if missing else []
+    return "\n".join([*parts, *rest, *sections(data)]) + "\n"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A claim and its measured effect.
-
-    Attributes:
-        at_optimum: shares of both variants' runs that reach the optimum, for a claim about cost.
-    """
-
-    claim: Claim
-    effect: Effect
-    at_optimum: tuple[float, float] | None = None
-
-    @property
-    def saturated(self) -> str:
-        """A note on the verdict if over half of the runs of both variants reach the optimum."""
-        if self.at_optimum is None or min(self.at_optimum) <= 0.5:
-            return ""
-        over, under = self.at_optimum
-        return f" (saturated: {100 * over:.0f} and {100 * under:.0f} % of the runs are at the optimum)"
-
-    def verdict(self, p: float, p_apart: float) -> str:
-        """Return one of the four verdicts, given the corrected p-values; equivalence is checked first."""
-        if self.claim.kind is Kind.GAIN and p_apart < ALPHA:
-            return "equivalent"
-        if self.claim.flaw or p >= ALPHA:
-            return "undecided"
-        return "holds" if self.effect.value > self.claim.claimed_above else "does not hold"
+_KINDS = [space for space in SPACES if space]
 
 
-P_Values = tuple[float, float]
-"""The corrected p-values of a claim: of a difference, and of a difference as large as the margin."""
+def _counts(verdicts: Verdicts) -> list[str]:
+    """Return the rows of the table of verdicts: claims about gains, by kind of spaces."""
+    rows = []
+    for space, title in SPACES.items():
+        found = Counter(
+            verdict for each, (verdict, _) in verdicts.items() if (each.space, each.claim.kind) == (space, Kind.GAIN)
+        )
+        rows.append(line(title, *(str(found[verdict]) for verdict in Verdict)))
+    return rows
 
 
-def _corrected(found: Sequence[Finding]) -> dict[Finding, P_Values]:
-    """Return the p-values after Holm's correction over all claims that were open before the measurement."""
-    valid = [each for each in found if not each.claim.flaw and (each.effect.low is not None or not each.effect.p_apart)]
-    pairs = (holm([getattr(each.effect, name) for each in valid]) for name in ("p", "p_apart"))
-    return dict.fromkeys(found, (1.0, 1.0)) | dict(zip(valid, zip(*pairs, strict=True), strict=True))
+def _row(claim: Claim, found: Sequence[str], at: Mapping[tuple[Claim, str], Finding]) -> str:
+    own = [each for (one, _), each in at.items() if one == claim]
+    excluded = [SPACES[each.space] if each.space else "yes" for each in own if each.is_excluded]
+    unclear = "" if claim.size is None or claim.kind is Kind.CONSTANT else "no"
+    source = f"{claim.paper}, {claim.where}"
+    return line(source, claim.claim, claim.setting, claim.theirs, *found, ", ".join(excluded) or unclear)
 
 
-def _counts(found: Sequence[Finding], corrected: Mapping[Finding, P_Values]) -> dict[str, int]:
-    """Return the counts of claims for the head of the page."""
-    verdicts: dict[Kind, list[str]] = {kind: [] for kind in Kind}
-    for each in found:
-        verdicts[each.claim.kind].append(each.verdict(*corrected[each]))
-    gains, premises = verdicts[Kind.GAIN], verdicts[Kind.PREMISE]
-    equivalent = [each for each in found if each.verdict(*corrected[each]) == "equivalent"]
-    return {
-        **{"n": len(found), "gains": len(gains), "held": gains.count("holds"), "failed": gains.count("does not hold")},
-        **{"open": gains.count("undecided"), "equivalent": len(equivalent)},
-        "saturated": sum(bool(each.saturated) for each in equivalent),
-        "constants": len(verdicts[Kind.CONSTANT]),
-        **{"premises": len(premises), "premises_held": premises.count("holds")},
-    }
+def _cell(finding: Finding, verdicts: Verdicts) -> str:
+    """Return a finding in words: its verdict, number and interval, pairs and blocks."""
+    found, measure = finding.effect, MEASURES[finding.claim.figure]
+    ends = (found.value, found.low or found.value, found.high or found.value)
+    value, *interval = ends if found.value >= 1 else (1 / ends[0], 1 / ends[2], 1 / ends[1])
+    said = (measure.better if found.value >= 1 else measure.worse).format(f"{value:.2f}", share=100 * found.value)
+    counts = f"{found.n}/{found.blocks}"
+    if finding.claim.kind is Kind.CONSTANT:
+        return f"{said} ({counts}), by its settings"
+    verdict, p = verdicts[finding]
+    title = f"{verdict.value} (a premise)" if finding.claim.kind is Kind.PREMISE else verdict.value
+    shown = "" if found.low is None else " to ".join(f"{each:.2f}" for each in interval) + "; "
+    certain = "" if verdict is Verdict.UNDECIDED else ", p < 0.001" if p < 0.001 else f", p = {p:.3f}"
+    shares = " and ".join(f"{100 * share:.0f}" for share in finding.at_optimum)
+    ceiling = f"; {shares} % of the runs are at the optimum" if verdict is Verdict.SATURATED else ""
+    return f"**{title}**: {said} ({shown}{counts}{certain}{ceiling})"
 
 
 _HEAD = """# The papers' claims
 
-Of {n} measured claims, {gains} are about the gain of a method. Their verdicts:
+Verdicts of the papers' claims about the gain of a method, by where they were tested. A claim that was tested in several
+settings counts once for each.
 
-| holds | does not hold | equivalent | undecided |
-|---|---|---|---|
-| {held} | {failed} | {equivalent}, {saturated} of them saturated | {open} |
+| tested in | holds | does not hold | equivalent | saturated | undecided |
+|---|---|---|---|---|---|"""
 
-Saturated means that over half of the runs of both methods reach the optimum, so a better method could not show there.
-{premises_held} of {premises} premises hold, which shows no gain. {constants} numbers are constants, which follow from
-the settings. *Undecided* does not mean equal: any effect within the interval is possible.
+_LEAD = """*Does not hold* means that a gain of 2 % or more is excluded. *Saturated* means that over half of the runs of
+one method are at the optimum, so a better method could not show. *Undecided* does not mean equal: any effect within the
+interval is possible. Premises hold or not without showing a gain, and some numbers follow from the settings; neither is
+counted.
 
-In the next table, higher is better for the claim: 2x means twice as fast, or half the trials, steps or seconds. The
-first p-value is for the claimed number, the second for a difference of 2 % or more.
+*Constrained* spaces have only configs that can run, *open* ones, as in the papers, all configs. Both are of the
+simulated accelerator. *GPUs* are twelve spaces of convolution and dedispersion that others measured on six GPUs (FAIR
+Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124)."""
 
-| source | claim | theirs | here (95 % interval; pairs/layers) | setting | p: claimed number, 2 % or more | verdict |
-|---|---|---|---|---|---|---|"""
+_SEARCHED_HEAD = """
+## Claims about searching
+
+A cell has the verdict, the number, its 95 % interval, the pairs of runs, the layers or kernels, and the p-value of the
+verdict. The last column names where the paper's number is excluded (p < 0.001).
+
+| source | claim | setting | theirs | constrained | open | GPUs | theirs is excluded |
+|---|---|---|---|---|---|---|---|"""
+
+_OTHERS_HEAD = """
+## Other claims
+
+| source | claim | setting | theirs | here | theirs is excluded |
+|---|---|---|---|---|---|"""
 
 _NOTES = """
-[The protocol](protocol.md) defines the verdicts. Intervals are Student's, over the means of layers, or of families of
-networks. Unlike p-values, they are not corrected for the number of claims. `make bench-search` adds runs.
+[The protocol](protocol.md) defines the verdicts. Intervals are Student's, over the means of layers, kernels on a GPU,
+or families of networks. Unlike the p-values, they are not corrected for the number of claims. `make bench-search` adds
+runs.
 
-`exact` means exact tables of the accelerator's entire constrained spaces ([searches](data/search/tables.csv.xz),
+*Exact* means on tables of entire spaces, whose optima are known ([searches](data/search/tables.csv.xz),
 [convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
-[networks](data/search/accelerator.csv)). The other claims are about entire networks
+[networks](data/search/accelerator.csv)). Other claims are about entire networks
 ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
 layers](data/search/layers.csv) and [evaluators](data/search/evaluators.csv)."""
-
-
-def _row(finding: Finding, p: float, p_apart: float) -> str:
-    claim, found = finding.claim, finding.effect
-    interval = "" if claim.flaw or found.low is None else f"{found.low:.2f}-{found.high:.2f}; "
-    here = f"{found.value:.2f}x ({interval}{found.n}/{found.blocks})"
-    verdict = finding.verdict(p, p_apart)
-    verdict += finding.saturated if verdict == "equivalent" else " (a premise)" if claim.kind is Kind.PREMISE else ""
-    if claim.flaw:
-        verdict = claim.flaw if claim.kind is Kind.CONSTANT else f"{verdict}: {claim.flaw}"
-    shown = "" if claim.flaw else ", ".join(f"{each:.2f}" if each >= 0.005 else "< 0.01" for each in (p, p_apart))
-    source = f"{claim.paper}, {claim.where}"
-    return line(source, claim.claim, claim.theirs, here, claim.setting, shown, verdict)
 
 
 if __name__ == "__main__":

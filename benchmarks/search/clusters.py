@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.bench.ask_tell import replay
+from anole.bench.problem import Problem
+from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole.search.roles import Candidates, History, Sampler
 from anole.search.sample.adaptive_sampler import k_means
@@ -21,8 +24,6 @@ from anole.search.settings import Part
 from anole.space.space import Space, Vectors
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
-from benchmarks.vta.tables import buffer_table, buffer_tables, costs_of
-from kit.tables import Table, replay
 
 EXPLORERS = ("SA+AS", "PPO+AS")
 SEEDS, ITERATIONS, CANDIDATES, CLUSTERS = 10, 8, 512, 16
@@ -32,16 +33,16 @@ NEAR = 0.25
 def jobs() -> Iterator[Job]:
     """Yield layer, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
-        for layer in buffer_tables():
+        for layer, path in files("vta_constrained").items():
             for variant in EXPLORERS:
-                plain = [buffer_tables()[layer].read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
+                plain = [path.read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
                 yield layer, variant, str(seed), version_of(*plain, ITERATIONS, CANDIDATES, CLUSTERS, NEAR)
 
 
 def run(job: Job) -> Sequence[Row]:
     """Search a table, and analyze the candidates of the last iteration."""
     layer, variant, seed, _ = job
-    table, settings = buffer_table(layer), tuner_of(variant)
+    table, settings = load(f"vta_constrained/{layer}"), tuner_of(variant)
     watched = Watched(settings.sampler)
     explorer: Any = replace(settings.explorer, n_candidates=CANDIDATES)
     settings = replace(settings, explorer=explorer, sampler=watched, max_iterations=ITERATIONS)
@@ -51,11 +52,12 @@ def run(job: Job) -> Sequence[Row]:
     return [{"candidates": len(candidates), **_figures(table, candidates, rng)}]
 
 
-def _figures(table: Table, candidates: Vectors, rng: np.random.Generator) -> Row:
+def _figures(table: Problem, candidates: Vectors, rng: np.random.Generator) -> Row:
     space = table.space
     clusters = k_means(space.normalized(candidates), CLUSTERS, rng)
     uniform = k_means(space.normalized(space.sample(len(candidates), rng)), CLUSTERS, rng)
-    costs_s = costs_of(table)[table.rows([space.config(vector) for vector in candidates])]
+    rows = table.rows([space.config(vector) for vector in candidates])
+    costs_s = np.nan_to_num(table.costs_s[rows], nan=np.inf, posinf=np.inf)
     distances = np.square(space.normalized(candidates)[:, None] - clusters.centroids[None]).sum(axis=2)
     heads = distances.argmin(axis=0)
     own, others = heads[clusters.labels], heads[(clusters.labels + rng.integers(1, CLUSTERS)) % CLUSTERS]

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from anole.bench.tables import files, load
 from anole.search.explore import annealing
 from anole.search.explore.frontier import converged_at
 from anole.search.explore.ppo import explorer as ppo
@@ -21,7 +22,6 @@ from anole.search.loop import TUNER_VERSION
 from anole.search.roles import History
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import tuner_of
-from benchmarks.vta.tables import buffer_table, buffer_tables
 
 EXPLORERS = ("SA+greedy", "PPO+greedy")
 """The variants whose explorers are compared; both learn from the first one's surrogate."""
@@ -32,19 +32,19 @@ TRIALS, SEEDS, NEAR = 256, 30, 0.01
 def jobs() -> Iterator[Job]:
     """Yield layer, variant, seed and version; seeds are the outer loop."""
     for seed in range(SEEDS):
-        for layer in buffer_tables():
+        for layer, path in files("vta_constrained").items():
             for variant in EXPLORERS:
-                plain = [buffer_tables()[layer].read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
+                plain = [path.read_bytes().hex(), tuner_of(variant).to_json(), TUNER_VERSION]
                 yield layer, variant, str(seed), version_of(*plain, TRIALS, NEAR)
 
 
 def run(job: Job) -> Sequence[Row]:
     """Fit a surrogate, and search it once."""
     layer, variant, seed, _ = job
-    table = buffer_table(layer)
+    table = load(f"vta_constrained/{layer}")
     explorer: Any = tuner_of(variant).explorer
     space, rng = table.space, np.random.default_rng(int(seed))
-    history, samples = History(space, table.workload.flop), space.sample(TRIALS, rng)
+    history, samples = History(space, table.subject.flop), space.sample(TRIALS, rng)
     history.add(samples, list(table.measure([space.config(vector) for vector in samples])))
     surrogate = tuner_of(EXPLORERS[0]).surrogate.start(space)
     surrogate.fit(history)

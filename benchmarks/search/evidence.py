@@ -1,4 +1,4 @@
-"""Statistics of paired comparisons of tuners: bootstrap and Student intervals, equivalence tests, Holm's correction."""
+"""Statistics of paired comparisons of tuners: Student's intervals, one-sided tests, equivalence, Holm's correction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.special import stdtr, stdtrit
 
 from benchmarks.common.rows import Row
 
-_RESAMPLES = 1000
 _LEVEL = 0.95
 ALPHA = 0.05
 """The level of a verdict, after correction."""
@@ -27,58 +26,25 @@ Logs = Mapping[tuple[str, str], float]
 """Logarithms of a number, by block (the unit of replication: a layer, or a family of networks) and pair."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean of n pairs, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def ratio(rows: Rows, over: str, under: str, column: str | Figure) -> Estimate | None:
-    """Return the geometric mean of the ratio of two variants' figures; None without pairs."""
-    return mean(log_ratios(rows, over, under, column), np.exp)
+def pairs_of(
+    rows: Rows, over: str, under: str, *, variant: str = "variant", block: str = "layer"
+) -> dict[tuple[str, str], tuple[Row, Row]]:
+    """Return the rows of two variants, by layer or network (`block`) and seed, where both have one."""
+    found: dict[str, dict[tuple[str, str], Row]] = {over: {}, under: {}}
+    for row in rows:
+        if row[variant] in found:
+            found[row[variant]][row[block], row.get("seed", "")] = row
+    return {key: (row, found[under][key]) for key, row in found[over].items() if key in found[under]}
 
 
-def log_ratios(
-    rows: Rows, over: str, under: str, column: str | Figure, *, variant: str = "variant", block: str = "layer"
-) -> dict[tuple[str, str], float]:
-    """Return the log ratios of two variants' figures, by layer or network (`block`) and seed.
+def log_ratios(rows: Rows, over: str, under: str, column: str | Figure) -> dict[tuple[str, str], float]:
+    """Return the log ratios of two variants' figures, by layer and seed.
 
     The figure is a column, or computed from a row. A pair counts if both figures are positive.
     """
     read = column if callable(column) else lambda row: float(row[column] or "nan")
-    found: dict[str, dict[tuple[str, str], float]] = {over: {}, under: {}}
-    for row in rows:
-        if row[variant] in found:
-            found[row[variant]][row[block], row.get("seed", "")] = read(row)
-    common = [key for key in found[over] if key in found[under]]
-    return {key: float(np.log(found[over][key] / found[under][key])) for key in common}
-
-
-def mean(values: Logs, undo: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray) -> Estimate | None:
-    """Return the mean of values with its bootstrap interval; None without values.
-
-    Blocks are sampled with replacement, then seeds of each sampled block, because more seeds do not reduce the variance
-    between layers (Efron and Tibshirani 1993, chapter 8). Only finite values count. `undo` is the inverse of the scale
-    on which the mean is taken.
-    """
-    groups = _by_place(values)
-    if not groups:
-        return None
-    rng = np.random.default_rng(0)
-    # For every group and every block in a sample, the mean over resampled seeds of the group.
-    shape = (_RESAMPLES, len(groups))
-    means = np.array([rng.choice(group, (*shape, len(group))).mean(axis=2) for group in groups])
-    resampled = rng.integers(len(groups), size=shape)
-    draws = np.take_along_axis(means, resampled[None], axis=0)[0].mean(axis=1)
-    low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
-    # The mean of the groups' means gives all blocks the same weight.
-    middle = float(np.mean([group.mean() for group in groups]))
-    middle, low, high = undo(np.array([middle, low, high])).tolist()
-    return Estimate(middle, low, high, sum(map(len, groups)))
+    pairs = pairs_of(rows, over, under)
+    return {key: float(np.log(read(first) / read(second))) for key, (first, second) in pairs.items()}
 
 
 @dataclass(frozen=True)
@@ -88,22 +54,49 @@ class Effect:
     Attributes:
         value: the mean of the blocks' means, which gives all blocks the same weight.
         low, high: its 95 % interval; both None with too few blocks or pairs, or if nothing varies.
-        p: the two-sided p-value of the claimed number; 1 without an interval.
-        p_apart: the p-value of a difference from 1 by the margin or more (two one-sided tests, Schuirmann 1987); small
-            if both are equivalent, 0 if all pairs are equal.
+        middle, error: the mean logarithm and its standard error, which is 0 without an interval.
         n: number of pairs.
     """
 
     value: float
     low: float | None
     high: float | None
-    p: float
-    p_apart: float
+    middle: float
+    error: float
     n: int
     blocks: int
 
+    def p_above(self, bound: float) -> float:
+        """Return the one-sided p-value that the mean is at most a bound; 1 without an interval."""
+        return self._tail(np.log(bound) - self.middle)
 
-def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
+    def p_below(self, bound: float) -> float:
+        """Return the one-sided p-value that the mean is at least a bound; 1 without an interval."""
+        return self._tail(self.middle - np.log(bound))
+
+    def p_differs(self, bound: float = 1.0) -> float:
+        """Return the two-sided p-value of a bound."""
+        return min(1.0, 2 * min(self.p_above(bound), self.p_below(bound)))
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether there are enough pairs, and all blocks are equal."""
+        return not self.error and not self.middle and self.blocks >= _MIN_BLOCKS and self.n >= _MIN_PAIRS
+
+    @property
+    def p_apart(self) -> float:
+        """The p-value of a difference from 1 by the margin or more (two one-sided tests, Schuirmann 1987).
+
+        It is small if both are equivalent, and 0 if all pairs are equal.
+        """
+        return 0.0 if self.is_equal else max(self.p_above(1 / (1 + MARGIN)), self.p_below(1 + MARGIN))
+
+    def _tail(self, distance: float) -> float:
+        """Return the p-value of a mean that lies below or above a bound by a negative distance."""
+        return float(stdtr(self.blocks - 1, distance / self.error)) if self.error else 1.0
+
+
+def effect(logs: Logs) -> Effect | None:
     """Return the geometric mean of values given by their logarithms; None without values.
 
     Seeds of a layer are not independent of each other, nor are networks that share layers, so the uncertainty of a mean
@@ -115,15 +108,12 @@ def effect(logs: Logs, claimed: float = 1.0) -> Effect | None:
     means = np.array([group.mean() for group in groups])
     middle, n, blocks = float(means.mean()), sum(map(len, groups)), len(means)
     has_enough = blocks >= _MIN_BLOCKS and n >= _MIN_PAIRS
-    error = float(means.std(ddof=1)) / np.sqrt(blocks) if has_enough else 0.0
+    error = float(means.std(ddof=1) / np.sqrt(blocks)) if has_enough else 0.0
     if not error:
-        p_apart = 0.0 if has_enough and not means.any() else 1.0
-        return Effect(float(np.exp(middle)), None, None, 1.0, p_apart, n, blocks)
+        return Effect(float(np.exp(middle)), None, None, middle, 0.0, n, blocks)
     half = float(stdtrit(blocks - 1, (1 + _LEVEL) / 2)) * error
-    p = 2 * float(stdtr(blocks - 1, -abs(middle - np.log(claimed)) / error))
-    p_apart = float(stdtr(blocks - 1, -(np.log1p(MARGIN) - abs(middle)) / error))
     value, low, high = np.exp([middle, middle - half, middle + half]).tolist()
-    return Effect(value, low, high, p, p_apart, n, blocks)
+    return Effect(value, low, high, middle, error, n, blocks)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -1,15 +1,19 @@
 """The experiment on exact tables: every search method on exhaustively measured spaces with a known optimum.
 
-The spaces come from the simulated accelerator and, in a few cases, from real hardware. Tables replace measurements,
-so there is no noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16
-iterations, which are 1024 trials in batches of 64, or at the optimum.
+The spaces come from the simulated accelerator and from real hardware. Tables replace measurements, so there is no
+noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16 iterations, which are
+1024 trials in batches of 64, at the optimum, or after the trials of its variant.
+
+Spaces of GPUs are read from the T4 files in the folder of the environment variable ``HUB``: those of the FAIR Benchmark
+Hub for Auto-Tuning (DOI 10.5281/zenodo.15364124).
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,84 +21,121 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.bench.ask_tell import Replay, replay
+from anole.bench.problem import Problem
+from anole.bench.quality import batch_sizes
+from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
-from anole_vta.settings import describe_vta
-from anole_vta.target import VtaTarget
+from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
-from benchmarks.search.measured import measured_table, measured_tables
-from benchmarks.search.variants import MEASURED_VARIANTS, TABLE_VARIANTS, VARIANTS, sized_as, tuner_of
-from benchmarks.vta.tables import buffer_table, buffer_tables, gaps_of
-from kit.quality import batch_sizes
-from kit.tables import Replay, Table, opened, replay
+from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
-FEWER_SEEDS = {"chameleon one by one": 3}
-"""The number of seeds for variants whose runs take as long as dozens of others."""
+FIRST_SEEDS = 10
+FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleon not learning": 11}
+"""The number of seeds for variants whose runs take much longer than others, and are in few claims."""
 
-_ALL = {**VARIANTS, **TABLE_VARIANTS, **MEASURED_VARIANTS}
+CLAIMS = Path(__file__).parents[1] / "tables/claims.csv"
+"""The papers' claims, whose variants are run first; see `benchmarks.search.claims`."""
+
+_ALL = {**VARIANTS, **TABLE_VARIANTS}
 
 LOGGED = ("steps", "queries", "drawn_between")
 """Logged figures of the searches in a run; rows have their medians."""
 
 CHECKPOINTS = (16, 64, 128, 192, 256, 384, 512, 768, 1024)
-_VERSION = 2
-"""Since version 2, no program is tried twice, and a run ends at the optimum."""
+_VERSIONS = {"open": 3}
+"""Since version 2, no program is tried twice, and a run ends at the optimum; since version 3, a run in an open space
+does not depend on earlier runs in its process."""
 
 _NEAR = 0.01
 """The relative extra cost over the optimum at which a search's trials and seconds are noted."""
 
-OPEN = VtaTarget(describe_vta(hardware="search", space="open"))
-"""The accelerator with a searched block and buffers, in a space that includes invalid configs."""
-
 
 @dataclass(frozen=True)
 class SpaceKind:
-    """A kind of spaces: its compared variants, the files of its tables by layer, and their reader."""
+    """A kind of spaces: its compared variants, and the families of its problems, each with one problem for a layer."""
 
     variants: Sequence[str]
-    files: Callable[[], Mapping[str, Path]]
-    read: Callable[[str], Table]
+    families: Sequence[str]
+
+    def files(self) -> dict[str, Path]:
+        """Return the file of each layer's problem."""
+        return {layer: path for family in self.families for layer, path in files(family).items()}
+
+    def read(self, layer: str) -> Problem:
+        """Return the problem of a layer."""
+        return load(next(f"{family}/{layer}" for family in self.families if layer in files(family)))
 
 
-def _open_table(layer: str) -> Table:
-    """Return the table of an open space, in which invalid configs cost a trial."""
-    table = buffer_table(layer)
-    return opened(table, OPEN.space(table.workload))
+@dataclass(frozen=True)
+class Hub(SpaceKind):
+    """The spaces of others: the T4 files in the folder that the environment variable ``HUB`` names, if it is set."""
+
+    def files(self) -> dict[str, Path]:
+        """Return the T4 file of each space by name."""
+        folder = os.environ.get("HUB")
+        paths = sorted(Path(folder).glob("*_T4.json*")) if folder else ()
+        return {path.name.partition("_T4")[0]: path for path in paths}
+
+    def read(self, layer: str) -> Problem:
+        """Return the problem of a space."""
+        return load(self.files()[layer])
 
 
-_IN_OPEN = (
-    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "chameleon", "adatune", "dcoc"),
-    *("anole cold", "anole cold, ends early"),
-)
 SPACES: Mapping[str, SpaceKind] = {
-    "constrained": SpaceKind(tuple(TABLE_VARIANTS), buffer_tables, buffer_table),
-    "open": SpaceKind(_IN_OPEN, buffer_tables, _open_table),
-    "measured": SpaceKind(tuple(MEASURED_VARIANTS), measured_tables, measured_table),
+    "constrained": SpaceKind(tuple(TABLE_VARIANTS), ("vta_constrained",)),
+    "open": SpaceKind(WITHOUT_MERIT, ("vta_open",)),
+    # These spaces have no description.
+    "gpu": Hub(tuple(name for name in (*WITHOUT_MERIT, *OF_ALL) if name != "autotvm, knobs alone"), ()),
+    "measured": SpaceKind(MEASURED, ("gpu", "cpu")),
 }
 """All kinds of spaces with exact tables."""
 
 
+def claimed() -> dict[str, set[str]]:
+    """Return the variants in the papers' claims, and the baseline of all comparisons, by kind of space."""
+    found = {space: {"anole cold", "random"} for space in SPACES}
+    for claim in read_rows(CLAIMS):
+        for space in claim["spaces"].split():
+            found[space] |= {claim["over"], claim["under"]}
+    return found
+
+
 def jobs() -> Iterator[Job]:
-    """Yield layer, space, variant, seed and version; seeds are the outer loop, so the first jobs cover all variants."""
-    places = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()]
-    for seed in range(SEEDS):
-        for layer, space in places:
-            for variant in SPACES[space].variants:
-                if seed < FEWER_SEEDS.get(variant, SEEDS):
-                    yield layer, space, variant, str(seed), _version(layer, space, variant)
+    """Yield layer, space, variant, seed and version, by importance; seeds are the outer loop of each stage.
+
+    The variants of claims are first, then all others, each with a few seeds; then the claims in open spaces, where
+    seeds differ most, and then the rest.
+    """
+    places, first = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()], claimed()
+    for stage in range(4):
+        for seed in range(SEEDS):
+            for layer, space in places:
+                for variant in SPACES[space].variants:
+                    if stage == _stage(space, variant in first[space], seed) and seed < FEWER_SEEDS.get(variant, SEEDS):
+                        yield layer, space, variant, str(seed), _version(layer, space, variant)
+
+
+def _stage(space: str, is_claimed: bool, seed: int) -> int:
+    if seed < FIRST_SEEDS:
+        return 0 if is_claimed else 1
+    return 2 if is_claimed and space == "open" else 3
 
 
 def run(job: Job) -> Sequence[Row]:
     """Replay a search on a table."""
     layer, space, variant, seed, _ = job
     table = _table(layer, space)
+    if not _ALL[variant].get("described", True):
+        table = replace(table, space=replace(table.space, describe=None))
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    found = replay(table, _settings(variant, sizes), TRIALS, int(seed), ends_at_the_optimum=True)
+    found = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    gaps = gaps_of(table, found)
+    gaps = table.gaps([trial.config for trial in found.trials])
     return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
 
 
@@ -133,16 +174,23 @@ def _settings(variant: str, sizes: Sequence[int] = ()) -> TunerSettings:
     return replace(settings, max_iterations=settings.max_iterations or ITERATIONS)
 
 
+def _n_trials(variant: str) -> int:
+    return min(TRIALS, _ALL[variant].get("trials", TRIALS))
+
+
 @cache
-def _table(layer: str, space: str) -> Table:
+def _table(layer: str, space: str) -> Problem:
     return SPACES[space].read(layer)
 
 
 @cache
 def _version(layer: str, space: str, variant: str) -> str:
     """Return a run's version, which covers the table, the tuner's settings and the search's code."""
-    table, control = SPACES[space].files()[layer].read_bytes().hex(), str(_ALL[variant].get("control"))
-    return version_of(table, space, _settings(variant).to_json(), control, TUNER_VERSION, TRIALS, _VERSION)
+    table, sizes = SPACES[space].files()[layer].read_bytes().hex(), sized_as(variant, _ALL)
+    control = f"('greedy', '{sizes}')" if sizes else "None"
+    settings, version = _settings(variant).to_json(), _VERSIONS.get(space, 2)
+    more = [] if _ALL[variant].get("described", True) else ["not described"]
+    return version_of(table, space, settings, control, TUNER_VERSION, _n_trials(variant), version, *more)
 
 
 TABLES = Experiment(

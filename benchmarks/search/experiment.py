@@ -24,6 +24,9 @@ Job = tuple[str, ...]
 """A job: a string for each key of its experiment."""
 Row = Mapping[str, Any]
 
+FOLDER = Path("docs/results/data/search")
+"""The folder of the files of experiments on search methods."""
+
 LOG_EVERY_S = 60.0
 
 logger = logging.getLogger(__name__)
@@ -117,11 +120,12 @@ def version_of(*parts: Any) -> str:
 
 def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
     """Rewrite the file with its header and without outdated rows, and return the jobs that have rows."""
-    names = [*experiment.keys, *experiment.columns]
+    names = {*experiment.keys, *experiment.columns}
     rows, versioned = read_rows(path), {job[:-1] for job in jobs}
 
     def stays(row: Mapping[str, str]) -> bool:
-        if list(row) != names:
+        # A column that is newer than a row stays empty.
+        if not set(experiment.keys) <= set(row) <= names:
             return False
         job = _job(experiment, row)
         return job in jobs or job[:-1] not in versioned
@@ -129,7 +133,7 @@ def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
     kept = list(filter(stays, rows))
     if len(kept) < len(rows):
         logger.info("%s: %d rows are outdated and will be replaced", experiment.name, len(rows) - len(kept))
-    if len(kept) < len(rows) or not path.exists():
+    if len(kept) < len(rows) or not path.exists() or any(len(row) < len(names) for row in kept[:1]):
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(experiment, path, kept)
     return {_job(experiment, row) for row in kept}

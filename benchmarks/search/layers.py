@@ -4,11 +4,13 @@
 
 The configs that were the fastest at a checkpoint are measured again at the end of a run, in turns with the untuned
 default config. Their ratios to it are compared, because latencies in a search are noisy, and machines have slower and
-faster hours.
+faster hours. The final configs of complete searches are confirmed once more, in turns in one process, because the
+default config's latency differs between processes.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anole.bench.quality import batch_sizes, incumbents, shares
 from anole.keys import canonical_json
 from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, make_measurer
 from anole.measure.options import MeasureOptions
@@ -29,12 +32,12 @@ from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.in_memory import tune_in_memory
 from benchmarks.common.arguments import chosen, described, log_progress
-from benchmarks.search.experiment import Experiment, Job, Row, run_experiment, version_of
+from benchmarks.common.rows import read_rows
+from benchmarks.search.experiment import FOLDER, Experiment, Job, Row, run_experiment, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
-from kit.quality import batch_sizes, incumbents, shares
 
 COMPARED = (
-    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+greedy batch 16", "adatune", "XGB+SA+DE"),
+    *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+diverse batch 16", "adatune", "XGB+SA+DE"),
     *("RFEI+SA+DE", "RFEI+CSA+DE", "anole cold"),
 )
 FULL = ("AutoTVM, 16 iterations", "Chameleon, 16 iterations")
@@ -77,7 +80,7 @@ class Live:
     def experiment(self) -> Experiment:
         """The experiment that runs the searches."""
         figures = ("trials", "failed", "seconds", "search_s", "build_s", "run_s", "batches", "repeats")
-        columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "ratio_at_end", "default_ms")
+        columns = (*figures, *(f"ratio_at_{n}" for n in self.checkpoints), "ratio_at_end", "default_ms", "final")
         keys = ("layer", "space", "variant", "seed", "version")
         return Experiment("layers", keys, columns, self.jobs, self.run, is_timed=True)
 
@@ -90,7 +93,8 @@ class Live:
                     for variant in variants:
                         settings = _settings(variant).to_json()
                         budget = self._budget(variant)
-                        version = version_of(task.key, settings, TUNER_VERSION, budget, *filter(None, [values]))
+                        more = (values, "final" if variant in FULL else "")
+                        version = version_of(task.key, settings, TUNER_VERSION, budget, *filter(None, more))
                         yield layer, space, variant, str(seed), version
 
     def _budget(self, variant: str) -> int:
@@ -133,10 +137,64 @@ class Live:
         base_s = latencies_s[canonical_json(dict(default))]
         own = {name: latencies_s[canonical_json(dict(config))] for name, config in found.items()}
         row = {f"ratio_at_{name}": f"{own_s / base_s:.4f}" if base_s and own_s else "" for name, own_s in own.items()}
-        return {**row, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}"}
+        final = canonical_json(dict(found["end"])) if "end" in found else ""
+        return {**row, "default_ms": "" if base_s is None else f"{1e3 * base_s:.4f}", "final": final}
 
 
 LIVE = Live().experiment
+
+
+@dataclass(frozen=True)
+class Confirmations:
+    """The final configs of complete searches, measured in turns in one process: a job for each layer and seed.
+
+    Attributes:
+        file: the file of the searches.
+        seconds: how long each config runs.
+    """
+
+    file: Path
+    target: str = "cpu"
+    seconds: float = 3.0
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment that measures the configs."""
+        columns = ("variant", "latency_ms", "cv")
+        return Experiment("confirmed", ("layer", "seed", "version"), columns, self.jobs, self.run, is_timed=True)
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield layer, seed and version of all searches whose rivals have ended."""
+        for (layer, seed), finals in self._finals().items():
+            if len(finals) == len(FULL):
+                yield layer, seed, version_of(_task(self.target, layer, "open").key, finals, self.seconds)
+
+    def run(self, job: Job) -> Sequence[Row]:
+        """Measure the final configs of a layer and seed."""
+        layer, seed, _ = job
+        finals = self._finals()[layer, seed]
+        task = _task(self.target, layer, "open")
+        space = space_of(self.target, layer, "open")
+        configs = [space.config(space.vector(json.loads(final))) for final in finals.values()]
+        with make_measurer(task, MeasureOptions(_settings(FULL[0]).evaluator)) as measurer:
+            assert isinstance(measurer, FaultFilteringMeasurer)
+            measured = measurer.confirm(configs, self.seconds)
+        return [
+            {"variant": variant, "latency_ms": f"{1e3 * each.latency_s:.5f}", "cv": f"{each.cv or 0:.4f}"}
+            for variant, each in zip(finals, measured, strict=True)
+            if each.latency_s
+        ]
+
+    def _finals(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the final configs by layer and seed, then by variant."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for row in read_rows(self.file):
+            if row["space"] == "open" and row["variant"] in FULL and row.get("final"):
+                found.setdefault((row["layer"], row["seed"]), {})[row["variant"]] = row["final"]
+        return found
+
+
+CONFIRMED = Confirmations(FOLDER / f"{LIVE.name}{LIVE.suffix}").experiment
 
 
 def main() -> None:

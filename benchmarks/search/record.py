@@ -1,6 +1,6 @@
 """Measure a full or restricted space of direct convolution, and print a table for replaying searches.
 
-    python -m benchmarks.search.record resnet18_2 > benchmarks/tables/resnet18_2.json
+    python -m benchmarks.search.record resnet18_2 > lib/anole/bench/tables/cpu/resnet18_2.json
 
 A latency is the fastest of ten runs. With ``--passes 2``, the space is measured twice, and a latency is the fastest of
 twenty runs, because the speed of a shared machine varies over minutes. An interrupted recording continues where it

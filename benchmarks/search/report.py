@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.common.rows import Row, line
-from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios, mean
+from benchmarks.search.evidence import ALPHA, Effect, Rows, effect, holm, log_ratios
+from benchmarks.search.figures import cost_at, whole_batches
 
 Data = Mapping[str, Rows]
 """The rows of each experiment by name, and those in one kind of space by both names, such as ``tables/open``."""
@@ -22,36 +23,44 @@ PRICES_S = (0.01, 0.1, 1.0, 60.0)
 _SPACES = {
     "constrained": "Whole constrained spaces of the accelerator",
     "open": "Whole open spaces of the accelerator",
+    "gpu": "Spaces of two kernels on six GPUs",
     "measured": "Fully measured spaces on a GPU and a CPU",
 }
 """The titles of the kinds of spaces with exact tables."""
 
 _CONTROLS = (
-    *("PPO+CS", "PPO+diverse", "PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+CSA+CV jackknife"),
-    *("RFEI+SA+fixed", "SA+greedy sizes of AS", "SA+top 64 sizes of AS", "perfect+greedy", "perfect+greedy batch 16"),
-    *("chameleon not learning", "dcoc batch 16", "dcoc not learning", "release not learning"),
+    *("PPO+diverse", "PPO+greedy sizes of AS", "SA+greedy sizes of AS", "dcoc batch 16", "dcoc, 64 of 64"),
+    *("SA+AS to 256", "SA+AS as published", "chameleon, random share", "chameleon, none random", "dcoc as printed"),
+    *("perfect+greedy", "perfect+greedy batch 16", "chameleon not learning", "dcoc not learning"),
+    *("release not learning", "autotvm, knobs alone"),
 )
 """Variants that serve a single comparison; the tables count them, but do not list them."""
 
-_FEWER_RUNS = ("GP+CSA", "chameleon one by one")
-"""Variants with fewer trials or seeds than the others; tables over common runs exclude them."""
-
-_WORST = 100.0
-"""The cap on costs relative to the optimum."""
-
 BY_TRIALS = (
-    ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS", "autotvm"),
-    ("the same with PPO", "chameleon", "PPO+diverse"),
-    ("AutoTVM in batches of 16 over batches of 64", "SA+greedy batch 16", "autotvm"),
+    ("adaptive sampling over AutoTVM's choice, with annealing", "SA+AS to 256", "autotvm"),
+    ("adaptive sampling over AutoTVM's choice, with PPO", "chameleon to 256", "PPO+diverse"),
+    ("AutoTVM in batches of 16 over batches of 64", "SA+diverse batch 16", "autotvm"),
     ("adaptive sampling over greedy selection of the same sizes, with annealing", "SA+AS", "SA+greedy sizes of AS"),
-    ("the same with PPO", "chameleon", "PPO+greedy sizes of AS"),
+    ("adaptive sampling over greedy selection of the same sizes, with PPO", "chameleon", "PPO+greedy sizes of AS"),
+    ("AutoTVM with the description of work and buffers over knobs alone", "autotvm", "autotvm, knobs alone"),
+    ("AdaTune over AutoTVM's parts in batches of 32", "adatune", "XGB+SA batch 32"),
+    ("DCOC over Chameleon", "dcoc", "chameleon to 256"),
+    ("`chameleon` over `chameleon` that does not learn", "chameleon", "chameleon not learning"),
+    ("`release` over `release` that does not learn", "release", "release not learning"),
+    ("`dcoc` over `dcoc` that does not learn", "dcoc", "dcoc not learning"),
 )
 """Comparisons whose outcome depends on the number of trials: title, variant and baseline."""
+
+SAMPLED = ("SA+AS", "SA+AS as published", "chameleon", "chameleon as published")
+"""The variants with adaptive sampling whose batches are listed."""
+
+_MIN_SHARE = 0.2
+"""A table lists a variant that has more than this share of the most runs of a variant."""
 
 _OURS = "anole cold"
 """The baseline of other tuners: `anole` as it is on the first layer of a project."""
 
-_BASELINE = "SA+greedy batch 16"
+_BASELINE = "SA+diverse batch 16"
 """The baseline of prices: AutoTVM's parts in batches of 16."""
 
 PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", "random")
@@ -61,8 +70,8 @@ PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+gr
 def sections(data: Data) -> list[str]:
     """Return the sections of all non-empty tables."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
-    early = (_by_trials(data), *(_versus_anole(data, n_trials) for n_trials in (64, 256)))
-    found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data))
+    early = (_by_trials(data), _batches(data), *(_versus_anole(data, n_trials) for n_trials in (64, 256)))
+    found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data), _recorded(data))
     return [section for section in found if section]
 
 
@@ -86,25 +95,68 @@ def _networks(data: Data) -> str:
 
 
 def _by_trials(data: Data) -> str:
-    """Return the table of speed ratios between variants, by the number of trials."""
+    """Return the table of speed ratios between variants, by the number of trials and kind of space."""
     rows, checkpoints = [], (64, 128, 192, 256)
     for what, one, other in BY_TRIALS:
-        costs = [cost_at(f"gap_at_{n}") for n in checkpoints]
-        found = [effect(log_ratios(data.get("tables/constrained", ()), other, one, cost)) for cost in costs]
-        if all(each is not None and each.low is not None for each in found):
-            rows.append((what, *(f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)))
+        for space in _SPACES:
+            runs = data.get(f"tables/{space}", ())
+            found = [effect(log_ratios(runs, other, one, cost_at(f"gap_at_{n}"))) for n in checkpoints]
+            if all(each is not None and each.low is not None for each in found):
+                cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)
+                rows.append((what, space, *cells))
     lead = (
-        "Speed of the best config relative to the other search's, in constrained spaces of the accelerator. Above 1,"
-        " the first search is better. Geometric means with Student's 95 % intervals over layers, uncorrected."
+        "Speed of the best config relative to the other search's. Above 1, the first search is better. Geometric means"
+        " with Student's 95 % intervals over layers, uncorrected. A search that has ended counts with its last config."
     )
-    head = ("compared", *(f"{n} trials" for n in checkpoints))
-    return _section("Small batches and adaptive sampling", lead, head, rows)
+    head = ("compared", "spaces", *(f"{n} trials" for n in checkpoints))
+    return _section("By the number of trials", lead, head, rows)
+
+
+def _batches(data: Data) -> str:
+    """Return the table of the batches of adaptive sampling."""
+    rows = []
+    for variant in SAMPLED:
+        for space in _SPACES:
+            runs = [row for row in data.get(f"tables/{space}", ()) if row["variant"] == variant]
+            sizes = [size for row in runs for size in whole_batches(row)]
+            if sizes:
+                n_trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
+                kinds = ([n < 8 for n in sizes], [n == 8 for n in sizes], [n == 16 for n in sizes])
+                shares = (f"{np.mean(each):.0%}" for each in kinds)
+                rows.append((variant, space, str(len(runs)), n_trials, f"{np.mean(sizes):.1f}", *shares))
+    lead = (
+        "Adaptive sampling decides how many configs are measured. As in its authors' code, it clusters two knobs, and"
+        " few distinct values give few clusters. In the published form, it clusters all knobs."
+    )
+    head = ("tuner", "spaces", "runs", "trials", "mean batch", "below 8", "8", "16")
+    return _section("Batches of adaptive sampling", lead, head, rows)
+
+
+def _recorded(data: Data) -> str:
+    """Return the table of evaluators on recorded run times, over all spaces of others."""
+    lines, rows = data.get("recorded", ()), []
+    for evaluator in dict.fromkeys(row["evaluator"] for row in lines):
+        own = [row for row in lines if row["evaluator"] == evaluator]
+        column = {name: np.array([float(row[name]) for row in own]) for name in list(own[0])[3:]}
+        within = (f"{column[f'within_{n}%'].mean():.0%} ({column[f'within_{n}%'].min():.0%})" for n in (1, 2, 5))
+        saved = f"{column['saved_s'].sum() / column['timed_s'].sum():.0%}"
+        slower = f"{100 * column['slower'].mean():.1f} % ({100 * column['slower'].max():.1f} %)"
+        rows.append((evaluator, f"{column['runs'].mean():.1f}", saved, *within, slower))
+    lead = (
+        f"Each config of {len({row['space'] for row in lines})} spaces on GPUs has 32 recorded run times. The first one"
+        " is not timed, as on hardware, and an evaluator sees the others one by one. Means over spaces, and the worst"
+        " space in parentheses: the share of configs whose latency is within 1, 2 or 5 % of the mean of all 31 runs,"
+        " and how much slower the config is that the evaluator ranks first. AdaTune's bound is a coefficient of"
+        " variation below 0.1, which the minimum of three runs meets nearly always."
+    )
+    head = ("evaluator", "timed runs", "seconds saved", *(f"within {n} %" for n in (1, 2, 5)), "chosen config slower")
+    return _section("Evaluators on recorded run times", lead, head, rows)
 
 
 def _versus_anole(data: Data, n_trials: int) -> str:
     """Return the table of other tuners' costs relative to `anole` after some trials, in each kind of space."""
     found, cells = _effects(data, f"gap_at_{n_trials}"), dict[tuple[str, str], str]()
-    corrected = [holm([getattr(each, name) for each in found.values()]) for name in ("p", "p_apart")]
+    corrected = [holm([p(each) for each in found.values()]) for p in (Effect.p_differs, lambda each: each.p_apart)]
     for (at, each), p, p_apart in zip(found.items(), *corrected, strict=True):
         apart = ("behind" if each.value > 1 else "ahead") if p < ALPHA else ""
         verdict = "equivalent" if p_apart < ALPHA else apart
@@ -119,8 +171,9 @@ def _versus_anole(data: Data, n_trials: int) -> str:
         else f"The same after {n_trials} trials; verdicts are corrected for all {len(found)} comparisons."
     )
     variants = sorted({variant for variant, _ in cells} - set(_CONTROLS))
-    rows = [(variant, *(cells.get((variant, space), "") for space in _SPACES)) for variant in variants]
-    return _section(f"Compared with `anole` after {n_trials} trials", lead, ("tuner", *_SPACES), rows)
+    spaces = [space for space in _SPACES if any(space == own for _, own in cells)]
+    rows = [(variant, *(cells.get((variant, space), "") for space in spaces)) for variant in variants]
+    return _section(f"Compared with `anole` after {n_trials} trials", lead, ("tuner", *spaces), rows)
 
 
 def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
@@ -130,7 +183,7 @@ def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
         runs = data.get(f"tables/{space}", ())
         for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
             own = effect(log_ratios(runs, variant, _OURS, cost_at(gap)))
-            if own is not None and (own.low is not None or not own.p_apart):
+            if own is not None and (own.low is not None or own.is_equal):
                 found[variant, space] = own
     n_spaces = Counter(variant for variant, _ in found)
     return {at: each for at, each in found.items() if n_spaces[at[0]] > 1}
@@ -143,7 +196,7 @@ def _latency(row: Row) -> tuple[str, str]:
 def _tables(data: Data, space: str, title: str) -> str:
     """Return the table of costs relative to the optimum, on the layers and seeds that all variants have."""
     rows, n_runs = [], 0
-    for variant, runs in _common(data.get(f"tables/{space}", ()), *_FEWER_RUNS).items():
+    for variant, runs in _common(data.get(f"tables/{space}", ())).items():
         n_runs = len(runs)
         trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
         gaps = [_interval(runs, cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
@@ -152,22 +205,16 @@ def _tables(data: Data, space: str, title: str) -> str:
         seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
         last = gaps[-1]
         gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
-        if variant not in _CONTROLS:
-            rows.append((last, variant, trials, *gaps, *near, seconds))
+        rows.append((last, variant, trials, *gaps, *near, seconds))
     head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
     lead = (
         f"Cost of the best config over the optimum's in {n_runs} runs; lower is better. Geometric means with 95 %"
-        f" intervals, capped at {_WORST:g}; an empty cell at the end equals the cell at 256. Trials to 1 % and seconds"
-        " are medians, empty if half of the runs never come within 1 %."
+        f" intervals over layers, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 % and"
+        " seconds are medians, empty if half of the runs never come within 1 %."
         if space == next(iter(_SPACES))
         else f"The columns are the same; {n_runs} runs."
     )
     return _section(title, lead, head, [row[1:] for row in sorted(rows)])
-
-
-def cost_at(column: str) -> Callable[[Row], float]:
-    """Return a reader of the cost relative to the optimum after some trials, or at the end of a shorter run."""
-    return lambda row: min(1 + float(row[column] or row["gap_at_end"] or "nan"), _WORST)
 
 
 def _prices(data: Data) -> str:
@@ -238,20 +285,24 @@ def _layers(data: Data) -> str:
     return _section("Layers on the processor", lead, head, sorted(rows, key=lambda row: (row[0], row[5])))
 
 
-def _common(rows: Rows, *left_out: str) -> dict[str, list[Row]]:
-    """Return the rows of each variant on the layers and seeds that all variants have."""
+def _common(rows: Rows) -> dict[str, list[Row]]:
+    """Return the rows of each listed variant on the layers and seeds that all have, without variants with few runs."""
     found: dict[str, dict[tuple[str, str], Row]] = {}
     for row in rows:
-        if row["variant"] not in left_out:
+        if row["variant"] not in _CONTROLS:
             found.setdefault(row["variant"], {})[row["layer"], row["seed"]] = row
+    most = max(map(len, found.values()), default=0)
+    found = {variant: own for variant, own in found.items() if len(own) > _MIN_SHARE * most}
     common = sorted(set.intersection(*map(set, found.values()))) if found else []
     return {variant: [own[place] for place in common] for variant, own in found.items()} if common else {}
 
 
 def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
-    """Return the geometric mean of a figure with its interval."""
-    found = mean({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs}, np.exp)
-    return "" if found is None else f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
+    """Return the geometric mean of a figure with its interval, if it has enough layers and varies."""
+    found = effect({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs})
+    if found is None or found.low is None:
+        return "" if found is None else f"{found.value:.3f}"
+    return f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:

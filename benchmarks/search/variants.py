@@ -13,8 +13,7 @@ from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from benchmarks.search.gaussian_process import GaussianProcess
-from benchmarks.search.tpe import Tpe
-from kit.controls import PerfectExplorer, SizedAmongBest, SizedGreedy
+from kit.controls import PerfectExplorer, SizedGreedy
 
 SAME = (1, 1, 1, 1)
 LAYERS = {
@@ -38,38 +37,29 @@ Variants = Mapping[str, Mapping[str, Any]]
 
 SA = {"name": "annealing", "n_candidates": 64}
 SA_32 = {"name": "annealing", "n_candidates": 64, "patience_over": 32}
+_PLANNED = {"n_candidates": 64}
 GREEDY = {"name": "greedy", "diversity_ratio": None}
 _AUTOTVM: Mapping[str, Any] = {"explorer": {"n_candidates": 64}, "sampler": GREEDY}
 AUTOTVM_GREEDY = {"name": "greedy", "least_random": 1}
 DE = {"name": "fixed", "number": 500, "repeats": 1, "max_s": 5.0}
-CONTROLS: Mapping[str, SizedGreedy | SizedAmongBest] = {
-    "greedy": SizedGreedy(diversity_ratio=None, least_random=3),
-    "top 64": SizedAmongBest(n_best=64, least_random=3),
-}
+SIZED = SizedGreedy(diversity_ratio=None, least_random=3)
 """Adaptive sampling without clusters, with the same number of random configs per batch."""
+_TO_256: Mapping[str, Any] = {"max_iterations": 256, "trials": 256}
+"""As many iterations as 256 trials take, to compare tuners with small batches after equally many trials."""
+_PUBLISHED: Mapping[str, Any] = {"clustered": "all", "n_random": 0}
+"""Adaptive sampling as in the paper: all knobs are clustered, no config is random, and a batch has at least 8."""
+
 VARIANTS: Variants = {
     # `anole` and its variants do not end early, so all tuners are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset not in ("dcoc", "exhaustive")},
-    # The default preset without learning from earlier layers, without starting at the configs with the highest merit,
-    # and as first assembled from the papers' parts.
+    # The default preset without learning from earlier layers.
     "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
     # The same as shipped, ending when no gain is expected.
     "anole cold, ends early": {"preset": "anole", "warm_start": False},
-    "anole SA": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "annealing", "n_steps": 150, "patience": 25},
-    },
-    "anole PPO+AS": {
-        **{"preset": "anole", "min_gain": None, "warm_start": False},
-        "explorer": {"name": "ppo", "n_steps": 250, "begin": "best", "converged_share": None, "n_candidates": 128},
-        "sampler": {"name": "adaptive", "representative": "best"},
-        "surrogate": {"max_depth": 3, "learning_rate": 0.3},
-    },
     # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM with the defaults of its code, without
     # diversity; with it (figure 8), batches are chosen among twice as many candidates. "PPO+AS" is Chameleon itself.
     "SA+greedy": {"preset": "autotvm", **_AUTOTVM},
-    "SA+greedy batch 16": {"preset": "autotvm", "batch": 16},
-    "SA+diverse": {"preset": "autotvm"},
+    "SA+diverse batch 16": {"preset": "autotvm", "batch": 16},
     "SA+AS": {"preset": "chameleon", "explorer": SA},
     "PPO+greedy": {"preset": "chameleon", "sampler": GREEDY},
     "PPO+diverse": {"preset": "chameleon", "explorer": {"n_candidates": 128}, "sampler": "greedy"},
@@ -78,10 +68,8 @@ VARIANTS: Variants = {
     "AutoTVM, 16 iterations": {"preset": "autotvm", **_AUTOTVM, "max_iterations": 16},
     "Chameleon, 16 iterations": {"preset": "chameleon", "max_iterations": 16},
     # Controls: the same explorer with the batch sizes of another variant's run on the same layer and seed.
-    "SA+greedy sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("greedy", "SA+AS")},
-    "SA+top 64 sizes of AS": {"preset": "chameleon", "explorer": SA, "control": ("top 64", "SA+AS")},
-    "PPO+greedy sizes of AS": {"preset": "chameleon", "control": ("greedy", "PPO+AS")},
-    "PPO+top 64 sizes of AS": {"preset": "chameleon", "control": ("top 64", "PPO+AS")},
+    "SA+greedy sizes of AS": {"preset": "chameleon", "explorer": SA, "sizes": "SA+AS"},
+    "PPO+greedy sizes of AS": {"preset": "chameleon", "sizes": "PPO+AS"},
     # AdaTune's additions, all in batches of 32; the last variant is AdaTune itself. DE is its baseline's evaluator,
     # with 500 runs and the same time limit as AdaTune's.
     "XGB+SA+DE": {"preset": "autotvm", "explorer": SA_32, "evaluator": DE, "batch": 32},
@@ -89,30 +77,45 @@ VARIANTS: Variants = {
     "RFEI+CSA+DE": {"preset": "adatune", "evaluator": DE},
     "RFEI+SA+fixed": {"preset": "adatune", "explorer": SA_32, "sampler": AUTOTVM_GREEDY, "evaluator": "fixed"},
     "RFEI+CSA+fixed": {"preset": "adatune", "evaluator": "fixed"},
-    "RFEI+CSA+CV jackknife": {"preset": "adatune", "surrogate": {"spread": "jackknife"}},
     "RFEI+CSA+CV": {"preset": "adatune"},
 }
-"""All compared tuners, in the format of `anole.search.presets.read_tuner`; a control also names a sampler and the
-variant whose batch sizes it copies."""
+"""All compared tuners, in the format of `anole.search.presets.read_tuner`.
+
+A control also names the variant whose batch sizes it copies (``sizes``), a variant with ``trials`` ends after these,
+and one with ``described: False`` searches a space without a description.
+"""
+
+_NOT_OF_TUNERS = ("sizes", "trials", "described")
 
 TABLE_VARIANTS: Variants = {
     **{
         name: VARIANTS[name]
         for name in (
             *("random", "autotvm", "release", "chameleon", "adatune", "anole cold", "anole cold, ends early"),
-            *("SA+greedy", "SA+greedy batch 16", "SA+AS", "PPO+greedy", "PPO+diverse"),
-            *("SA+greedy sizes of AS", "SA+top 64 sizes of AS"),
-            *("PPO+greedy sizes of AS", "PPO+top 64 sizes of AS", "RFEI+SA+fixed", "RFEI+CSA+CV jackknife"),
+            *("SA+greedy", "SA+diverse batch 16", "SA+AS", "PPO+greedy", "PPO+diverse"),
+            *("SA+greedy sizes of AS", "PPO+greedy sizes of AS"),
         )
     },
+    # The surrogate sees only the knobs' own values, not the work and the buffer shares of a config.
+    "autotvm, knobs alone": {"preset": "autotvm", "described": False},
+    # Adaptive sampling to 256 trials, in the authors' form and in the paper's, and with other shares of random configs:
+    # the authors' 3 of 16 in any batch, and none.
+    "SA+AS to 256": {"preset": "chameleon", "explorer": SA, **_TO_256},
+    "SA+AS as published": {"preset": "chameleon", "explorer": SA, "sampler": _PUBLISHED, **_TO_256},
+    "chameleon to 256": {"preset": "chameleon", **_TO_256},
+    "chameleon as published": {"preset": "chameleon", "sampler": _PUBLISHED, **_TO_256},
+    "chameleon, random share": {"preset": "chameleon", "sampler": {"n_random": 0, "random_share": 0.1875}, **_TO_256},
+    "chameleon, none random": {"preset": "chameleon", "sampler": {"n_random": 0}, **_TO_256},
     # AdaTune's baseline; on a table, the evaluator has no effect.
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
     # A Gaussian process takes minutes for more trials; the forest has the same number.
     "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
-    # DCOC's additions, part by part.
+    # DCOC and its additions, part by part: as the paper prints algorithm 2, which drops what is not confident, and as
+    # in its authors' plans of 64, which leave nothing to choose.
     "dcoc": {"preset": "dcoc"},
-    "MAPPO+greedy": {"preset": "dcoc", "sampler": "greedy"},
-    "PPO+CS": {"preset": "dcoc", "explorer": {"name": "ppo", "n_candidates": 64}},
+    "dcoc as printed": {"preset": "dcoc", "sampler": {"replaces": False}},
+    "dcoc, 64 of 64": {"preset": "dcoc", "explorer": _PLANNED},
+    "MAPPO+greedy": {"preset": "dcoc", "explorer": _PLANNED, "sampler": "greedy"},
     "dcoc batch 16": {"preset": "dcoc", "batch": 16},
     # Controls of learning: random policies without updates, a perfect explorer, and no learning.
     "release not learning": {"preset": "release", "explorer": {"learning_rate": 0}},
@@ -122,38 +125,33 @@ TABLE_VARIANTS: Variants = {
     "perfect+greedy batch 16": {"preset": "autotvm", "explorer": PerfectExplorer(), "batch": 16},
     "by merit": {"preset": "random", "explorer": "by_merit", "batch": 16},
     "descent": {"preset": "random", "explorer": "descent", "batch": 16},
-    # An update of the policy after each episode, as in the papers.
-    "chameleon one by one": {"preset": "chameleon", "explorer": {"at_once": 1, "horizon": 500}},
 }
-"""The compared tuners on exact tables of the accelerator, in the same format."""
+"""The compared tuners on exact tables, in the same format."""
 
-MEASURED_VARIANTS: Variants = {
-    **{
-        name: TABLE_VARIANTS[name]
-        for name in (
-            *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+greedy batch 16"),
-            *("anole cold, ends early", "dcoc batch 16", "chameleon not learning", "dcoc not learning"),
-            *("perfect+greedy batch 16", "by merit", "descent"),
-        )
-    },
-    "tpe": {"preset": "random", "explorer": Tpe(), "batch": 16},
-}
-"""The compared tuners on exhaustively measured spaces, in the same format."""
+MEASURED = (
+    *("random", "autotvm", "release", "chameleon", "adatune", "dcoc", "anole cold", "SA+diverse batch 16"),
+    *("anole cold, ends early", "dcoc batch 16", "chameleon not learning", "dcoc not learning"),
+    *("perfect+greedy batch 16", "by merit", "descent"),
+)
+"""The compared variants in small measured spaces."""
+OF_ALL = ("perfect+greedy", "perfect+greedy batch 16")
+"""Variants that score all configs of a space, which takes too long in a large one."""
+WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "by merit", "release not learning"))
+"""The compared variants in large spaces without merit, where `by merit` is `random`."""
 
 
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
-    plain = dict(variants[variant])
+    plain = {name: value for name, value in variants[variant].items() if name not in _NOT_OF_TUNERS}
     own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
-    if "control" in plain:
-        sampler, _ = plain.pop("control")
-        own["sampler"] = replace(CONTROLS[sampler], sizes=tuple(sizes))
+    if sized_as(variant, variants):
+        own["sampler"] = replace(SIZED, sizes=tuple(sizes))
     return replace(read_tuner(plain), **own)
 
 
 def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:
     """Return the variant whose batch sizes a control copies; None if the variant is no control."""
-    return variants[variant]["control"][1] if "control" in variants[variant] else None
+    return variants[variant].get("sizes")
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,18 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from anole.bench.ask_tell import replay
+from anole.bench.problem import Problem
+from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole_vta.target import VtaTarget
 from anole_vta.templates.design import BLOCK
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import TABLE_VARIANTS, tuner_of
-from benchmarks.vta.tables import DESCRIPTION, TABLES, gaps_of, networks
-from kit.tables import Table, read_table, replay
+from benchmarks.vta.tables import DESCRIPTION, networks
 
 TRIALS, SEEDS = 128, 20
-VARIANTS = ("random", "anole cold", "autotvm", "SA+greedy batch 16", "chameleon", "dcoc")
+VARIANTS = ("random", "anole cold", "autotvm", "SA+diverse batch 16", "chameleon", "dcoc")
 
 Best = Mapping[str, float]
 """The lowest latency in microseconds by block, such as ``1x16x16``."""
@@ -52,7 +54,7 @@ def _searched(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
     table = _table(layer)
     found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)
     best = _best_by_block(table, table.rows([trial.config for trial in found.trials]))
-    return best, round(float(gaps_of(table, found)[-1]), 5) == 0
+    return best, round(float(table.gaps([trial.config for trial in found.trials])[-1]), 5) == 0
 
 
 ACCELERATOR = Experiment(
@@ -91,7 +93,7 @@ def _all_blocks(layer: str) -> Best:
     return _best_by_block(_table(layer), np.arange(len(_table(layer).latencies_s)))
 
 
-def _best_by_block(table: Table, rows: NDArray[np.int64]) -> dict[str, float]:
+def _best_by_block(table: Problem, rows: NDArray[np.int64]) -> dict[str, float]:
     """Return the lowest latency in microseconds of each block in the given rows."""
     columns = table.space.columns(table.space.vectors(table.space.all_valid_indices[rows]))
     blocks = zip(*(columns[name].tolist() for name in BLOCK), strict=True)
@@ -125,13 +127,12 @@ def _config(block: str) -> dict[str, int]:
     return dict(zip(BLOCK, map(int, block.split("x")), strict=True))
 
 
-@cache
-def _table(layer: str) -> Table:
-    return read_table(TABLES / f"{layer}.json")
+def _table(layer: str) -> Problem:
+    return load(f"vta/{layer}")
 
 
 @cache
 def _version(network: str, variant: str) -> str:
     """Return a run's version, which covers tables, tuner settings and the code of the search."""
-    tables = [(TABLES / f"{layer}.json").read_bytes().hex() for layer in networks()[network]]
+    tables = [files("vta")[layer].read_bytes().hex() for layer in networks()[network]]
     return version_of(tables, tuner_of(variant, variants=TABLE_VARIANTS).to_json(), TUNER_VERSION, TRIALS)

@@ -3,8 +3,8 @@
     python -m benchmarks.vta.tables                    # fifteen layers, with the block and the buffers as knobs
     python -m benchmarks.vta.tables --models resnet18  # every layer of networks, with VTA's buffers
 
-Each layer gets a file in ``benchmarks/tables/vta_buffers`` or ``benchmarks/tables/vta``, unless it exists. Configs that
-differ only in buffer sizes without an effect share a program (`programs_of`), and each program is simulated once.
+Each layer gets a file in ``lib/anole/bench/tables/vta_buffers`` or ``lib/anole/bench/tables/vta``, unless it exists.
+Configs that differ only in buffer sizes without an effect share a program, and each program is simulated once.
 """
 
 from __future__ import annotations
@@ -19,33 +19,27 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from anole.bench import tables
+from anole.bench.tables import distinct_programs
 from anole.config.entries import ModelSpec
-from anole.errors import ConfigError, StoreError
+from anole.errors import ConfigError
 from anole.extract.load import load_model
 from anole.files import write_atomically
 from anole.host.machine import available_cores
-from anole.space.space import Space
 from anole.task import Conv2d, Workload
 from anole_vta.geometry import DEFAULT
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget, as_conv2d
-from anole_vta.templates.design import BUFFERS, PROGRAM, hardware_config, programs_of
+from anole_vta.templates.design import BUFFERS, PROGRAM, hardware_config
 from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import read_rows
-from kit.tables import Replay, Table
 
-TABLES = Path(__file__).parents[1] / "tables/vta"
-NETWORKS = TABLES.with_name("vta_networks.csv")
+NETWORKS = Path(__file__).parents[1] / "tables/vta_networks.csv"
 """The count of each layer, by the name of its table, in each network."""
-BUFFER_TABLES = Path(__file__).parents[1] / "tables/vta_buffers"
 MODELS = (
     *("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"),
     *("squeezenet1_1", "mobilenet_v2"),
@@ -91,8 +85,8 @@ def main() -> None:
                 write_atomically(path, json.dumps(_table(layer, pool)) + "\n")
         for layer in () if models else LAYERS:
             if not (path := buffer_table_path(layer)).exists():
-                path.parent.mkdir(exist_ok=True)
                 write_atomically(path, _programs(layer, pool))
+    write_workloads()
 
 
 def layers_of(model: str) -> list[tuple[Conv2d, int]]:
@@ -117,80 +111,32 @@ def networks() -> dict[str, dict[str, int]]:
     return found
 
 
-def costs_of(table: Table) -> NDArray[np.float64]:
-    """Return the cost in seconds of every config of a table, shape (n,); infinity for failures."""
-    return np.nan_to_num(table.costs_s, nan=np.inf, posinf=np.inf)
-
-
-def gaps_of(table: Table, found: Replay) -> NDArray[np.float64]:
-    """Return the relative excess of the best cost so far over the optimum after each trial, shape (n_trials,)."""
-    costs_s = costs_of(table)
-    rows = table.rows([trial.config for trial in found.trials])
-    return np.asarray(np.minimum.accumulate(costs_s[rows]) / np.min(costs_s) - 1)
-
-
 def table_path(layer: Conv2d) -> Path:
     """Return the path of a layer's table with VTA's own buffers."""
-    return TABLES / f"{_name(layer)}.json"
+    return tables.FOLDER / f"vta/{_name(layer)}.json"
 
 
 def buffer_table_path(layer: Conv2d) -> Path:
     """Return the path of a layer's table with searched buffers."""
-    return BUFFER_TABLES / f"{_name(layer)}.csv.xz"
+    return tables.FOLDER / f"vta_buffers/{_name(layer)}.csv.xz"
+
+
+def write_workloads() -> None:
+    """Write the target and the layers of the tables with searched buffers, which these files do not contain."""
+    existing = {_name(layer): asdict(layer) for layer in LAYERS if buffer_table_path(layer).exists()}
+    content = json.dumps({"target": DESCRIPTION, "workloads": existing}, indent=1)
+    write_atomically(tables.FOLDER / "vta_buffers.json", content + "\n")
 
 
 def _name(layer: Conv2d) -> str:
     return layer.label.removeprefix("conv2d ").replace(" ", "_").replace("->", "-")
 
 
-def buffer_tables() -> dict[str, Path]:
-    """Return the existing tables with searched buffers, by name."""
-    paths = {_name(layer): buffer_table_path(layer) for layer in LAYERS}
-    return {name: path for name, path in paths.items() if path.exists()}
-
-
-@cache
-def buffer_table(name: str) -> Table:
-    """Return the table of a layer with searched buffers: the latency of every valid config.
-
-    Raises:
-        StoreError: there is no such table, or the template's programs have changed since.
-    """
-    layer = {_name(each): each for each in LAYERS}.get(name)
-    if layer is None or not (path := buffer_table_path(layer)).exists():
-        raise StoreError(f"{name}: has no table; `python -m benchmarks.vta.tables` writes the tables of all layers")
-    rows = list(csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode())))[1:]
-    recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
-    cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)
-    target = VtaTarget(DESCRIPTION)
-    space = target.space(layer)
-    programs, _, of_each = distinct_programs(layer, space)
-    if not np.array_equal(recorded, programs):
-        raise StoreError(f"{path}: was simulated with other programs than the template has now; remove it")
-    return Table(layer, space, (cycles / target.frequency_hz)[of_each])
-
-
-def distinct_programs(layer: Conv2d, space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct programs of all valid configs of a space.
-
-    Returns:
-        The sorted rows of `programs_of`; a valid config index for each; and the row index of each valid config.
-    """
-    valid = space.all_valid_indices
-    parts = (valid[at : at + 2**17] for at in range(0, len(valid), 2**17))
-    rows = np.concatenate([programs_of(layer, DEFAULT, space.columns(space.vectors(part))) for part in parts])
-    code = np.zeros(len(rows), dtype=np.int64)
-    for column in rows.T:
-        code = code * (int(column.max()) + 1) + column
-    _, first, of_each = np.unique(code, return_index=True, return_inverse=True)
-    return rows[first], valid[first], of_each
-
-
 def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
     """Simulate all programs of a layer's space; return a compressed CSV file with a row for each."""
     began_s = time.perf_counter()
     space = VtaTarget(DESCRIPTION).space(layer)
-    programs, indices, of_each = distinct_programs(layer, space)
+    programs, indices, of_each = distinct_programs(space)
     found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
     _log(layer, found, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
     file = io.StringIO()
@@ -202,7 +148,7 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
 
 
 def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
-    """Simulate all configs of a layer with VTA's buffers; return the content of a table for `kit.tables`."""
+    """Simulate all configs of a layer with VTA's buffers; return the content of a table for `anole.bench`."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restricted(OWN_BUFFERS)

@@ -6,6 +6,7 @@ import logging
 
 import click
 
+from anole.commands.bench import bench
 from anole.commands.builds import compare, export, profile, run
 from anole.commands.group import Commands
 from anole.commands.machines import calibrate, completion, doctor, serve
@@ -63,6 +64,7 @@ main.add_sections(
         ),
         "Builds": (run, profile, compare, export),
         "Records": (report, explore, import_, export_records),
+        "Search methods": (bench,),
         "Machines": (doctor, calibrate, serve, completion),
     }
 )

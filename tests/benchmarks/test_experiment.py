@@ -68,6 +68,13 @@ def test_rows_with_other_columns_are_replaced(tmp_path):
     assert found(path) == [("1", -1), ("1", 1)]
 
 
+def test_rows_without_a_new_column_stay(tmp_path):
+    path = tmp_path / "squares.csv"
+    path.write_text("number,version\r\n1,1\r\n")
+    assert run_experiment(of([1, 2]), path, FOREVER)
+    assert [row["square"] for row in read_rows(path)] == ["", "4", "-4"]
+
+
 def test_a_failed_job_is_logged_and_others_still_run(tmp_path, caplog):
     path = tmp_path / "squares.csv"
     assert not run_experiment(of([1, 3, 4]), path, FOREVER)

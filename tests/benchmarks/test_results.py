@@ -64,21 +64,23 @@ def of_tuning_time() -> list[str]:
     return [f"{value:.0f} s" for value in (statistics.median(found), min(found), max(found))]
 
 
+def tests_of_claims() -> list[int]:
+    """Return the sums of the first table of claims.md: tests that hold, fail, are equal, saturated, and undecided."""
+    table = (RESULTS / "claims.md").read_text().partition("|---|")[2].partition("\n\n")[0]
+    return [sum(map(int, column)) for column in list(zip(*map(cells, table.splitlines()[1:]), strict=True))[1:]]
+
+
 def of_the_papers() -> list[str]:
-    (lead,) = re.findall(
-        r"^Of \d+ measured claims.*?settings\.", (RESULTS / "claims.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    _, gains, holds, fails, equal, _, open_, premises_hold, premises, constants = re.findall(r"\d+", lead)
+    holds, fails, equal, saturated, undecided = tests_of_claims()
     return [
-        f"**{holds}** of {gains} measured claims about gains holds, {fails} do not, in {equal} both methods are "
-        f"equivalent or at the optimum, {open_} are undecided",
-        f"of {premises} premises {premises_hold} hold; {constants} numbers are constants",
+        f"**{holds}** of {holds + fails + equal + saturated + undecided} tests of claims about gains hold, {fails} "
+        f"exclude a gain, {equal} show no difference, {saturated} are saturated, {undecided} are undecided",
     ]
 
 
 def of_the_presets() -> list[str]:
     found = rows("search/tables.csv.xz", space="constrained")
-    presets = ("autotvm", "release", "chameleon", "adatune", "dcoc")
+    presets = ("autotvm", "release", "chameleon", "adatune", "dcoc, 64 of 64")
     runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
     common = set.intersection(*map(set, runs.values()))
     trials = [
@@ -265,16 +267,6 @@ def lines_of(page: str) -> list[list[str]]:
     return [cells(line) for line in (RESULTS / page).read_text().splitlines() if line.startswith("|")]
 
 
-def test_the_table_of_replayed_searches_matches_its_file() -> None:
-    found = rows("tuners_replayed.csv")
-    for variant in {row["variant"] for row in found}:
-        own, line = [row for row in found if row["variant"] == variant], [variant]
-        for table in ("L8", "resnet18_2", "squeezenet_expand"):
-            gaps = [float(row["gap_at_128"]) for row in own if row["table"] == table]
-            line.append(f"{statistics.mean(gaps):.3f} ± {statistics.stdev(gaps) / len(gaps) ** 0.5:.3f}")
-        assert [*line, str(sum(bool(row["trials_to_98%"]) for row in own))] in lines_of("search.md")
-
-
 def test_the_table_of_tuners_matches_its_files() -> None:
     tuned = {row["tuner"]: row for row in rows("search/networks_tuned.csv", network="resnet18")}
     for row in rows("search/networks_timed.csv", network="resnet18"):
@@ -359,18 +351,13 @@ def test_quoted_comparisons_match_their_file() -> None:
     fast = "{:.2f}x as fast ({:.2f}x to {:.2f}x)"
     assert said("SA+greedy", "PPO+greedy", "steps", "{:.1f}x fewer steps ({:.1f}x to {:.1f}x)") in search
     assert said("SA+greedy", "PPO+greedy", "queries", "{:.0f}x fewer queries ({:.0f}x to {:.0f}x)") in search
-    assert said("autotvm", "SA+AS", "gap_at_64", f"it is {fast} after 64 trials") in search
-    assert said("SA+AS", "autotvm", "gap_at_256", f"After 256 trials AutoTVM is {fast}.") in search
-    assert said("dcoc", "autotvm", "gap_at_256", f"After 256 trials AutoTVM's code is {fast}.") in search
-    for learner in ("chameleon", "release", "dcoc"):
-        own = said(f"{learner} not learning", learner, "gap_at_end", fast)
-        assert f"`{learner}` is {own}" in search or f"`{learner}` {own.replace(' as fast', '')}" in search
     assert said("SA+greedy", "PPO+greedy", "gap_at_256", "({:.2f}x after 256 trials, {:.2f}x to {:.2f}x)") in readme
-    own = said("dcoc", "SA+greedy batch 16", "gap_at_256", f"with batches of 16 is {fast}")
+    own = said("dcoc, 64 of 64", "SA+diverse batch 16", "gap_at_256", f"with batches of 16 is {fast}")
     assert own in of_vta
-    own = said("SA+greedy batch 16", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
+    own = said("SA+diverse batch 16", "dcoc, 64 of 64", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
     assert own in dcoc
-    assert said("MAPPO+greedy", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy") in dcoc
+    greedy = "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy"
+    assert said("MAPPO+greedy", "dcoc, 64 of 64", "gap_at_256", greedy) in dcoc
 
 
 def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
@@ -390,73 +377,53 @@ def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
     ships = runs("constrained", "anole cold, ends early")
     share = f"{statistics.mean(float(row['gap_at_end']) <= 0.01 for row in ships):.0%}".replace("%", " %")
     assert f"it ends after {next(means(ships, 'trials'))} trials on average, within 1 % in {share}" in said
-    sampled, baseline = runs("open", "chameleon"), runs("open", "SA+greedy")
-    first = [
-        f"{statistics.mean(int(row['failed_at_128']) / min(128, int(row['trials'])) for row in found):.0%}"
-        for found in (sampled, baseline)
-    ]
-    assert (
-        "{} of Chameleon's first 128 configs cannot be lowered, and {} of AutoTVM's".format(
-            *(each.replace("%", " %") for each in first)
-        )
-        in said
-    )
-    whole = [" of ".join(means(found, "failed", "trials")) for found in (sampled, baseline)]
-    assert f"they are {whole[0]} and {whole[1]}:" in said
-    twice = [float(each) for variant in ("dcoc", "chameleon") for each in means(runs("constrained", variant), "trials")]
-    assert f"with {twice[0]:.0f} trials on average vs. Chameleon's {twice[1]:.0f}" in said
 
 
-def test_figures_that_depend_on_trials_or_spaces_match_their_files() -> None:
+def test_small_batches_lead_early_and_are_no_more_than_level_later() -> None:
+    """A cell of the table has a ratio and its interval."""
+    table = (RESULTS / "claims.md").read_text().partition("## By the number of trials")[2].partition("\n## ")[0]
+    found = {line[0]: line[1:] for line in map(cells, table.splitlines()) if line[1:2] == ["constrained"]}
+
+    def interval(cell: str) -> tuple[float, float]:
+        low, high = re.findall(r"\((.*)-(.*)\)", cell)[0]
+        return float(low), float(high)
+
+    small = found["AutoTVM in batches of 16 over batches of 64"]
+    assert interval(small[1])[0] > 1 and interval(small[4])[0] <= 1
+    learning = found["`chameleon` over `chameleon` that does not learn"]
+    assert interval(learning[1])[0] > 1 and 1 <= float(learning[4].split()[0]) < 1.1
+
+
+def test_figures_of_a_description_match_their_file() -> None:
     from benchmarks.search.evidence import effect, log_ratios
-    from benchmarks.search.report import cost_at
+    from benchmarks.search.figures import cost_at
 
     said = " ".join((RESULTS / "search.md").read_text().split())
-    page = (RESULTS / "claims.md").read_text()
-
-    def found(space: str, over: str, under: str, at: str) -> list[str]:
-        own = effect(log_ratios(rows("search/tables.csv.xz", space=space), over, under, cost_at(f"gap_at_{at}")))
-        assert own is not None and own.low is not None and own.high is not None
-        return [f"{each:.2f}" for each in (own.value, own.low, own.high)]
-
-    ours = found("constrained", "chameleon", "dcoc", "end")
-    assert "DCOC's code on the accelerator is {}x as fast ({}x to {}x)".format(*ours) in said
-    forms = {"64": "{}x ({}x to {}x) after 64", "128": "{}x ({}x to {}x) after 128"}
-    forms |= {"192": "After 192 they are level ({}x, {}x to {}x)"}
-    assert [
-        at for at, form in forms.items() if form.format(*found("constrained", "dcoc", "chameleon", at)) not in said
-    ] == []
-    for at in ("128", "192"):
-        assert f"after {at} each {{}}x ({{}}-{{}})".format(*found("constrained", "chameleon", "dcoc", at)) in page
-    for at, form in (
-        ("128", "{}x as fast ({}x to {}x) after 128 trials"),
-        ("256", "{}x ({}x to {}x) after 256. In open"),
-    ):
-        assert form.format(*found("constrained", "adatune", "XGB+SA batch 32", at)) in said
-    for at, form in (("384", "{}x ({}x to {}x) after 384 trials"), ("512", "{}x ({}x to {}x) after 512")):
-        assert form.format(*found("open", "SA+greedy", "adatune", at)) in said
+    found = rows("search/features.csv", space="constrained")
+    gap = effect(log_ratios(found, "autotvm, knobs alone", "autotvm", cost_at("gap_at_128")))
+    assert gap is not None and f"{gap.value:.2f}x as slow ({gap.low:.2f}x to {gap.high:.2f}x)" in said
+    alone, described = (
+        statistics.mean(int(row["trials_to_1%"] or row["trials"]) for row in found if row["variant"] == variant)
+        for variant in ("autotvm, knobs alone", "autotvm")
+    )
+    assert f"takes {alone:.0f} instead of {described:.0f} trials on average" in said
 
 
-def test_figures_of_batches_and_live_layers_match_their_files() -> None:
-    page = (RESULTS / "claims.md").read_text()
-    for variant, form in {
-        "SA+AS": "{} % of the batches are below 8 and {} % of 8,",
-        "chameleon": "{} % of the batches are below 8, {} % of 8 and {} % of 16",
-    }.items():
-        own = rows("search/tables.csv.xz", space="constrained", variant=variant)
-        runs = [[int(size) for size in row["batches"].split()] for row in own]
-        sizes = [size for run in runs for size in (run[:-1] or run)]
-        shares = [100 * statistics.mean(each) for each in zip(*((n < 8, n == 8, n == 16) for n in sizes), strict=True)]
-        assert form.format(*(f"{each:.0f}" for each in shares)) in page
-        assert f"ends after {statistics.mean(int(row['trials']) for row in own):.0f} trials on average" in page
-    ends = {
-        name: {row["layer"]: row for row in rows("search/layers.csv", variant=f"{name}, 16 iterations")}
-        for name in ("AutoTVM", "Chameleon")
-    }
-    fewer = sorted(int(row["trials"]) / int(ends["Chameleon"][at]["trials"]) for at, row in ends["AutoTVM"].items())
+def test_figures_of_evaluators_on_recorded_times_match_their_file() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
-    low, high = (f"{fewer[at]:.1f}" for at in (0, -1))
-    assert f"{low}x to {high}x fewer" in page and f"need {low}x to {high}x fewer trials" in said
+    found = rows("search/recorded.csv", evaluator="AdaTune, CV < 0.1")
+    saved, timed = (sum(float(row[name]) for row in found) for name in ("saved_s", "timed_s"))
+    within = [100 * float(row["within_5%"]) for row in found]
+    assert len(found) == 12 and f"saves {100 * saved / timed:.0f} % of the recorded run times" in said
+    assert f"for {statistics.mean(within):.0f} % of the configs, and for {min(within):.0f} % in the worst space" in said
+    assert f"up to {100 * max(float(row['slower']) for row in found):.1f} % slower than the fastest" in said
+
+
+def test_prices_of_adatune_match_the_page_of_claims() -> None:
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    (own,) = (line[1:] for line in lines_of("claims.md") if line[0] == "adatune" and len(line) == 5)
+    for cell, form in ((own[0], "takes {}x as long ({}x to {}x) at 0.01 s"), (own[2], "{}x ({}x to {}x) at 1 s")):
+        assert form.format(*(f"{float(each):.1f}" for each in re.findall(r"[\d.]+", cell))) in said
 
 
 def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
@@ -464,26 +431,30 @@ def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
     table = (RESULTS / "claims.md").read_text().partition("with `anole` after 256 trials")[2].partition("\n## ")[0]
     open_ = {line[0]: line[2] for line in map(cells, table.splitlines()) if len(line) == 4}
     behind = {tuner for tuner, cell in open_.items() if "behind" in cell}
-    assert behind >= {"SA+greedy", "SA+AS", "chameleon", "dcoc"} and not behind & {"adatune", "PPO+greedy"}
+    assert behind >= {"SA+greedy", "SA+AS", "chameleon"} and not behind & {"adatune", "PPO+greedy"}
     early = re.match(r"1\.(\d\d) \(1\.(\d\d)-1\.(\d\d)\)", open_["anole cold, ends early"])
     assert early and "early end costs {} % ({} to {}) vs. 256".format(*early.groups()) in said
     (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
     own, other = (round(float(mobile[at])) for at in (3, 4))
     assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
-    three = [row for row in rows("search/accelerator.csv") if row["variant"] in ("autotvm", "chameleon", "dcoc")]
+    named = ("autotvm", "chameleon", "dcoc, 64 of 64")
+    three = [row for row in rows("search/accelerator.csv") if row["variant"] in named]
     found, layers = (sum(int(row[column]) for row in three) for column in ("optimal_layers", "layers"))
-    assert f"the three tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
+    assert f"tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
 
 
 def test_pages_agree_on_the_counts_of_claims() -> None:
-    holds, gains, *_, open_ = re.findall(r"\d+", of_the_papers()[0])
-    assert holds == "1" and f"We measured {gains} of the papers' claims about gains. One holds here" in (
-        HOME / "README.md"
-    ).read_text(encoding="utf-8")
-    assert (
-        f"papers' {gains} measured claims about gains, {open_} are undecided here, and one holds"
-        in (RESULTS / "search.md").read_text()
-    )
+    from benchmarks.search.claims import Verdict, read_data, verdicts_of
+
+    holds, fails, *_ = counts = tests_of_claims()
+    readme = (HOME / "README.md").read_text(encoding="utf-8")
+    assert f"Of {sum(counts)} tests of the papers' claims about gains, {holds} hold" in " ".join(readme.split())
+    said = " ".join((RESULTS / "search.md").read_text().split())
+    assert f"Of the {sum(counts)} tests of the papers' claims about gains, {holds} hold and {fails} exclude" in said
+    found = verdicts_of(read_data(DATA / "search"))
+    held = {each.claim.where for each, (verdict, _) in found.items() if verdict is Verdict.HOLDS and each.claim.under}
+    passage = said.partition("**What holds.**")[2].partition("- **")[0]
+    assert set(re.findall(r"\((Fig\. [\w, ]+|Table \d|abstract)\)", passage)) == held
 
 
 def test_figures_of_convergence_match_their_file() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import AnoleError
-from anole.evaluate.engines import Engine
-from benchmarks.shared import neighbours, pools, power, quota, throughput
+from benchmarks.shared import neighbours, pools, quota, throughput
 from benchmarks.shared.report import alone, at_once, found, small, under_load, within_quota
 
 from .conftest import Benchmark
@@ -62,27 +61,6 @@ def test_engines_are_compared_within_a_quota(benchmark: Benchmark) -> None:
     engines = [("anole", "own"), ("anole", "1"), ("onnxruntime", "1")]
     assert [(row["engine"], row["threads"]) for row in rows] == engines
     assert not group.exists()
-
-
-def test_a_build_is_compared_with_its_copy_and_a_slower_one(benchmark: Benchmark) -> None:
-    rows, _ = benchmark("shared.power", "net", "--trials", "1", "--planted", "0,50", "--seconds", "1")
-    assert tuple(rows[0]) == power.COLUMNS
-    assert [(row["planted_percent"], row["trial"], row["neighbours"]) for row in rows] == [
-        ("0", "0", "1"),
-        ("50", "0", "1"),
-    ]
-    same, slower = (float(row["change_percent"]) for row in rows)
-    assert slower > same and all(int(row["rounds"]) > 0 for row in rows)
-
-
-def test_a_planted_slowdown_is_busy_for_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    worked: list[float] = []
-    monkeypatch.setattr(power, "start_deployed", lambda folder: Engine("build", lambda: "found", list))
-    monkeypatch.setattr(power, "_fastest_s", lambda run: 2.0)
-    monkeypatch.setattr(power, "_work", worked.append)
-    for share, seconds in ((0.5, 1.0), (0.0, 0.0)):
-        assert power.start_longer(None, share).run() == "found"  # type: ignore[arg-type]
-        assert worked[-1] == seconds
 
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from anole.bench import load
+from anole.bench import tables as recorded
+from anole.bench.ask_tell import replay
 from anole.errors import ConfigError, StoreError
 from anole.record import Status
 from anole.search.presets import read_tuner
-from anole.task import Conv2d, Task
-from anole_vta.accelerator.energy import unit_energies
-from anole_vta.accelerator.fastest import fastest_programs
+from anole.task import Conv2d
 from anole_vta.target import VtaTarget
-from anole_vta.templates.design import HARDWARE, geometry_of
-from benchmarks.vta import joint, networks, tables
+from benchmarks.vta import networks, tables
 from benchmarks.vta.networks import ACCELERATOR, VARIANTS
-from kit.tables import replay
-
-from ..vta.accelerator.conftest import every_trial
 
 TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
 TARGET = VtaTarget(tables.DESCRIPTION)
@@ -33,16 +30,18 @@ class InProcessPool:
 def tiny(monkeypatch, tmp_path):
     """A small layer, its table simulated."""
     monkeypatch.setattr(tables, "LAYERS", (TINY,))
-    monkeypatch.setattr(tables, "BUFFER_TABLES", tmp_path)
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    (tmp_path / "vta_buffers").mkdir()
     path = tables.buffer_table_path(TINY)
     path.write_bytes(tables._programs(TINY, InProcessPool()))
-    tables.buffer_table.cache_clear()
-    yield path
-    tables.buffer_table.cache_clear()
+    tables.write_workloads()
+    recorded._load.cache_clear()
+    yield f"vta_constrained/{path.name.removesuffix('.csv.xz')}"
+    recorded._load.cache_clear()
 
 
 def test_every_valid_config_has_the_cycles_of_its_program(tiny):
-    table = tables.buffer_table(tiny.name.removesuffix(".csv.xz"))
+    table = load(tiny)
     space = table.space
     assert len(table.latencies_s) == len(space.all_valid_indices) > 1_000
     for vector in space.sample(40, np.random.default_rng(0)):
@@ -53,7 +52,7 @@ def test_every_valid_config_has_the_cycles_of_its_program(tiny):
         except ConfigError:
             assert measured.status is Status.RUN_ERROR
     # Each is simulated once, which makes so many configs affordable.
-    programs, indices, of_each = tables.distinct_programs(TINY, space)
+    programs, indices, of_each = recorded.distinct_programs(space)
     assert len(indices) == len(programs) < len(of_each) / 10
     assert sorted(set(of_each.tolist())) == list(range(len(programs)))
     run = replay(table, read_tuner({"preset": "random"}), 50, 0)
@@ -61,19 +60,16 @@ def test_every_valid_config_has_the_cycles_of_its_program(tiny):
 
 
 def test_a_table_of_other_programs_is_refused(tiny, monkeypatch):
-    name = tiny.name.removesuffix(".csv.xz")
-    recorded = tables.distinct_programs
-    monkeypatch.setattr(tables, "distinct_programs", lambda *each: (recorded(*each)[0] + 1, *recorded(*each)[1:]))
+    found = recorded.distinct_programs
+    monkeypatch.setattr(recorded, "distinct_programs", lambda *each: (found(*each)[0] + 1, *found(*each)[1:]))
     with pytest.raises(StoreError, match="was simulated with other programs than the template has now"):
-        tables.buffer_table(name)
-    with pytest.raises(StoreError, match="has no table"):
-        tables.buffer_table("3-3_k1x1_s1_1x1")
+        load(tiny)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", tables.buffer_tables())
+@pytest.mark.parametrize("name", recorded.files("vta_constrained"))
 def test_simulated_configs_are_still_in_their_space(name):
-    table = tables.buffer_table(name)
+    table = load(f"vta_constrained/{name}")
     layer = {tables.buffer_table_path(each).name: each for each in tables.LAYERS}[f"{name}.csv.xz"]
     assert len(table.latencies_s) >= 100_000
     for vector in table.space.vectors(table.space.all_valid_indices[:: len(table.latencies_s) // 5]):
@@ -113,36 +109,3 @@ def test_trying_everything_reaches_a_networks_optimum(two_layers):
 def test_all_variants_of_the_accelerator_are_compared_with_the_first_seed(two_layers):
     jobs = list(networks.jobs())
     assert {job[1] for job in jobs[: len(VARIANTS)]} == set(VARIANTS)
-
-
-@pytest.fixture(scope="module")
-def problem():
-    task = Task(Conv2d(1, 4, 4, 24, 16, (3, 3), padding=(1, 1, 1, 1)), tables.DESCRIPTION, 2)
-    target, trials = TARGET, every_trial(task)
-    numbers = {hardware: number for number, hardware in enumerate(sorted(joint.hardware_of(task)))}
-    geometries = [geometry_of(target.geometry, dict(zip(HARDWARE, each, strict=True))) for each in numbers]
-    layer = joint.layer_of(task, 1.0, trials, numbers)
-    fastest = fastest_programs(task, trials)
-    return joint.Problem([layer], geometries, target.frequency_hz), fastest
-
-
-def test_the_joint_space_has_the_fastest_programs(problem):
-    space, fastest = problem
-    points, _ = space.points([layer.cycles[layer.programs] for layer in space.layers])
-    for geometry, (latency_s, _, joules) in zip(space.accelerators, points, strict=True):
-        found = fastest.get(geometry)
-        assert latency_s == (np.inf if found is None else pytest.approx(found.cycles / space.frequency_hz))
-        if found is not None:
-            assert joules == pytest.approx(unit_energies(geometry).of(found.accesses, latency_s), rel=0.2)
-
-
-def test_searches_are_scored_by_their_simulated_programs(problem, monkeypatch):
-    space, _ = problem
-    assert space.score([np.ones(len(layer.cycles), dtype=bool) for layer in space.layers]) == pytest.approx(1)
-    assert space.score([np.zeros(len(layer.cycles), dtype=bool) for layer in space.layers]) == 0
-    monkeypatch.delitem(joint.METHODS, "NSGA-II")  # needs a package for benchmarks
-    rows = list(joint.measure(space, "net", seeds=1))
-    for method in ("random", "dcoc, layer by layer", "estimated front"):
-        scores = [float(row["hypervolume"]) for row in rows if row["method"] == method]
-        assert scores == sorted(scores) and 0 <= scores[0] <= scores[-1] <= 1
-    assert float(rows[-1]["hypervolume"]) > 0.95

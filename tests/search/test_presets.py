@@ -113,6 +113,7 @@ def test_dcoc_trains_with_the_constants_of_mappo():
     assert (explorer.clip, explorer.entropy_coefficient, explorer.normalized_values) == (0.2, 0.01, True)
     assert (explorer.discount, explorer.gae_lambda) == (0.9, 0.99), "Chameleon's"
     assert (explorer.observes, explorer.critic) == ("all", "actions"), "algorithm 1, line 6, and equation 1"
+    assert explorer.n_candidates is None, "algorithm 2 samples among all visited configs"
 
 
 def test_changed_parts_have_a_new_version():

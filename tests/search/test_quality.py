@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from anole.bench import load
+from anole.bench.ask_tell import replay
+from anole.bench.quality import log_gap
 from anole.search.presets import PRESETS
-from kit.quality import log_gap
-from kit.tables import Table, read_table, replay
 
-TABLES = Path(__file__).parents[2] / "benchmarks/tables"
-PROCESSOR, ACCELERATOR = "L8", "vta/64-128_k1x1_s2_56x56"
+PROCESSOR, ACCELERATOR = "cpu/L8", "vta/64-128_k1x1_s2_56x56"
 SEEDS, RANDOM_SEEDS = range(3), range(20)
 TRIALS, OTHER_TRIALS = 128, {"release": 64, "chameleon": 256, "dcoc": 192}
 N_FASTEST = 16
@@ -32,17 +31,12 @@ CLEAR_WINNERS = ("release", "dcoc")
 
 
 @cache
-def table(name: str) -> Table:
-    return read_table(TABLES / f"{name}.json")
-
-
-@cache
 def gap(name: str, preset: str, seeds: range, n_trials: int) -> float:
     """Return the mean log gap of a search's cost, which is latency over worth, after the same number of trials."""
-    settings = replace(PRESETS[preset], min_gain=None)
-    runs = (replay(table(name), settings, n_trials, seed) for seed in seeds)
-    costs_s = (table(name).costs_s[table(name).rows([trial.config for trial in run.trials])] for run in runs)
-    return float(np.mean([log_gap(costs.tolist(), table(name).min_cost_s, N_FASTEST) for costs in costs_s]))
+    settings, table = replace(PRESETS[preset], min_gain=None), load(name)
+    runs = (replay(table, settings, n_trials, seed) for seed in seeds)
+    costs_s = (table.costs_s[table.rows([trial.config for trial in run.trials])] for run in runs)
+    return float(np.mean([log_gap(costs.tolist(), table.optimum, N_FASTEST) for costs in costs_s]))
 
 
 def beats_random_search(preset: str, seeds: range, n_trials: int = TRIALS) -> bool:

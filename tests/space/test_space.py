@@ -124,6 +124,17 @@ def test_valid_configs_are_enumerated_in_batches_and_cached(monkeypatch):
     assert len(asked) == -(-space.size // 7) * len(watched)
 
 
+def test_enumeration_does_not_change_what_is_sampled(monkeypatch):
+    monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 10)
+    space = make_space()
+    before, _ = space.sample(20, np.random.default_rng(0)), space.all_valid_indices
+    np.testing.assert_array_equal(space.sample(20, np.random.default_rng(0)), before)
+    large = replace(space, is_enumerated=True).sample(20, np.random.default_rng(0))
+    monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 1000)
+    np.testing.assert_array_equal(make_space().sample(20, np.random.default_rng(0)), large)
+    assert large.tolist() != before.tolist()
+
+
 def test_names_of_an_agent_exclude_knobs_with_one_value():
     knobs = [
         option_knob("block", (8, 16), agent="hardware"),

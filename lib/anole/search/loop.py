@@ -6,7 +6,7 @@ from anole.search.roles import Measure
 from anole.search.state import Search
 from anole.search.watch import NO_WATCH, Watch
 
-TUNER_VERSION = 4
+TUNER_VERSION = 5
 """Part of a run's key; incremented when a code change makes the same settings propose different configs."""
 
 

@@ -38,7 +38,7 @@ from anole.search.surrogate.merit_trees import MeritTrees
 from anole.search.surrogate.none import NoSurrogate
 
 _N_PLANNED = 64
-"""Number of candidates from which RELEASE, Chameleon and DCOC sample: their b_GBT, as in the authors' code."""
+"""Number of candidates from which RELEASE and Chameleon sample: their b_GBT, as in the authors' code."""
 
 _AS_PUBLISHED = AdaptiveSampler(clustered="widest", n_random=3)
 """Adaptive sampling as in the authors' code, which clusters the two knobs with the most values."""
@@ -59,7 +59,7 @@ PRESETS = {
             AdaptiveEvaluator(),
             batch=32,
         ),
-        TunerSettings("dcoc", MAPPO(n_candidates=_N_PLANNED), Confidence(), BoostedTrees(), Fixed()),
+        TunerSettings("dcoc", MAPPO(), Confidence(), BoostedTrees(), Fixed()),
         TunerSettings(
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),

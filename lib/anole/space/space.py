@@ -91,6 +91,8 @@ class Space(Encoding):
             which lets a surrogate start from it.
         programs: optional; maps the columns of n configs that can run to rows, shape (n, n_figures), that are equal
             for equal programs. A search tries only one config of each program.
+        shared: the names of the knobs whose values all layers of a network have in common, such as an accelerator's.
+        is_enumerated: whether to sample from all valid configs even if the space is large.
     """
 
     constraints: Sequence[Constraint] = ()
@@ -101,6 +103,8 @@ class Space(Encoding):
     toll: Figures | None = None
     merit_is_speed: bool = False
     programs: Callable[[Columns], NDArray[np.int64]] | None = None
+    shared: Sequence[str] = ()
+    is_enumerated: bool = False
     _all_valid: NDArray[np.bool_] | None = field(default=None, init=False)
     """The mask of valid indices, shape (size,), once `all_valid_indices` has enumerated the space."""
     _all_identities: NDArray[np.int64] | None = field(default=None, init=False)
@@ -218,8 +222,11 @@ class Space(Encoding):
 
     @property
     def valid_indices(self) -> NDArray[np.int64] | None:
-        """All valid indices in order; None if the space is too large and `enumerate` was not called."""
-        return self.all_valid_indices if self.size <= _MAX_ENUMERABLE or self._all_valid is not None else None
+        """All valid indices in order; None if the space is too large, even if `all_valid_indices` has found them.
+
+        Otherwise, what a search proposes would depend on what other code has asked the space before.
+        """
+        return self.all_valid_indices if self.size <= _MAX_ENUMERABLE or self.is_enumerated else None
 
     @cached_property
     def all_valid_indices(self) -> NDArray[np.int64]:
@@ -229,10 +236,6 @@ class Space(Encoding):
         )
         self._all_valid = np.concatenate([self._check(self.vectors(part)) for part in parts])
         return np.flatnonzero(self._all_valid)
-
-    def enumerate(self) -> None:
-        """Find all valid indices; from then on `valid_indices` has them, regardless of the space's size."""
-        _ = self.all_valid_indices
 
     @property
     def n_programs(self) -> float:
@@ -290,13 +293,16 @@ class Space(Encoding):
             (name, rows) for at, name in enumerate(self.algorithms) if len(rows := np.flatnonzero(chosen == at)) > 0
         ]
 
-    def sample(self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()) -> Vectors:
+    def sample(
+        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = (), from_all: bool = False
+    ) -> Vectors:
         """Sample n valid index vectors of distinct programs: uniformly, but evenly over the values of balanced knobs.
 
-        Fewer are returned if the space has fewer programs whose identities are not in `exclude`.
+        Fewer are returned if the space has fewer programs whose identities are not in `exclude`. `from_all` enumerates
+        the space even if it is large, which finds all programs.
         """
         excluded = np.asarray(exclude, dtype=np.int64)
-        if self.valid_indices is not None:
+        if from_all or self.valid_indices is not None:
             indices, identities = self._distinct
             free = indices[~np.isin(identities, excluded)]
             sampled = rng.choice(free, size=len(free) if self._balanced_at else min(n, len(free)), replace=False)
@@ -328,18 +334,33 @@ class Space(Encoding):
         return self.vectors(self._interleave(self.indices(vectors[order[first_rows]]))[:n])
 
     def top_by_merit(
-        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = ()
+        self, n: int, rng: np.random.Generator, exclude: NDArray[np.int64] | Sequence[int] = (), from_all: bool = False
     ) -> Vectors:
         """Return at most n index vectors of distinct programs with the highest merit, best first.
 
-        If the space is too large to enumerate, they are the best of a random sample. If it has no merit, no index
-        vector is returned.
+        If the space is too large to enumerate, they are the best of a random sample, unless `from_all`. If it has no
+        merit, no index vector is returned.
         """
         if self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
-        n_sampled = _N_CONSIDERED if self.valid_indices is None else self.size
-        vectors = self.sample(n_sampled, rng, exclude)
+        n_sampled = self.size if from_all or self.valid_indices is not None else _N_CONSIDERED
+        vectors = self.sample(n_sampled, rng, exclude, from_all)
         return vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")[:n]]
+
+    def leaders(self, n_each: int, rng: np.random.Generator) -> Vectors:
+        """Return the n configs with the highest merit of each combination of shared knobs, in turns, from a sample.
+
+        A network's layers have these knobs in common, and the best combination for a network need not be the best for
+        any of its layers.
+        """
+        if not self.shared or self.merit is None:
+            return np.empty((0, len(self.knobs)), dtype=np.int64)
+        vectors = self.sample(_N_CONSIDERED, rng)
+        vectors = vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")]
+        positions = [at for at, knob in enumerate(self.knobs) if knob.name in self.shared]
+        turns = _turns(np.unique(vectors[:, positions], axis=0, return_inverse=True)[1])
+        order = np.argsort(turns, kind="stable")
+        return vectors[order[turns[order] < n_each]]
 
     @cached_property
     def best_sampled(self) -> dict[str, Any]:
@@ -380,7 +401,12 @@ class Space(Encoding):
             return indices
         values = self.vectors(indices)[:, self._balanced_at]
         kinds = np.ravel_multi_index(tuple(values.T), tuple(self.cardinalities[self._balanced_at]))
-        turns = np.zeros(len(indices), dtype=np.int64)
-        for kind in np.unique(kinds):
-            turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
-        return indices[np.argsort(turns, kind="stable")]
+        return indices[np.argsort(_turns(kinds), kind="stable")]
+
+
+def _turns(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each row how many earlier rows are of the same kind, shape (n,)."""
+    turns = np.zeros(len(kinds), dtype=np.int64)
+    for kind in np.unique(kinds):
+        turns[kinds == kind] = np.arange(np.count_nonzero(kinds == kind))
+    return turns

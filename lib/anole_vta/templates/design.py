@@ -20,7 +20,7 @@ from anole.task import Conv2d
 from anole_vta.area import Bounds, unit_speed
 from anole_vta.geometry import Geometry
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Schedule, check_schedule
-from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, min_cycles, resource_limits
+from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, describe_tiles, min_cycles, resource_limits
 
 BLOCK = ("tile_b", "tile_ci", "tile_co")
 """The knobs of the GEMM block (batch x in x out): batch, input channels and output channels."""
@@ -89,10 +89,13 @@ def conv2d_space(
     def speed(columns: Columns) -> NDArray[np.float64]:
         return frequency_hz / min_cycles(w, columns, tiles_of(w, base, columns)[1], base.bus_bytes)
 
+    describe = partial(describe_tiles, w, base.bus_bytes)
     # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
     runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
-    space = partial(Space, knobs, [runs], merit_is_speed=True, programs=programs)
+    space = partial(
+        Space, knobs, [runs], describe, merit_is_speed=True, programs=programs, shared=BLOCK if bounds else ()
+    )
     if bounds is None:
         constrained = space(merit=speed)
     elif bounds.penalty_form == "share":

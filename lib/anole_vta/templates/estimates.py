@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -127,6 +127,51 @@ def traffic(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: 
         "wgt": n_tiles * blocks_ci * blocks_co * sizes["tile_ci"] * sizes["tile_co"] * taps / bus_bytes,
         "out": n_tiles * pixels * blocks_co * sizes["tile_b"] * sizes["tile_co"] / bus_bytes,
     }
+
+
+@dataclass(frozen=True, eq=False)
+class TileDescription:
+    """The work of n configs and the shares of the buffers that they fill, as features of a surrogate.
+
+    As AutoTVM's features of a GPU's memory do, the shares may show that a config cannot run.
+
+    Attributes:
+        values: the features by name, each of shape (n,).
+    """
+
+    values: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The name of every column of `features`."""
+        return list(self.values)
+
+    def features(self) -> NDArray[np.float32]:
+        """Return the features as log2(x + 1), shape (n, n_features)."""
+        return np.log2(1 + np.stack(list(self.values.values()), axis=1)).astype(np.float32)
+
+
+def describe_tiles(w: Conv2d, bus_bytes: int, columns: Columns) -> TileDescription:
+    """Return the description of n configs.
+
+    It is evaluated for each scored config, so the blocks of a tile are those that fit two buffers, see
+    `blocks_that_fit` for all limits.
+    """
+    sizes = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    contexts, pixels = sizes["h_threading"] * sizes["oc_threading"], sizes["tile_h"] * sizes["tile_w"]
+    inputs = ((sizes["tile_h"] - 1) * w.strides[0] + w.kernel[0]) * ((sizes["tile_w"] - 1) * w.strides[1] + w.kernel[1])
+    block = sizes["tile_ci"] * sizes["tile_co"]
+    # Bytes of one block of channels in all contexts; accumulators have four bytes.
+    needed = {
+        "inp": inputs * sizes["tile_b"] * sizes["tile_ci"],
+        "wgt": w.kernel[0] * w.kernel[1] * block,
+        "acc": 4 * pixels * sizes["tile_b"] * sizes["tile_co"],
+    }
+    shares = {f"{name}.share": contexts * each / 2 ** sizes[f"log_{name}_buff_size"] for name, each in needed.items()}
+    tile_co = np.floor(1 / np.maximum(shares["wgt.share"], shares["acc.share"])).astype(np.int64)
+    moved = {f"{name}.cycles": cycles for name, cycles in traffic(w, columns, tile_co, bus_bytes).items()}
+    tiles = {"pixels": pixels, "inputs": inputs, "contexts": contexts, "block": block}
+    return TileDescription({**moved, **tiles, **shares})
 
 
 def min_cycles(w: Conv2d, columns: Columns, tile_co: NDArray[np.int64], bus_bytes: int) -> NDArray[np.float64]:

@@ -84,3 +84,19 @@ def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(descri
     else:
         sampled = space.merit(space.columns(space.sample(500, np.random.default_rng(0))))
         assert default not in batch and min(map(space.merit_of, batch)) > np.median(sampled)
+
+
+def test_the_best_configs_of_each_shared_value_are_tried_first(guided):
+    few = {
+        "tile_x": guided.knobs[1].values[:4],
+        "order": guided.knobs[3].values[:1],
+        "unroll": guided.knobs[4].values[:1],
+    }
+    space = replace(guided.restricted(few), shared=("tile_x",))
+    vectors = space.vectors(space.all_valid_indices)
+    merits, values = space.merit(space.columns(vectors)), vectors[:, 1]
+    expected = [np.sort(merits[values == value])[-2:].tolist() for value in np.unique(values)]
+    first = first_candidates(measured(space), n_per_shared=2)[: 2 * len(expected)]
+    proposed = [np.sort(space.merit(space.columns(first[first[:, 1] == at]))).tolist() for at in np.unique(values)]
+    assert proposed == expected
+    assert sorted(first[: len(expected), 1]) == sorted(np.unique(values)), "each value once, before any value twice"

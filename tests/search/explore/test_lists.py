@@ -30,8 +30,10 @@ def test_exhaustive_search_enumerates_large_spaces(monkeypatch):
     space = replace(SPACE)
     assert space.valid_indices is None
     listed = proposed(Exhaustive(1000), measured(space))
-    assert space.valid_indices is not None and len(listed) == len(SPACE.all_valid_indices)
-    assert listed == proposed(ByMerit(1000), measured(SPACE))
+    assert space.n_programs == len(listed) == len(SPACE.all_valid_indices)
+    assert listed == proposed(ByMerit(1000), measured(replace(SPACE, is_enumerated=True)))
+    plain = replace(SPACE, merit=None)
+    assert sorted(proposed(Exhaustive(1000), measured(plain))) == sorted(listed)
 
 
 def test_by_merit_sorts_the_unmeasured_configs():

@@ -217,15 +217,16 @@ def test_the_number_of_clusters_respects_its_bounds(bowl, k_min, k_max, n, k):
     assert len(found) == k and len(np.unique(found[:, 0])) > k / 2
 
 
-def test_the_last_n_random_configs_are_random(bowl):
-    """13 of 16 configs are candidates, which are in one corner, and 3 are random configs of the entire space."""
+@pytest.mark.parametrize(("k", "random", "n_corner"), [(16, {"n_random": 3}, 13), (8, {"random_share": 0.25}, 6)])
+def test_the_last_configs_may_be_random(bowl, k, random, n_corner):
+    """The other configs are candidates, which are in one corner of the space."""
     history = bowl.history(0)
     space = history.space
     corner = space.vectors(np.arange(200))
-    sampler = AdaptiveSampler(k_min=16, k_max=17, representative="best", synthesis="nearest", n_random=3)
+    sampler = AdaptiveSampler(k_min=k, k_max=k + 1, representative="best", synthesis="nearest", **random)
     found = choose(sampler, Candidates(corner, np.linspace(1, 0, 200)), history, 64, 0)
-    assert len(found) == 16 and np.isin(space.indices(found), space.indices(corner)).sum() == 13
-    assert len(np.unique(space.indices(found))) == 16
+    assert len(found) == k and np.isin(space.indices(found), space.indices(corner)).sum() == n_corner
+    assert len(np.unique(space.indices(found))) == k
 
 
 def test_clustering_may_use_only_the_two_widest_knobs():

@@ -29,6 +29,15 @@ def test_low_values_are_replaced_by_the_most_frequent_ones():
     assert len(found) == 20 == len(np.unique(SPACE.indices(found))) and (found[:, 0] == 3).sum() == 10
 
 
+def test_low_values_may_be_dropped_as_in_algorithm_2():
+    """Without a config above the median in the sample, the batch is not empty."""
+    values = np.arange(100.0)
+    found = chosen(Candidates(ALL, values), 40, replaces=False)
+    assert 0 < len(found) < 40 and (SPACE.indices(found) >= 50).all()
+    lowest = chosen(Candidates(ALL, np.zeros(100), values=np.where(values == 0, 1.0, 0.0)), 5, replaces=False)
+    assert 0 < len(lowest) <= 5
+
+
 @pytest.mark.parametrize("values", [None, np.full(10, 0.3)])
 def test_equal_values_replace_nothing(values):
     """As before the surrogate's first fit. The candidates are on a diagonal."""

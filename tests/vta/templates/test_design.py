@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from anole_vta.templates.conv2d import check_schedule, lower_conv2d
 from anole_vta.templates.design import (
     BUFFERS,
     EPILOGUE,
+    can_run,
     conv2d_space,
     default_config,
     design_of,
@@ -171,6 +174,22 @@ def test_configs_with_different_programs_are_distinguished():
     programs = [design_of(LAYERS[1], DEFAULT, space.config(vector)).program for vector in vectors]
     assert 50 < len(set(rows)) == len(set(programs)) == len(set(zip(rows, programs, strict=True))) < 300
     assert len(set(space.identities(vectors).tolist())) == len(set(rows))
+
+
+def test_features_show_which_buffers_one_block_overflows():
+    """A config with a share above 1, whose logarithm log2(1 + share) is above 1, cannot run."""
+    layer = LAYERS[1]
+    space = conv2d_space(layer, DEFAULT, Bounds(), is_open=True)
+    vectors = space.sample(600, np.random.default_rng(0))
+    found = dict(zip(space.feature_names, space.features(vectors).T, strict=True))
+    overflows = np.max([found[f"{name}.share"] for name in ("inp", "wgt", "acc")], axis=0) > 1
+    runs = np.array([can_run(partial(design_of, layer, DEFAULT, space.config(vector))) for vector in vectors])
+    assert not (overflows & runs).any() and 20 < runs.sum() and overflows.sum() > 100
+    at = int(np.flatnonzero(runs)[0])
+    config = space.config(vectors[at])
+    pixels = config["tile_h"] * config["tile_w"] * config["h_threading"] * config["oc_threading"]
+    share = 4 * pixels * config["tile_b"] * config["tile_co"] / 2 ** config["log_acc_buff_size"]
+    assert found["acc.share"][at] == pytest.approx(np.log2(1 + share), rel=1e-6)
 
 
 def test_no_search_tries_two_configs_of_one_program():

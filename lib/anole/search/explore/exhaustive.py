@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from anole.search.explore.by_merit import ByMerit
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.settings import Range, Stateless
 
@@ -31,6 +30,7 @@ class Exhaustive(Stateless):
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return the candidates, with zero scores."""
-        if history.space.size <= _MAX_CONFIGS:
-            history.space.enumerate()
-        return ByMerit(self.n_candidates).propose(surrogate, history, rng)
+        space = history.space
+        listed = space.sample if space.merit is None else space.top_by_merit
+        vectors = listed(self.n_candidates, rng, history.visited, from_all=space.size <= _MAX_CONFIGS)
+        return Candidates(vectors, np.zeros(len(vectors)))

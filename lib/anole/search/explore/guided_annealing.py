@@ -27,11 +27,14 @@ class GuidedAnnealing(Annealing):
     Attributes:
         led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
             all candidates are uniformly random if the space defines no merit.
+        n_per_shared: number of configs with the highest merit that are measured first for each combination of the knobs
+            that the layers of a network share, see `Space.leaders`.
     """
 
     name: ClassVar[str] = "guided_annealing"
 
     led_share: Annotated[float, Range(0, 1)] = 0.75
+    n_per_shared: Annotated[int, Range(0)] = 1
 
     def start(self, space: Space) -> Explorer:
         """Return the explorer, ready to tune one task."""
@@ -40,8 +43,21 @@ class GuidedAnnealing(Annealing):
 
 class _GuidedExplorer(AnnealingExplorer):
     settings: GuidedAnnealing
+    _leaders: Vectors | None = None
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
+        space = history.space
+        if self._leaders is None:
+            self._leaders = space.leaders(self.settings.n_per_shared, rng)
+        leaders = self._leaders[~np.isin(space.identities(self._leaders), history.visited)]
+        candidates = self._propose(surrogate, history, rng)
+        if not len(leaders):
+            return candidates
+        is_other = ~np.isin(space.identities(candidates.vectors), space.identities(leaders))
+        vectors = np.concatenate([leaders, candidates.vectors[is_other]])
+        return replace(candidates, vectors=vectors, scores=np.zeros(len(vectors)))
+
+    def _propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         if surrogate.fitted:
             return super().propose(surrogate, history, rng)
         space, n, share = history.space, self.settings.n_candidates, self.settings.led_share

@@ -45,10 +45,11 @@ class AdaptiveSampler(Stateless):
             uniformly sampled candidate.
         n_random: number of chosen configs to replace by uniformly random ones. In the authors' code, the last twentieth
             of each plan of 64 is random, which is 3 of 16 configs.
+        random_share: share of the chosen configs to replace by uniformly random ones, in addition to `n_random`.
     """
 
     name: ClassVar[str] = "adaptive"
-    added: ClassVar[frozenset[str]] = frozenset({"clustered", "n_random"})
+    added: ClassVar[frozenset[str]] = frozenset({"clustered", "n_random", "random_share"})
 
     k_min: Annotated[int, Range(1, 256)] = 8
     k_max: Annotated[int, Range(2, 257)] = 64
@@ -60,9 +61,10 @@ class AdaptiveSampler(Stateless):
     max_points: Annotated[int, Range(1)] = 4096
     clustered: Literal["all", "widest"] = "all"
     n_random: Annotated[int, Range(0, 256)] = 0
+    random_share: Annotated[float, Range(0, 1)] = 0.0
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
-        """Return one config per cluster; random configs replace the last `n_random`."""
+        """Return one config per cluster; random configs replace the last ones, but not the first."""
         space, considered = history.space, candidates.vectors[: self.n_best]
         if not len(considered):
             return considered
@@ -85,7 +87,8 @@ class AdaptiveSampler(Stateless):
             synthesized = {"mode": modes, "cluster": synthesize(members, space), "nearest": ()}[self.synthesis]
             # There are at most as many clusters as distinct points, so the last fallback never runs out.
             chosen.append(next(fresh(chain(representative, synthesized, nearest), visited, space)))
-        retained = np.array(chosen[: max(1, len(chosen) - self.n_random)])
+        n_random = self.n_random + round(self.random_share * len(chosen))
+        retained = np.array(chosen[: max(1, len(chosen) - n_random)])
         excluded = np.concatenate([history.visited, space.identities(retained)])
         return np.concatenate([retained, space.sample(len(chosen) - len(retained), rng, exclude=excluded)])
 

@@ -26,6 +26,8 @@ class Confidence(Stateless):
 
     Attributes:
         temperature: divides the values before the softmax.
+        replaces: whether configs not above the median are replaced, as in the paper's text; otherwise they are dropped,
+            as in algorithm 2, and a batch has about half of the sampled configs.
         units: unit of the values: the surrogate's ``score``, whose softmax is close to uniform, or their own
             ``deviation`` among the candidates. The paper's values are in inverse seconds and depend on the layer.
         version: incremented when the same settings choose different configs; version 1 replaced every config of a
@@ -33,10 +35,12 @@ class Confidence(Stateless):
     """
 
     name: ClassVar[str] = "confidence"
+    added: ClassVar[frozenset[str]] = frozenset({"replaces"})
 
     temperature: Annotated[float, Range(1e-6)] = 1.0
     units: Literal["score", "deviation"] = "deviation"
     version: Literal[3] = 3
+    replaces: bool = True
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Return the sampled candidates with values above the median, then replacements for the others.
@@ -55,6 +59,8 @@ class Confidence(Stateless):
         confident = above_median(values)[rows]
         selected = candidates.vectors[rows]
         chosen = selected[confident]
+        if not self.replaces and len(chosen):
+            return np.asarray(chosen)
         visited = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
         replacements = fresh(chain(synthesize(selected, space), selected[~confident]), visited, space)
         # The replaced configs themselves come last, so the replacements never run out.

@@ -11,16 +11,6 @@ from numpy.typing import NDArray
 from anole.record import Trial
 
 
-def trials_until(qualities: NDArray[np.float64], quality: float) -> int | None:
-    """Return the number of trials until a quality was first reached; None if it never was.
-
-    A run's quality after each trial is the latency of the best known config over the latency of the run's best config;
-    1 is perfect, NaN is unknown.
-    """
-    reached = np.flatnonzero(qualities >= quality)
-    return int(reached[0]) + 1 if len(reached) else None
-
-
 def incumbents(latencies_s: Sequence[float]) -> NDArray[np.int64]:
     """For each trial, return the index of the fastest so far, shape (n,); -1 before any success; NaN is a failure."""
     costs_s = np.nan_to_num(np.asarray(latencies_s, dtype=np.float64), nan=np.inf)

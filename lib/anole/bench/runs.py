@@ -1,0 +1,192 @@
+"""Runs of optimizers on problems: their scores, a resumable file with a row for each run, and a leaderboard."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anole.bench.ask_tell import Objective
+from anole.bench.optimizers import find_optimizer
+from anole.bench.problem import Problem
+from anole.bench.tables import load
+from anole.errors import StoreError, cause
+from anole.files import write_atomically
+from anole.search.loop import TUNER_VERSION
+from anole.search.presets import PRESETS
+
+KEYS = ("problem", "optimizer", "seed", "trials", "version")
+COLUMNS = (*KEYS, "score", "ratio", "failed", "cpu_s", "curve")
+
+_MIN_RANDOM_GAP = 0.05
+"""A score's budget ends where the expected gap of random search is this share of the median's."""
+
+_N_RESAMPLES = 2000
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An optimizer's mean score over problems and seeds, with a 95 % confidence interval."""
+
+    optimizer: str
+    score: float
+    low: float
+    high: float
+    ratio: float
+    cpu_s: float
+    n_runs: int
+
+
+def best_costs(problem: Problem, costs_s: Sequence[float], n_trials: int) -> NDArray[np.float64]:
+    """Return the best cost after each of n trials, shape (n_trials,), at most the median of the problem.
+
+    After the last trial of a search that ended early, its best cost stays.
+    """
+    padded = np.full(n_trials, np.inf)
+    padded[: len(costs_s)] = costs_s[:n_trials]
+    return np.minimum.accumulate(np.fmin(padded, problem.median))
+
+
+def score_of(problem: Problem, costs_s: Sequence[float], n_trials: int) -> float:
+    """Return the mean share of the gap between random search's expectation and the optimum that a search closes.
+
+    1 is the optimum from the first trial, 0 is as good as random search, and below 0 is worse. The mean is over trials,
+    up to `n_trials` or where random search has closed 95 % of the median's gap, as defined by Willemsen et al.; see
+    `Problem.random_curve`.
+    """
+    random_s, best_s = problem.random_curve(n_trials), best_costs(problem, costs_s, n_trials)
+    gaps_s = random_s - problem.optimum
+    n_scored = max(1, int((gaps_s > _MIN_RANDOM_GAP * (problem.median - problem.optimum)).sum()))
+    return float(((random_s - best_s)[:n_scored] / gaps_s[:n_scored]).mean())
+
+
+def run_all(
+    optimizers: Sequence[str], problems: Sequence[str], n_trials: int, n_seeds: int, path: Path, n_processes: int = 1
+) -> Iterator[str]:
+    """Run the missing runs of a file, append a row for each, and yield a line of progress for each.
+
+    Raises:
+        OptimizerError: an optimizer is unknown, or its package is not installed.
+        StoreError: a problem does not exist.
+    """
+    for name in optimizers:
+        find_optimizer(name)
+    jobs = [
+        (problem, optimizer, str(seed), str(n_trials), _version_of(optimizer))
+        for problem in problems
+        for seed in range(n_seeds)
+        for optimizer in optimizers
+    ]
+    done = {tuple(row[key] for key in KEYS) for row in _kept(path, {job[:3]: job for job in jobs})}
+    missing = [job for job in jobs if job not in done]
+    with ProcessPoolExecutor(n_processes, get_context("fork"), _use_one_thread) as pool:
+        running = {pool.submit(_run, *job[:4]): job for job in missing}
+        for number, future in enumerate(as_completed(running), 1):
+            job = running[future]
+            line = f"{number} of {len(missing)}: {job[1]} on {job[0]}, seed {job[2]}"
+            try:
+                row = dict(zip(KEYS, job, strict=True)) | future.result()
+            except Exception as error:
+                yield f"{line}: failed: {cause(error)}"
+            else:
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(_lines([row]))
+                yield f"{line}: score {row['score']}"
+
+
+def read_runs(path: Path) -> list[Row]:
+    """Return the complete rows of a file of runs; none if it does not exist.
+
+    Raises:
+        StoreError: it is another file.
+    """
+    if not path.exists():
+        return []
+    rows: list[Row] = list(csv.DictReader(path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()))
+    if rows and tuple(rows[0]) != COLUMNS:
+        raise StoreError(f"{path}: is not a file of `anole bench run`; its columns are {', '.join(rows[0])}")
+    return rows
+
+
+def leaderboard(rows: Iterable[Row]) -> list[Standing]:
+    """Return the standing of each optimizer on the problems that all of them have runs on, best first.
+
+    The interval is a bootstrap over problems, and over the seeds of each problem.
+    """
+    runs: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        runs.setdefault(row["optimizer"], {}).setdefault(row["problem"], []).append(row)
+    common = set.intersection(*map(set, runs.values())) if runs else set()
+    standings = []
+    for optimizer, by_problem in runs.items() if common else ():
+        rng, kept = np.random.default_rng(0), [by_problem[problem] for problem in sorted(common)]
+        scores = [np.array([float(row["score"]) for row in each]) for each in kept]
+        means = np.stack([rng.choice(each, (_N_RESAMPLES, len(each))).mean(axis=1) for each in scores], axis=1)
+        sampled = np.take_along_axis(means, rng.integers(0, len(kept), means.shape), axis=1).mean(axis=1)
+        low, high = np.quantile(sampled, [0.025, 0.975])
+        every = [row for each in kept for row in each]
+        ratio = np.exp(np.mean([np.log([float(row["ratio"]) for row in each]).mean() for each in kept]))
+        cpu_s = np.mean([float(row["cpu_s"]) for row in every])
+        score, low, high = float(np.mean([each.mean() for each in scores])), float(low), float(high)
+        standings.append(Standing(optimizer, score, low, high, float(ratio), float(cpu_s), len(every)))
+    return sorted(standings, key=lambda each: -each.score)
+
+
+def _run(problem_name: str, optimizer: str, seed: str, trials: str) -> dict[str, str]:
+    """Run an optimizer once; ``curve`` has the trials that improved, each with its cost relative to the optimum."""
+    problem, n_trials = load(problem_name), int(trials)
+    objective, began_s = Objective(problem, n_trials), time.process_time()
+    find_optimizer(optimizer)(objective, int(seed))
+    cpu_s = time.process_time() - began_s
+    ratios = best_costs(problem, objective.costs_s, n_trials) / problem.optimum
+    steps = [0, *(np.flatnonzero(np.diff(ratios)) + 1)]
+    return {
+        "score": f"{score_of(problem, objective.costs_s, n_trials):.4f}",
+        "ratio": f"{ratios[-1]:.5f}",
+        "failed": str(sum(not np.isfinite(each) for each in objective.costs_s)),
+        "cpu_s": f"{cpu_s:.2f}",
+        "curve": " ".join(f"{step + 1}:{ratios[step]:.4f}" for step in steps),
+    }
+
+
+def _kept(path: Path, jobs: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[Row]:
+    """Rewrite a file without half-written and outdated rows, and return the others."""
+    rows = read_runs(path)
+    kept = [row for row in rows if (key := tuple(row[each] for each in KEYS)) == jobs.get(key[:3], key)]
+    write_atomically(path, ",".join(COLUMNS) + "\n" + _lines(kept))
+    return kept
+
+
+def _lines(rows: Iterable[Row]) -> str:
+    text = io.StringIO()
+    csv.DictWriter(text, COLUMNS, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _version_of(optimizer: str) -> str:
+    if optimizer in PRESETS:
+        return str(TUNER_VERSION)
+    with suppress(PackageNotFoundError):
+        return version(optimizer.partition(":")[0])
+    return ""
+
+
+def _use_one_thread() -> None:
+    """Keep parallel runs from competing for cores."""
+    from threadpoolctl import threadpool_limits
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    threadpool_limits(1)
