@@ -298,7 +298,10 @@ counted.
 
 *Constrained* spaces have only configs that can run, *open* ones, as in the papers, all configs. Both are of the
 simulated accelerator. *GPUs* are twelve spaces of convolution and dedispersion that others measured on six GPUs (FAIR
-Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124)."""
+Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124).
+
+Runs on the accelerator are stale: since then, surrogates see features of its configs, and `dcoc` samples among all
+visited configs."""
 
 _SEARCHED_HEAD = """
 ## Claims about searching
@@ -320,7 +323,7 @@ _NOTES = """
 or families of networks. Unlike the p-values, they are not corrected for the number of claims. `make bench-search` adds
 runs.
 
-*Exact* means on tables of entire spaces, whose optima are known ([searches](data/search/tables.csv.xz),
+*Exact* means on tables of entire spaces, whose optima are known (stale: [searches](data/search/tables.csv.xz),
 [convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
 [networks](data/search/accelerator.csv)). Other claims are about entire networks
 ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live
