@@ -300,8 +300,7 @@ counted.
 simulated accelerator. *GPUs* are twelve spaces of convolution and dedispersion that others measured on six GPUs (FAIR
 Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124).
 
-Runs on the accelerator are stale: since then, surrogates see features of its configs, and `dcoc` samples among all
-visited configs."""
+Runs on the accelerator are stale: surrogates now see features of its configs, and `dcoc` samples all visited ones."""
 
 _SEARCHED_HEAD = """
 ## Claims about searching

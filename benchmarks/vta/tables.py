@@ -53,32 +53,21 @@ OWN_BUFFERS = {name: [value] for name, value in hardware_config(DEFAULT).items()
 """The restriction of a space to VTA's own buffers, as in DCOC's Table 2."""
 
 
-def _layers(*rows: tuple[int, int, int, int, int, int]) -> tuple[Conv2d, ...]:
-    """Return convolutions, each from its batch, size, input and output channels, kernel and stride."""
-    return tuple(
-        Conv2d(batch, size, size, inputs, outputs, (kernel, kernel), (stride, stride), (kernel // 2,) * 4)
-        for batch, size, inputs, outputs, kernel, stride in rows
+LAYERS = tuple(
+    Conv2d(batch, size, size, inputs, outputs, (kernel, kernel), (stride, stride), (kernel // 2,) * 4)
+    for batch, size, inputs, outputs, kernel, stride in (
+        *((4, 56, 64, 64, 3, 1), (1, 56, 64, 64, 3, 1), (1, 28, 128, 128, 3, 1), (1, 56, 64, 128, 3, 2)),
+        *((4, 28, 128, 256, 3, 2), (1, 56, 64, 128, 1, 2), (4, 28, 128, 256, 1, 2), (1, 28, 512, 128, 1, 1)),
+        *((1, 56, 64, 256, 1, 1), (4, 56, 64, 128, 3, 2), (4, 14, 256, 256, 3, 1), (1, 112, 16, 96, 1, 1)),
+        *((1, 112, 32, 16, 1, 1), (1, 56, 144, 24, 1, 1), (1, 56, 96, 24, 1, 1), (1, 56, 24, 144, 1, 1)),
+        *((1, 28, 32, 192, 1, 1), (1, 28, 144, 32, 1, 1), (1, 28, 192, 32, 1, 1), (1, 14, 64, 384, 1, 1)),
+        *((1, 14, 384, 64, 1, 1), (1, 14, 96, 576, 1, 1), (1, 14, 576, 96, 1, 1), (1, 14, 384, 96, 1, 1)),
+        *((1, 14, 192, 64, 1, 1), (4, 28, 144, 32, 1, 1), (4, 28, 32, 192, 1, 1), (4, 14, 96, 576, 1, 1)),
+        *((4, 14, 64, 384, 1, 1), (4, 27, 32, 128, 3, 1), (4, 55, 16, 64, 3, 1), (1, 14, 256, 256, 3, 1)),
+        *((1, 14, 512, 512, 3, 1), (1, 28, 512, 512, 3, 1), (1, 56, 128, 256, 3, 1)),
     )
-
-
-DEV_LAYERS = _layers(
-    *((4, 56, 64, 64, 3, 1), (1, 56, 64, 64, 3, 1), (1, 28, 128, 128, 3, 1), (1, 56, 64, 128, 3, 2)),
-    *((4, 28, 128, 256, 3, 2), (1, 56, 64, 128, 1, 2), (4, 28, 128, 256, 1, 2), (1, 28, 512, 128, 1, 1)),
-    *((1, 56, 64, 256, 1, 1), (4, 56, 64, 128, 3, 2), (4, 14, 256, 256, 3, 1)),
 )
-"""Layers of ResNet-18, ResNet-50 and VGG-16 whose spaces have at least 100,000 valid configs."""
-
-TEST_LAYERS = _layers(
-    *((1, 112, 16, 96, 1, 1), (1, 112, 32, 16, 1, 1), (1, 56, 144, 24, 1, 1), (1, 56, 96, 24, 1, 1)),
-    *((1, 56, 24, 144, 1, 1), (1, 28, 32, 192, 1, 1), (1, 28, 144, 32, 1, 1), (1, 28, 192, 32, 1, 1)),
-    *((1, 14, 64, 384, 1, 1), (1, 14, 384, 64, 1, 1), (1, 14, 96, 576, 1, 1), (1, 14, 576, 96, 1, 1)),
-    *((1, 14, 384, 96, 1, 1), (1, 14, 192, 64, 1, 1), (4, 28, 144, 32, 1, 1), (4, 28, 32, 192, 1, 1)),
-    *((4, 14, 96, 576, 1, 1), (4, 14, 64, 384, 1, 1), (4, 27, 32, 128, 3, 1), (4, 55, 16, 64, 3, 1)),
-    *((1, 14, 256, 256, 3, 1), (1, 14, 512, 512, 3, 1), (1, 28, 512, 512, 3, 1), (1, 56, 128, 256, 3, 1)),
-)
-"""Layers of the nine networks of `MODELS`, on which no method is developed."""
-
-LAYERS = (*DEV_LAYERS, *TEST_LAYERS)
+"""Layers of ResNet-18, ResNet-50 and VGG-16 with at least 100,000 valid configs, then others of the networks above."""
 
 _CHUNK = 16
 

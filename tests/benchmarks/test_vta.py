@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -20,12 +22,6 @@ TINY = Conv2d(2, 4, 2, 16, 24, (1, 1))
 TARGET = VtaTarget(tables.DESCRIPTION)
 
 
-class InProcessPool:
-    """A process pool that runs everything in this process."""
-
-    map = staticmethod(map)
-
-
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     """A small layer, its table simulated."""
@@ -33,7 +29,7 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(recorded, "FOLDER", tmp_path)
     (tmp_path / "vta_buffers").mkdir()
     path = tables.buffer_table_path(TINY)
-    path.write_bytes(tables._programs(TINY, InProcessPool()))
+    path.write_bytes(tables._programs(TINY, SimpleNamespace(map=map)))
     tables.write_workloads()
     recorded._load.cache_clear()
     yield f"vta_constrained/{path.name.removesuffix('.csv.xz')}"

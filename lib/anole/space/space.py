@@ -348,10 +348,9 @@ class Space(Encoding):
         return vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")[:n]]
 
     def leaders(self, n_each: int, rng: np.random.Generator) -> Vectors:
-        """Return the n configs with the highest merit of each combination of shared knobs, in turns, from a sample.
+        """Return sampled configs: the n with the highest merit of each combination of shared knobs, in rounds.
 
-        A network's layers have these knobs in common, and the best combination for a network need not be the best for
-        any of its layers.
+        The combination that is best for a network need not be the best for any of its layers.
         """
         if not self.shared or self.merit is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
@@ -359,8 +358,7 @@ class Space(Encoding):
         vectors = vectors[np.argsort(-self.merit(self.columns(vectors)), kind="stable")]
         positions = [at for at, knob in enumerate(self.knobs) if knob.name in self.shared]
         turns = _turns(np.unique(vectors[:, positions], axis=0, return_inverse=True)[1])
-        order = np.argsort(turns, kind="stable")
-        return vectors[order[turns[order] < n_each]]
+        return vectors[np.argsort(turns, kind="stable")[: np.count_nonzero(turns < n_each)]]
 
     @cached_property
     def best_sampled(self) -> dict[str, Any]:

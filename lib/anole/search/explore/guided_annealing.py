@@ -27,8 +27,7 @@ class GuidedAnnealing(Annealing):
     Attributes:
         led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
             all candidates are uniformly random if the space defines no merit.
-        n_per_shared: number of configs with the highest merit that are measured first for each combination of the knobs
-            that the layers of a network share, see `Space.leaders`.
+        n_per_shared: number of configs that are tried first for each combination of shared knobs, see `Space.leaders`.
     """
 
     name: ClassVar[str] = "guided_annealing"
