@@ -4,7 +4,7 @@ The spaces come from the simulated accelerator and from real hardware. Tables re
 noise, and background load has no effect: seconds are CPU time. A run ends after the papers' 16 iterations, which are
 1024 trials in batches of 64, at the optimum, or after the trials of its variant.
 
-Spaces of GPUs are read from the T4 files in the folder of the environment variable ``HUB``: those of the FAIR Benchmark
+GPU spaces are read from T4 files in the folder that the environment variable ``HUB`` names, such as the FAIR Benchmark
 Hub for Auto-Tuning (DOI 10.5281/zenodo.15364124).
 """
 

@@ -1,4 +1,4 @@
-"""Optimizers by name: presets, those of other packages where these are installed, and added ones."""
+"""Optimizers by name: presets, optimizers of other packages if they are installed, and added ones."""
 
 from __future__ import annotations
 

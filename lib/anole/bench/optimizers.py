@@ -1,4 +1,4 @@
-"""Optimizers by name: Anole's presets, and those of Optuna, SMAC, Nevergrad and Kernel Tuner.
+"""Optimizers by name: Anole's presets, and adapters for Optuna, SMAC, Nevergrad and Kernel Tuner.
 
 A package adds its own through the entry points ``anole.optimizers``: a function of an objective and a seed, which
 calls the objective until it is done. Optimizers of other packages see the indices of values, as integers if the values

@@ -171,7 +171,7 @@ def write_parquet(problem: Problem, folder: Path) -> list[Path]:
 
 
 def _plain_values(problem: Problem) -> dict[str, list[Any]]:
-    """Return the values of each knob; those of a split as text, such as ``4x16``."""
+    """Return the values of each knob; a split's values are text, such as ``4x16``."""
     knobs = problem.space.knobs
     return {knob.name: ["x".join(map(str, v)) if isinstance(v, tuple) else v for v in knob.values] for knob in knobs}
 

@@ -114,7 +114,7 @@ class FaultFilteringMeasurer:
             self._default_fails = failure is None
         if failure is None:
             smallest_task = _smallest_task(self._target, self._task.workload.dtype)
-            with self._measurer.beside(smallest_task) as measurer:
+            with self._measurer.for_task(smallest_task) as measurer:
                 (measurement,) = measurer.measure([self._target.default_config(smallest_task.workload)])
             if measurement.status is Status.OK:
                 return

@@ -113,7 +113,7 @@ class Measurer:
                 logger.warning("the best candidates could not run interleaved; measuring each on its own")
                 return self._runner.run_each(built)
 
-    def beside(self, task: Task) -> Measurer:
+    def for_task(self, task: Task) -> Measurer:
         """Return a measurer of another task on the same devices; enter it while this one is idle."""
         return Measurer(task, replace(self._options, n_builders=1), access=self._access, target=self._target)
 

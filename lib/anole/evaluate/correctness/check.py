@@ -274,7 +274,7 @@ def _reason_to_accept(build: Build, evaluation: Evaluation) -> str | None:
     if (best := _best_agreeing_reference(build, evaluation)) is not None:
         return f"from those of {best.reference} by only {max(_errors(best).values()):.2g}: the references disagree"
     if (rounded_error := evaluation.rounded_error) is not None and rounded_error <= MAX_RELATIVE_ERROR:
-        return f"from those of a reference that rounds in the same way by only {rounded_error:.2g}"
+        return f"from a reference that rounds in the same way by only {rounded_error:.2g}"
     if (rounding_error := evaluation.narrow_error) is not None:
         error = max(max(_errors(latency).values()) for latency in evaluation.latencies)
         if error <= min(_REFERENCE_ERROR_FACTOR * rounding_error, _MAX_LOW_PRECISION_ERROR):
@@ -299,7 +299,7 @@ def _describe_evidence(build: Build, evaluation: Evaluation) -> str:
     if evaluation.narrow_error is not None:
         facts.append(f"the reference differs from itself by {evaluation.narrow_error:.2g} if it rounds in the same way")
     if evaluation.rounded_error is not None:
-        facts.append(f"{evaluation.rounded_error:.2g} from those of a reference that rounds in the same way")
+        facts.append(f"{evaluation.rounded_error:.2g} from a reference that rounds in the same way")
     if evaluation.exact_error is not None:
         facts.append(f"{evaluation.exact_error:.2g} from those computed {_method(build)}")
     if evaluation.reference_sensitivity:
