@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from anole.bench.ask_tell import Replay, replay
 from anole.bench.problem import Problem
-from anole.bench.quality import batch_sizes
 from anole.bench.tables import files, load
 from anole.search.loop import TUNER_VERSION
 from anole.search.settings import TunerSettings
 from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import Experiment, Job, Row, version_of
 from benchmarks.search.variants import MEASURED, OF_ALL, TABLE_VARIANTS, VARIANTS, WITHOUT_MERIT, sized_as, tuner_of
+from kit.quality import batch_sizes
 
 TRIALS, SEEDS, ITERATIONS = 1024, 30, 16
 FIRST_SEEDS = 10

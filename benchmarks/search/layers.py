@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from anole.bench.quality import batch_sizes, incumbents, shares
 from anole.keys import canonical_json
 from anole.measure.fault_filter import AnyMeasurer, FaultFilteringMeasurer, make_measurer
 from anole.measure.options import MeasureOptions
@@ -35,6 +34,7 @@ from benchmarks.common.arguments import chosen, described, log_progress
 from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import FOLDER, Experiment, Job, Row, run_experiment, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
+from kit.quality import batch_sizes, incumbents, shares
 
 COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+diverse batch 16", "adatune", "XGB+SA+DE"),

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from anole.bench.quality import batch_sizes
 from anole.search.presets import read_tuner
 from anole.search.state import Subject
 from anole.search.watch import Watch
@@ -14,6 +13,7 @@ from anole.testing.formulas import bowl
 from anole.testing.in_memory import tune_in_memory
 from anole.testing.sampler_contract import SamplerContract
 from kit.controls import SizedGreedy
+from kit.quality import batch_sizes
 
 
 class TestSamplers(SamplerContract):

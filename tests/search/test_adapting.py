@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anole.bench.quality import batch_sizes, shares
 from anole.record import Config, Measurement, Status
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.presets import read_tuner
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
 from kit.oracle import Oracle
+from kit.quality import batch_sizes, shares
 
 from .conftest import searched
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.bench.quality import log_gap
 from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
 from anole.testing.formulas import Formula, ridge
 from kit.oracle import Oracle
+from kit.quality import log_gap
 
 from .conftest import searched
 

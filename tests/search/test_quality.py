@@ -13,8 +13,8 @@ import pytest
 
 from anole.bench import load
 from anole.bench.ask_tell import replay
-from anole.bench.quality import log_gap
 from anole.search.presets import PRESETS
+from kit.quality import log_gap
 
 PROCESSOR, ACCELERATOR = "cpu/L8", "vta/64-128_k1x1_s2_56x56"
 SEEDS, RANDOM_SEEDS = range(3), range(20)

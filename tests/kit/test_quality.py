@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.bench.quality import incumbents, log_gap
+from kit.quality import incumbents, log_gap
 
 NAN, INF = math.nan, math.inf
 
