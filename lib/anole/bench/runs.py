@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +32,6 @@ COLUMNS = (*KEYS, "score", "ratio", "failed", "cpu_s", "curve")
 
 _MIN_RANDOM_GAP = 0.05
 """A score's budget ends where the expected gap of random search is this share of the median's."""
-
-_N_RESAMPLES = 2000
 
 Row = Mapping[str, str]
 
@@ -124,25 +123,28 @@ def read_runs(path: Path) -> list[Row]:
 def leaderboard(rows: Iterable[Row]) -> list[Standing]:
     """Return the standing of each optimizer on the problems that all of them have runs on, best first.
 
-    The interval is a bootstrap over problems, and over the seeds of each problem.
+    The interval is Student's, over the means of problems, or over the seeds of a single problem; NaN for a single run.
     """
+    from scipy.special import stdtrit
+
     runs: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         runs.setdefault(row["optimizer"], {}).setdefault(row["problem"], []).append(row)
-    common = set.intersection(*map(set, runs.values())) if runs else set()
+    common = sorted(set.intersection(*map(set, runs.values()))) if runs else []
     standings = []
     for optimizer, by_problem in runs.items() if common else ():
-        rng, kept = np.random.default_rng(0), [by_problem[problem] for problem in sorted(common)]
-        scores = [np.array([float(row["score"]) for row in each]) for each in kept]
-        means = np.stack([rng.choice(each, (_N_RESAMPLES, len(each))).mean(axis=1) for each in scores], axis=1)
-        sampled = np.take_along_axis(means, rng.integers(0, len(kept), means.shape), axis=1).mean(axis=1)
-        low, high = np.quantile(sampled, [0.025, 0.975])
-        every = [row for each in kept for row in each]
-        ratio = np.exp(np.mean([np.log([float(row["ratio"]) for row in each]).mean() for each in kept]))
-        cpu_s = np.mean([float(row["cpu_s"]) for row in every])
-        score, low, high = float(np.mean([each.mean() for each in scores])), float(low), float(high)
-        standings.append(Standing(optimizer, score, low, high, float(ratio), float(cpu_s), len(every)))
+        scores, ratios = ([_column(by_problem[name], column) for name in common] for column in ("score", "ratio"))
+        means = np.array([each.mean() for each in scores])
+        values, score = means if len(means) > 1 else scores[0], float(means.mean())
+        error = float(values.std() / math.sqrt(max(1, len(values) - 1)) * stdtrit(len(values) - 1, 0.975))
+        ratio = math.exp(np.mean([np.log(each).mean() for each in ratios]))
+        cpu_s = np.concatenate([_column(by_problem[name], "cpu_s") for name in common])
+        standings.append(Standing(optimizer, score, score - error, score + error, ratio, cpu_s.mean(), len(cpu_s)))
     return sorted(standings, key=lambda each: -each.score)
+
+
+def _column(rows: Iterable[Row], name: str) -> NDArray[np.float64]:
+    return np.array([float(row[name]) for row in rows])
 
 
 def _run(problem_name: str, optimizer: str, seed: str, trials: str) -> dict[str, str]:

@@ -29,7 +29,6 @@ _TYPES = {int: "int", float: "float", bool: "bool"}
 
 _CACHE_FAILURES = {"CompilationFailedConfig": "compile", "InvalidConfig": "constraints"}
 
-
 _Result = tuple[Config, float, str, Sequence[float]]
 """A config with its cost in seconds, NaN for a failure, the kind of failure, and all run times."""
 
