@@ -35,8 +35,10 @@ def test_an_unknown_problem_or_optimizer_is_one_line(tmp_path: Path) -> None:
     out = str(tmp_path / "runs.csv")
     unknown = bench("run", "--optimizer", "anoel", "--problem", "vta/25088*", "--out", out)
     assert (unknown.exit_code, unknown.stderr.count("\n")) == (2, 1) and "did you mean 'anole'" in unknown.stderr
-    missing = bench("export", "vta/none", "--folder", str(tmp_path))
-    assert missing.exit_code == 2 and missing.stderr.startswith("anole: vta/none: there is no such problem or file")
+    run = ("run", "--optimizer", "random", "--problem", "vta/none", "--out", out)
+    for missing in (bench(*run), bench("export", "vta/none", "--folder", str(tmp_path))):
+        assert missing.exit_code == 2 and missing.stderr.startswith("anole: vta/none: there is no such problem or file")
+    assert not list(tmp_path.iterdir()), "nothing was started"
 
 
 def test_an_exported_problem_is_read_back(tmp_path: Path) -> None:

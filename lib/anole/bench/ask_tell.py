@@ -38,13 +38,9 @@ class Tuner:
         seed: int = 0,
         restrictions: Sequence[Restriction] = (),
     ) -> None:
-        """Start a search.
+        """Start a search of a space, which may be given by its knobs' values; see `make_space` for restrictions.
 
-        Args:
-            space: a space, the values of each knob, or the subject of a search.
-            preset: a preset, which never ends early, or settings.
-            seed: the seed of all randomness.
-            restrictions: with values of knobs, what valid configs satisfy; see `anole.bench.spaces.make_space`.
+        A preset, given by its name, never ends early.
         """
         if isinstance(space, Mapping):
             space = make_space(space, restrictions)

@@ -22,13 +22,9 @@ Point = Mapping[str, Any]
 
 
 def points_of(panel: str, title: str, trials: Sequence[int], ratios: NDArray[np.float64]) -> list[Point]:
-    """Return the points of a curve: the geometric mean of cost ratios over runs, with its 95 % confidence interval.
+    """Return the points of a curve: the geometric mean over runs with its 95 % confidence interval.
 
-    Args:
-        panel: the panel of the curve.
-        title: the title of the curve.
-        trials: the number of trials at each point.
-        ratios: the best cost over the optimum of each run, shape (n_runs, n_points); points with infinity are omitted.
+    The ratios of costs to the optimum have shape (n_runs, n_points); points with infinity are omitted.
     """
     found: list[Point] = []
     for n, logs in zip(trials, np.log(ratios).T, strict=True):

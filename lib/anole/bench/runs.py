@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anole.bench.ask_tell import Objective
 from anole.bench.optimizers import find_optimizer
 from anole.bench.problem import Problem
-from anole.bench.tables import load
+from anole.bench.tables import find, load
 from anole.errors import StoreError, cause
 from anole.files import write_atomically
 from anole.search.loop import TUNER_VERSION
@@ -83,6 +83,8 @@ def run_all(
     """
     for name in optimizers:
         find_optimizer(name)
+    for name in problems:
+        find(name)
     jobs = [
         (problem, optimizer, str(seed), str(n_trials), _version_of(optimizer))
         for problem in problems

@@ -57,12 +57,17 @@ def load(name: str | Path) -> Problem:
     Raises:
         StoreError: there is no such problem or file, or the template's space has changed since it was recorded.
     """
+    path = find(name)
+    return _load(str(name)) if FOLDER in path.parents else read_t4(path)
+
+
+def find(name: str | Path) -> Path:
+    """Return the file of a problem; raise StoreError if there is none."""
     family, _, layer = str(name).partition("/")
-    if layer in files(family):
-        return _load(str(name))
-    if not Path(name).is_file():
+    path = files(family).get(layer, Path(name))
+    if not path.is_file():
         raise StoreError(f"{name}: there is no such problem or file; {suggestion(str(name), names())}")
-    return read_t4(Path(name))
+    return path
 
 
 @cache
