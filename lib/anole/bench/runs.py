@@ -63,8 +63,7 @@ def score_of(problem: Problem, costs_s: Sequence[float], n_trials: int) -> float
     """Return the mean share of the gap between random search's expectation and the optimum that a search closes.
 
     1 is the optimum from the first trial, 0 is as good as random search, and below 0 is worse. The mean is over trials,
-    up to `n_trials` or where random search has closed 95 % of the median's gap, as defined by Willemsen et al.; see
-    `Problem.random_curve`.
+    up to `n_trials` or where random search has closed 95 % of the median's gap, see `Problem.random_curve`.
     """
     random_s, best_s = problem.random_curve(n_trials), best_costs(problem, costs_s, n_trials)
     gaps_s = random_s - problem.optimum
