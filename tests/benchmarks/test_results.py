@@ -448,7 +448,7 @@ def test_pages_agree_on_the_counts_of_claims() -> None:
 
     holds, fails, *_ = counts = tests_of_claims()
     readme = (HOME / "README.md").read_text(encoding="utf-8")
-    assert f"Of {sum(counts)} tests of the papers' claims about gains, {holds} hold" in " ".join(readme.split())
+    assert f"The papers' claims about gains hold in {holds} of {sum(counts)} tests" in " ".join(readme.split())
     said = " ".join((RESULTS / "search.md").read_text().split())
     assert f"Of the {sum(counts)} tests of the papers' claims about gains, {holds} hold and {fails} exclude" in said
     found = verdicts_of(read_data(DATA / "search"))
