@@ -45,11 +45,7 @@ def task_path(task_key: str) -> Path:
     return TASKS / f"{task_key}.json"
 
 
-_WRITERS = {
-    "tuned/*/*/*.json": "tune",
-    "tuned_together/*/*/*/*.json": "tune_together",
-    "refined/*.json": "refine",
-}
+_WRITERS = {"tuned/*/*/*.json": "tune", "tuned_together/*/*/*/*.json": "tune_together", "refined/*.json": "refine"}
 """The stages that write receipts, by the path patterns of the receipts."""
 
 

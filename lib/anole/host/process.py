@@ -223,10 +223,7 @@ def _context(preload: Sequence[str]) -> ForkServerContext:
 
 
 def _serve(
-    connection: Connection,
-    start: Callable[[], Callable[..., Any]],
-    environment: Mapping[str, str],
-    log: str,
+    connection: Connection, start: Callable[[], Callable[..., Any]], environment: Mapping[str, str], log: str
 ) -> None:
     os.setsid()
     _fork_guard(connection)

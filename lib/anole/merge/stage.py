@@ -86,8 +86,7 @@ def _log_result(merged: Merged, database_path: Path) -> None:
         )
     remark = f", {merged.runs_without_shard} without a local shard" if merged.runs_without_shard else ""
     logger.info(
-        "%s: %d runs (%d read%s), %d trials",
-        *(database_path, merged.runs, merged.changed_runs, remark, merged.trials),
+        "%s: %d runs (%d read%s), %d trials", *(database_path, merged.runs, merged.changed_runs, remark, merged.trials)
     )
 
 

@@ -127,12 +127,7 @@ def _as_direct(
 
 
 def _convolve_integers(
-    data: torch.Tensor,
-    weight: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
+    data: torch.Tensor, weight: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int], groups: int
 ) -> torch.Tensor:
     """Convolve integers by multiplying patches (im2col); TVM's importer computes in float32."""
     data = torch.constant_pad_nd(data, [pad for pad in reversed(padding) for _ in range(2)])

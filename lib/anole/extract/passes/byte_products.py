@@ -17,12 +17,7 @@ PACKED_LANES = 4
 
 
 def multiply_8bit(
-    builder: relax.BlockBuilder,
-    w: BatchMatmul,
-    left: ir.Expr,
-    right: ir.Expr,
-    left_zero: ir.Expr,
-    right_zero: ir.Expr,
+    builder: relax.BlockBuilder, w: BatchMatmul, left: ir.Expr, right: ir.Expr, left_zero: ir.Expr, right_zero: ir.Expr
 ) -> ir.Expr:
     """Multiply uint8 by int8, each minus an int32 zero point, with a single batch axis and an int32 result.
 

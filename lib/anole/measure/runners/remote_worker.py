@@ -80,11 +80,7 @@ class RemoteWorker:
     """
 
     def __init__(
-        self,
-        places: Sequence[Remote],
-        start: Callable[[], Callable[..., Any]],
-        target: Device,
-        options: MeasureOptions,
+        self, places: Sequence[Remote], start: Callable[[], Callable[..., Any]], target: Device, options: MeasureOptions
     ) -> None:
         self._places, self._limits, self._retries = deque(places), options.limits, options.retries
         self._worker = Worker(
