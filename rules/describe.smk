@@ -15,6 +15,6 @@ checkpoint describe:
         mem_mb=memory_mb(1000),
     params:
         anole=launcher,
-        asked=rule_inputs.asked_of_target,
+        asked=rule_inputs.requested_hardware,
     shell:
         "{params.anole} describe {wildcards.target} --asked {params.asked} --output {output} 2> {log}"

@@ -20,7 +20,7 @@ rule evaluate:
         mem_mb=memory_mb(6000),
     params:
         anole=launcher,
-        required=rule_inputs.required,
-        declared=rule_inputs.declared,
+        required=rule_inputs.required_option,
+        declared=rule_inputs.spec_options,
     shell:
         "{params.anole} evaluate {input} --output {output} {params.required} {params.declared} 2> {log}"

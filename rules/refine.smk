@@ -20,7 +20,7 @@ rule refine:
         anole=launcher,
         order=rule_inputs.build_order,
         candidates=rule_inputs.candidates,
-        required=rule_inputs.required,
+        required=rule_inputs.required_option,
     shell:
         "{params.anole} refine {wildcards.build} --order {params.order} --manifest {input.manifest} "
         "--candidates {params.candidates} {params.required} --output {output} {input.receipts} 2> {log}"

@@ -117,7 +117,7 @@ def test_the_models_yaml_of_the_accelerator_is_valid(tmp_path: Path) -> None:
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
     assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
-    assert pipeline.place("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
+    assert pipeline.location("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
 
 
 @pytest.mark.parametrize("page", LINKED, ids=relative)

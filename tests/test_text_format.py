@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anole.text_format import NONE, counted, describe_kernel, duration, format_names, percent, significant
+from anole.text_format import NONE, describe_kernel, duration, format_names, percent, pluralize, significant
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_number_has_three_significant_digits(value: float | None, text: str) -
 
 def test_long_lists_are_shortened() -> None:
     assert (format_names(["a", "b", "c"]), format_names(["a", "b", "c", "d", "e"])) == ("a, b, c", "a, b, c and 2 more")
-    assert (counted(1, "preset"), counted(1200, "pass"), percent(0.3456)) == ("1 preset", "1,200 passes", "34.6 %")
+    assert (pluralize(1, "preset"), pluralize(1200, "pass"), percent(0.3456)) == ("1 preset", "1,200 passes", "34.6 %")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from anole.documents.build import Build
 from anole.errors import AnoleError, BuildError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import Started, start_engines
-from anole.evaluate.timing.turns import Pace, Times, take_turns
+from anole.evaluate.timing.turns import Times, TurnSchedule, take_turns
 from anole.measure.device_access import device_access
 from anole.targets import get_target
 from anole.targets.base import Device, DeviceLocation
@@ -39,7 +39,7 @@ def rows_of_builds(
 def device_of(build: Build) -> Device:
     """Return the target of a build; raise a `BuildError` if it is simulated or not on this machine."""
     target = get_target(build.target_description)
-    if target.place is DeviceLocation.SIMULATOR:
+    if target.location is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
     if (absence := target.absence()) is not None:
         raise BuildError(absence)
@@ -59,7 +59,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def time_in_turns(
-    folder: Path, device: Device, starts_in: Callable[[Path], Starts], pace: Pace
+    folder: Path, device: Device, starts_in: Callable[[Path], Starts], schedule: TurnSchedule
 ) -> tuple[dict[str, Started], dict[str, list[Times]]]:
     """Time the engines of a build interleaved; return the start-up report and the times of each that starts.
 
@@ -67,7 +67,7 @@ def time_in_turns(
         folder: the build.
         device: where it runs.
         starts_in: returns the start functions of the engines, given a folder for files that they share.
-        pace: the length and number of turns.
+        schedule: the length and number of turns.
 
     Raises:
         AnoleError: an engine exits before its last turn.
@@ -76,5 +76,6 @@ def time_in_turns(
         with environment({**device.environment(), **access.environment()}):
             engines = start_engines(starts_in(Path(scratch)), running, folder)
         with access.timing():
-            times = take_turns({name: partial(engine.burst, pace.burst_s) for name, engine in engines.items()}, pace)
+            timers = {name: partial(engine.burst, schedule.min_burst_s) for name, engine in engines.items()}
+            times = take_turns(timers, schedule)
     return {name: engine.started for name, engine in engines.items()}, times

@@ -126,13 +126,13 @@ def _quantize(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, d
 
 def outputs_of(engine: Engine, samples: Sequence[Arrays], case: Case) -> tuple[list[Arrays], list[Arrays]]:
     """Return the outputs for each sample, and the inputs, with the states carried over from the sample before."""
-    assert engine.give is not None
+    assert engine.set_inputs is not None
     outputs: list[Arrays] = []
     inputs: list[Arrays] = []
     for sample in samples:
         last = outputs[-1] if outputs else ()
         arrays = [last[case.carried[i]] if last and i in case.carried else array for i, array in enumerate(sample)]
-        engine.give(arrays)
+        engine.set_inputs(arrays)
         outputs.append([np.array(output) for output in engine.compute()])
         inputs.append(arrays)
     return outputs, inputs

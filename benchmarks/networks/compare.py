@@ -24,7 +24,7 @@ import numpy as np
 from anole.documents import layout
 from anole.documents.build import read_build
 from anole.evaluate.comparison import relative_error
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
 from benchmarks.common.rows import print_rows, quartiles, rounded
@@ -43,11 +43,13 @@ def main() -> None:
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     args = parser.parse_args()
     baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
-    compare_build = partial(compare, baselines=baselines, pace=Pace(rounds=args.rounds), database=args.database)
+    compare_build = partial(
+        compare, baselines=baselines, schedule=TurnSchedule(max_rounds=args.rounds), database=args.database
+    )
     print_rows(COLUMNS, rows_of_builds(args.builds, compare_build, "compared"))
 
 
-def compare(folder: Path, baselines: Sequence[str], pace: Pace, database: Path) -> Iterator[dict[str, Any]]:
+def compare(folder: Path, baselines: Sequence[str], schedule: TurnSchedule, database: Path) -> Iterator[dict[str, Any]]:
     """Yield a row for a build, and for each baseline that starts."""
     build = read_build(folder)
     device = device_of(build)
@@ -55,7 +57,7 @@ def compare(folder: Path, baselines: Sequence[str], pace: Pace, database: Path) 
     def starts(scratch: Path) -> dict[str, Any]:
         return {name: partial(start_engine, name, folder, scratch) for name in (OWN, *baselines)}
 
-    started, times = time_in_turns(folder, device, starts, pace)
+    started, times = time_in_turns(folder, device, starts, schedule)
     expected = started["torch" if "torch" in started else OWN].outputs
     for name, engine in started.items():
         ratios = [np.median(turn) / np.median(base) for turn, base in zip(times[name], times[OWN], strict=True)]

@@ -19,7 +19,7 @@ from typing import Any
 import onnx
 
 from anole.config.entries import ModelSpec
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.extract.stage import extract_tasks
 from anole.quantize.float_file import read_file
 from anole.quantize.stage import quantize_model
@@ -56,11 +56,11 @@ def main() -> None:
     args = parser.parse_args()
     networks, baselines = chosen(args.networks, _NETWORKS), chosen(args.rivals, PACKAGES)
     batches = [int(batch) for batch in args.batches.split(",")]
-    print_rows((*_MORE_COLUMNS, *COLUMNS), _rows(networks, batches, baselines, Pace(rounds=args.rounds)))
+    print_rows((*_MORE_COLUMNS, *COLUMNS), _rows(networks, batches, baselines, TurnSchedule(max_rounds=args.rounds)))
 
 
 def _rows(
-    networks: Sequence[str], batches: Sequence[int], baselines: Sequence[str], pace: Pace
+    networks: Sequence[str], batches: Sequence[int], baselines: Sequence[str], schedule: TurnSchedule
 ) -> Iterator[dict[str, Any]]:
     available = precisions_of(describe_cpu()["features"])
     for name in networks:
@@ -68,17 +68,19 @@ def _rows(
             with TemporaryDirectory() as folder:
                 float_file = export(name, batch, Path(folder))
                 for precision in (precision for precision in available if precision != INT8):
-                    yield from _compare(name, float_file, precision, baselines, pace)
+                    yield from _compare(name, float_file, precision, baselines, schedule)
                 for weights in STORED_WEIGHTS if name in _DENSE else ():
-                    yield from _compare(name, float_file, f"{weights} weights", baselines, pace)
+                    yield from _compare(name, float_file, f"{weights} weights", baselines, schedule)
                 quantized = float_file.with_name(f"{name}_int8.onnx")
                 quantize_model(ModelSpec(name, f"onnx:{float_file}", {}), quantized, "min-max", target_db=0.0)
-                yield from _compare(name, quantized, INT8, baselines, pace)
+                yield from _compare(name, quantized, INT8, baselines, schedule)
                 if name == _SENTENCES:
-                    yield from _compare(name, _quantize_dynamically(float_file), _DYNAMIC, baselines, pace)
+                    yield from _compare(name, _quantize_dynamically(float_file), _DYNAMIC, baselines, schedule)
 
 
-def _compare(name: str, file: Path, precision: str, baselines: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
+def _compare(
+    name: str, file: Path, precision: str, baselines: Sequence[str], schedule: TurnSchedule
+) -> Iterator[dict[str, Any]]:
     """Yield two rows for each baseline: the build and the baseline, timed as a pair."""
     weights = precision.removesuffix(" weights")
     is_file = precision in (INT8, _DYNAMIC)
@@ -92,7 +94,7 @@ def _compare(name: str, file: Path, precision: str, baselines: Sequence[str], pa
     share = sum(task.weight * flop.get(task.key, 0) for task in manifest.tasks) / manifest.flop
     common = {"precision": precision, "processor": "{model} ({mcpu})".format(**target.description)}
     for baseline in baselines:
-        for row in compare(folder, [baseline], pace, Path("absent.sqlite")):
+        for row in compare(folder, [baseline], schedule, Path("absent.sqlite")):
             yield {**common, "narrow_share": f"{share:.3f}", **row}
 
 

@@ -23,7 +23,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
 from anole.evaluate.comparison import relative_error, timing_inputs
 from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine
-from anole.evaluate.timing.turns import Pace, ratios
+from anole.evaluate.timing.turns import TurnSchedule, ratios
 from anole.extract.stage import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
@@ -84,10 +84,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="turns per engine")
     args = parser.parse_args()
     networks = chosen(args.networks, _CASES)
-    print_rows(_COLUMNS, (row for name in networks for row in _rows(name, Pace(rounds=args.rounds))))
+    print_rows(_COLUMNS, (row for name in networks for row in _rows(name, TurnSchedule(max_rounds=args.rounds))))
 
 
-def _rows(name: str, pace: Pace) -> Iterator[dict[str, Any]]:
+def _rows(name: str, schedule: TurnSchedule) -> Iterator[dict[str, Any]]:
     case = _CASES[name]
     with TemporaryDirectory() as scratch:
         file = _export(case, Path(scratch))
@@ -98,7 +98,7 @@ def _rows(name: str, pace: Pace) -> Iterator[dict[str, Any]]:
             sizes = dict(zip(case.ranges, values, strict=True))
             compile_s[_FIXED] = _compile(name, file, sizes, Path(scratch, _FIXED))
             columns = {"varies": " x ".join(sizes), "size": " x ".join(map(str, values))}
-            for row in _time_engines(Path(scratch), file, sizes, pace):
+            for row in _time_engines(Path(scratch), file, sizes, schedule):
                 yield rounded({"network": name, **columns, "compile_s": compile_s.get(row["engine"]), **row})
 
 
@@ -130,7 +130,9 @@ def _compile(name: str, file: Path, dims: Mapping[str, int | str], folder: Path)
     return time.perf_counter() - began_s
 
 
-def _time_engines(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace) -> Iterator[dict[str, Any]]:
+def _time_engines(
+    folder: Path, file: Path, sizes: Mapping[str, int], schedule: TurnSchedule
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each build in a folder and each baseline, timed at given sizes."""
     builds = {name: read_build(folder / name) for name in (_RANGE, _FIXED)}
     device, inputs = device_of(builds[_RANGE]), timing_inputs(builds[_RANGE].at(sizes))
@@ -139,7 +141,7 @@ def _time_engines(folder: Path, file: Path, sizes: Mapping[str, int], pace: Pace
         anole = {name: partial(build_engine, folder / name, inputs, device.runs_on, device.threads) for name in builds}
         return anole | {name: partial(_start_baseline, name, file, inputs, device.threads) for name in _BASELINES}
 
-    started, times = time_in_turns(folder / _RANGE, device, starts, pace)
+    started, times = time_in_turns(folder / _RANGE, device, starts, schedule)
     for name, engine in started.items():
         yield {
             **{"engine": name, "rounds": len(times[name]), "processor": device.description["model"]},

@@ -23,7 +23,7 @@ from anole.documents.build import FILE, read_build
 from anole.documents.layout import SHARDS
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.host.machine import available_cores
 from anole.project.pipeline import Pipeline
 from anole.search.loop import TUNER_VERSION
@@ -93,7 +93,7 @@ ORDER = (
 )
 """The order of the tuners, the slowest last."""
 
-_PACE = Pace(rounds=30)
+_SCHEDULE = TurnSchedule(max_rounds=30)
 
 
 def jobs_of_tuning() -> Iterator[Job]:
@@ -147,7 +147,7 @@ def run_timing(job: Job) -> Sequence[Row]:
     def starts(scratch: Path) -> Starts:
         return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
 
-    started, times = time_in_turns(build, device_of(read_build(build)), starts, _PACE)
+    started, times = time_in_turns(build, device_of(read_build(build)), starts, _SCHEDULE)
     fastest = [min(map(np.median, turns)) for turns in zip(*times.values(), strict=True)]
     rows = []
     for name, engine in started.items():

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from anole.documents.build import read_build
 from anole.evaluate.comparison import check_inputs
 from anole.evaluate.engines import Engine, build_engine, reference_engines
-from anole.evaluate.timing.turns import Pace, Times, time_interleaved
+from anole.evaluate.timing.turns import Times, TurnSchedule, time_interleaved
 from anole.export.stage import export_build
 from anole.measure.device_access import device_access
 from anole.targets import get_target
@@ -48,10 +48,10 @@ N_STARTS = 9
 def main() -> None:
     """Print a row for each build."""
     args = parser_for_builds(__doc__, rounds=30).parse_args()
-    print_rows(COLUMNS, rows_of_builds(args.builds, partial(_row, pace=Pace(rounds=args.rounds))))
+    print_rows(COLUMNS, rows_of_builds(args.builds, partial(_row, schedule=TurnSchedule(max_rounds=args.rounds))))
 
 
-def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
+def _row(folder: Path, schedule: TurnSchedule) -> Iterator[Mapping[str, object]]:
     build = read_build(folder)
     target = get_target(build.target_description)
     with tempfile.TemporaryDirectory() as scratch, device_access(target) as access:
@@ -69,7 +69,7 @@ def _row(folder: Path, pace: Pace) -> Iterator[Mapping[str, object]]:
                 for output, expected in zip(library.compute(), compiled.compute(), strict=True)
             )
             with access.timing():
-                times = time_interleaved({engine.name: engine.run for engine in engines}, pace)
+                times = time_interleaved({engine.name: engine.run for engine in engines}, schedule)
                 start_times = _time_starts(exported)
     latencies = {f"{name}_ms": f"{1e3 * _median_s(turns):.4f}" for name, turns in times.items()}
     speedups = {f"speedup_over_{name}": _speedup(times, name) for name in times if name != "library"}

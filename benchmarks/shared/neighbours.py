@@ -19,8 +19,8 @@ from typing import Any
 
 from anole.documents.build import read_build
 from anole.evaluate.engine_factories import start_deployed
-from anole.evaluate.timing.load import LOAD_PACE, time_under_load
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.load import LOAD_SCHEDULE, time_under_load
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, listed, parser_for_builds
 from benchmarks.common.builds import device_of, environment, rows_of_builds
@@ -35,24 +35,28 @@ COLUMNS = (
 
 def main() -> None:
     """Print a row for each network, number of busy processes, and engine."""
-    parser = parser_for_builds(__doc__, LOAD_PACE.rounds, "onnxruntime,openvino", LOAD_PACE.burst_s)
+    parser = parser_for_builds(__doc__, LOAD_SCHEDULE.max_rounds, "onnxruntime,openvino", LOAD_SCHEDULE.min_burst_s)
     parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
     args = parser.parse_args()
-    pace = replace(LOAD_PACE, rounds=args.rounds, burst_s=args.turn)
+    schedule = replace(LOAD_SCHEDULE, max_rounds=args.rounds, min_burst_s=args.turn)
     baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
     print_rows(
-        COLUMNS, rows_of_builds(args.builds, partial(compare, baselines=baselines, counts=args.neighbours, pace=pace))
+        COLUMNS,
+        rows_of_builds(args.builds, partial(compare, baselines=baselines, counts=args.neighbours, schedule=schedule)),
     )
 
 
-def compare(folder: Path, baselines: Sequence[str], counts: Sequence[int], pace: Pace) -> Iterator[dict[str, Any]]:
+def compare(
+    folder: Path, baselines: Sequence[str], counts: Sequence[int], schedule: TurnSchedule
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each number of busy processes, and engine."""
     build = read_build(folder)
     device = device_of(build)
     with TemporaryDirectory() as scratch, device_access(device) as access:
         others = {name: partial(start_engine, name, folder, Path(scratch)) for name in baselines}
         with environment({**device.environment(), **access.environment()}):
-            latencies = time_under_load({OWN: partial(start_deployed, folder), **others}, counts, access, folder, pace)
+            starts = {OWN: partial(start_deployed, folder), **others}
+            latencies = time_under_load(starts, counts, access, folder, schedule)
     of_build = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
     for row in latencies:
         base = of_build[row.neighbours]

@@ -25,7 +25,7 @@ from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import Engine, build_engine
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.targets.base import Device
 from benchmarks.common.arguments import parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
@@ -39,11 +39,11 @@ def main() -> None:
     parser = parser_for_builds(__doc__, rounds=10)
     parser.add_argument("--processes", type=int, default=3, help="processes per kind")
     args = parser.parse_args()
-    compare_build = partial(compare, n_processes=args.processes, pace=Pace(rounds=args.rounds))
+    compare_build = partial(compare, n_processes=args.processes, schedule=TurnSchedule(max_rounds=args.rounds))
     print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
 
 
-def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, Any]]:
+def compare(folder: Path, n_processes: int, schedule: TurnSchedule) -> Iterator[dict[str, Any]]:
     """Yield the row of a network."""
     build = read_build(folder)
     device, numbers = device_of(build), range(n_processes)
@@ -52,7 +52,7 @@ def compare(folder: Path, n_processes: int, pace: Pace) -> Iterator[dict[str, An
         compile_for_tvm_pool(build, device, builds["tvm"])
         pairs = {(kind, n): partial(start, path, build, device) for n in numbers for kind, path in builds.items()}
         starts = {f"{kind} {number}": start_one for (kind, number), start_one in pairs.items()}
-        _, times = time_in_turns(folder, device, lambda _: starts, pace)
+        _, times = time_in_turns(folder, device, lambda _: starts, schedule)
     medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in builds}
     yield rounded(
         {

@@ -26,7 +26,7 @@ from anole.errors import AnoleError
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import start_engines
-from anole.evaluate.timing.turns import Pace, take_turns
+from anole.evaluate.timing.turns import TurnSchedule, take_turns
 from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds
@@ -48,12 +48,12 @@ def main() -> None:
     parser.add_argument("--processors", type=float, default=1.0, help="limit in CPU seconds per second")
     args = parser.parse_args()
     baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
-    pace = Pace(rounds=args.rounds, burst_s=args.turn, limit_s=600.0)
-    compare_build = partial(compare, n_cpus=args.processors, baselines=baselines, pace=pace)
+    schedule = TurnSchedule(max_rounds=args.rounds, min_burst_s=args.turn, limit_s=600.0)
+    compare_build = partial(compare, n_cpus=args.processors, baselines=baselines, schedule=schedule)
     print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
 
 
-def compare(folder: Path, n_cpus: float, baselines: Sequence[str], pace: Pace) -> Iterator[dict[str, Any]]:
+def compare(folder: Path, n_cpus: float, baselines: Sequence[str], schedule: TurnSchedule) -> Iterator[dict[str, Any]]:
     """Yield a row for each engine and number of threads; the first is the build with its own choice of threads."""
     build = read_build(folder)
     device = device_of(build)
@@ -65,7 +65,8 @@ def compare(folder: Path, n_cpus: float, baselines: Sequence[str], pace: Pace) -
             starts[f"{name} {threads}"] = partial(start_within, group, name, threads, folder, Path(scratch))
         started = start_engines(starts, running, folder, pinned=False)
         with access.timing():
-            times = take_turns({name: partial(engine.burst, pace.burst_s) for name, engine in started.items()}, pace)
+            timers = {name: partial(engine.burst, schedule.min_burst_s) for name, engine in started.items()}
+            times = take_turns(timers, schedule)
     rates = {name: [len(turn) / turn.sum() for turn in turns] for name, turns in times.items()}
     for name, threads in engines:
         if (runs_per_s := rates.get(f"{name} {threads}")) is not None:

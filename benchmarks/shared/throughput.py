@@ -25,7 +25,7 @@ from anole.documents.build import read_build
 from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineProcess, start_engines
-from anole.evaluate.timing.turns import Pace, Times, take_turns
+from anole.evaluate.timing.turns import Times, TurnSchedule, take_turns
 from anole.measure.device_access import device_access
 from benchmarks.common.arguments import chosen, parser_for_builds
 from benchmarks.common.builds import Starts, device_of, environment, rows_of_builds
@@ -46,20 +46,20 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=4)
     args = parser.parse_args()
     names = [OWN, *(chosen(args.rivals, PACKAGES) if args.rivals else ())]
-    pace = Pace(rounds=args.rounds, burst_s=args.turn, limit_s=600.0)
+    schedule = TurnSchedule(max_rounds=args.rounds, min_burst_s=args.turn, limit_s=600.0)
     pairs = dict(zip(args.builds, args.builds[1:] + args.builds[:1], strict=True))
 
     def rows_of(case: str, folder: Path) -> Iterator[dict[str, Any]]:
         if case == "instances":
-            return compare(case, [folder], args.instances, names, pace)
-        return compare(case, [folder, pairs[folder]], 1, names, pace)
+            return compare(case, [folder], args.instances, names, schedule)
+        return compare(case, [folder, pairs[folder]], 1, names, schedule)
 
     cases = (rows_of_builds(args.builds, partial(rows_of, case)) for case in ("instances", "processes"))
     print_rows(COLUMNS, (row for rows in cases for row in rows))
 
 
 def compare(
-    case: str, folders: Sequence[Path], instances: int, names: Sequence[str], pace: Pace
+    case: str, folders: Sequence[Path], instances: int, names: Sequence[str], schedule: TurnSchedule
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each engine."""
     builds = [read_build(folder) for folder in folders]
@@ -73,8 +73,10 @@ def compare(
         started = [name for name in names if all(name in by_name for by_name in engines)]
         with access.timing(), ThreadPoolExecutor(len(folders)) as executor:
             groups = {name: [by_name[name] for by_name in engines] for name in started}
-            turns = {name: partial(_turn, group, instances * N_RUNS, executor, pace) for name, group in groups.items()}
-            rates = take_turns(turns, pace)
+            timers = {
+                name: partial(_turn, group, instances * N_RUNS, executor, schedule) for name, group in groups.items()
+            }
+            rates = take_turns(timers, schedule)
     for name in started:
         ratios = [build[0] / engine[0] for build, engine in zip(rates[OWN], rates[name], strict=True)]
         yield rounded(
@@ -108,9 +110,9 @@ def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
     return Engine(engines[0].name, lambda: list(executor.map(call, engines)), lambda _: engines[0].compute())
 
 
-def _turn(engines: Sequence[EngineProcess], runs: int, executor: ThreadPoolExecutor, pace: Pace) -> Times:
+def _turn(engines: Sequence[EngineProcess], runs: int, executor: ThreadPoolExecutor, schedule: TurnSchedule) -> Times:
     """Run engines concurrently for one turn; return the geometric mean of their runs per second, shape (1,)."""
-    turns = list(executor.map(lambda engine: engine.burst(pace.burst_s, pace.min_runs), engines))
+    turns = list(executor.map(lambda engine: engine.burst(schedule.min_burst_s, schedule.min_runs), engines))
     return np.array([np.exp(np.mean([np.log(runs * len(times) / times.sum()) for times in turns]))])
 
 

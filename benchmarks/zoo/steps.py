@@ -17,7 +17,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from benchmarks.common.arguments import described
 from benchmarks.networks.engines import compile_untuned
 from benchmarks.zoo.jobs import DONE, Row, shown, write_report
@@ -114,7 +114,7 @@ def _compare(row: Row, rounds: int) -> None:
     """Compare the latency of the build with ONNX Runtime, which may not support the network."""
     from benchmarks.networks.compare import compare
 
-    build_row, *other_rows = compare(_FOLDER, ["onnxruntime"], Pace(rounds=rounds), Path("absent.sqlite"))
+    build_row, *other_rows = compare(_FOLDER, ["onnxruntime"], TurnSchedule(max_rounds=rounds), Path("absent.sqlite"))
     row["latency_ms"], row["rounds"] = float(build_row["latency_ms"]), build_row["rounds"]
     for baseline_row in other_rows:
         row["onnxruntime_ms"] = float(baseline_row["latency_ms"])

@@ -25,7 +25,7 @@ from anole.commands.stages import (
     tune_together,
 )
 from anole.documents.log import LogFormatter
-from anole.host.tempdirs import private_temp_folder
+from anole.host.tempdirs import use_private_temp_folder
 
 
 @click.group(
@@ -41,7 +41,7 @@ def main(context: click.Context) -> None:
     The file models.yaml lists networks, targets and builds. snakemake runs the jobs that remain; `anole plan` lists
     them.
     """
-    context.with_resource(private_temp_folder())
+    context.with_resource(use_private_temp_folder())
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -41,7 +41,7 @@ class Measurement:
     """The result of measuring one candidate; times are in seconds, lower is better.
 
     Attributes:
-        latency_s: time of one kernel run, averaged over `repeats`; None for a failure.
+        latency_s: time of one kernel run, as estimated from `repeats` timings; None for a failure.
         cv: coefficient of variation of the repeats (standard deviation over mean).
         repeats: number of timings that were averaged.
         build_s: wall-clock time of building the candidate.

@@ -51,7 +51,7 @@ def megabytes(size_bytes: float | None) -> str:
     return significant(None if size_bytes is None else size_bytes / 1e6)
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Format a count and its noun, which is pluralized unless the count is 1."""
     ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{count:,} {noun}{ending}"

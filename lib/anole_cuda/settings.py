@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anole.errors import TargetError
 from anole.node import Node
 from anole.targets.base import DeviceLocation
-from anole.targets.kind import CONSTRAINED, Inventory, Kind, described_space, plain_values, read_space
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, check_space, described_space, plain_values
 from anole.targets.rpc.address import Remote
 from anole_cuda.device.architecture import ARCHITECTURES, BlockLimits
 from anole_cuda.device.machine import compilers, present_gpus
@@ -30,7 +30,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
     for name in ("arch", "model"):
         if name in entry:
             entry[name].text()
-    read_space(entry)
+    check_space(entry)
     if remote is not None and "arch" not in entry:
         raise node.error("has no `arch`; a GPU measured elsewhere (`measure`) cannot be detected")
     return plain_values(node, _KEYS)
@@ -83,8 +83,8 @@ KIND = Kind(
     describe_cuda,
     _target,
     detected=("arch",),
-    place=DeviceLocation.GPU,
+    location=DeviceLocation.GPU,
     measurable_elsewhere=True,
     inventory=_inventory,
-    finer="anole.targets.shared.output_tiles:finer_tiles",
+    finer_tiles="anole.targets.shared.output_tiles:finer_tiles",
 )

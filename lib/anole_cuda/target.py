@@ -32,7 +32,7 @@ class CudaTarget:
     """
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    place: Final = DeviceLocation.GPU
+    location: Final = DeviceLocation.GPU
     networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole_cuda.device.builder",)
     runs_on = "cuda"

@@ -16,7 +16,7 @@ from anole.documents.evaluation import Latency
 from anole.errors import BuildError
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import reference_engines
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.host.machine import available_cores
 from anole_vta.network.artifact import BuiltNetwork
 from anole_vta.network.network import IntegerReference, Quantized
@@ -39,10 +39,10 @@ class SimulatedRunner:
     def __init__(self, target: VtaTarget) -> None:
         pass
 
-    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
+    def compare(self, folder: Path, build: Build, schedule: TurnSchedule) -> list[Latency]:
         """Compare the latency with the untuned network, and the outputs with the network in floating point.
 
-        The latency is simulated, so the pace is ignored.
+        The latency is simulated, so the schedule is ignored.
         """
         accelerator, inputs = accelerator_of(folder, build), timing_inputs(build)
         outputs = _exact_outputs(folder, inputs)

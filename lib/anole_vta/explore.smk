@@ -1,6 +1,6 @@
 rule accelerator:
     input:
-        receipts=rule_inputs.explored,
+        receipts=rule_inputs.search_receipts,
     output:
         directory("accelerators/{accelerator}"),
     log:

@@ -133,5 +133,5 @@ KIND = Kind(
         ("frequency_mhz", "technology_nm"), _read_exploration, "anole_vta.accelerator.stage:explore"
     ),
     rules=Path(__file__).with_name("explore.smk"),
-    multiplies={"float32": "int8"},
+    precision_names={"float32": "int8"},
 )

@@ -32,7 +32,7 @@ from anole_vta.templates.design import (
 class VtaTarget:
     """An accelerator with a fixed or searched geometry, from a description of `describe_vta`."""
 
-    place: Final = DeviceLocation.SIMULATOR
+    location: Final = DeviceLocation.SIMULATOR
     networks = NetworkEntryPoints("anole_vta.compile.compiler:compile_for_vta", "anole_vta.evaluate:SimulatedRunner")
     operators: tuple[str, ...] = ("conv2d", "dense")
     template_versions: Mapping[str, int] = {"conv2d": 2, "dense": 2}

@@ -1,4 +1,4 @@
-"""Snakemake's logger plugin `anole`, which passes the events of a run to Anole's progress view.
+"""Snakemake's logger plugin `anole`, which passes the events of a workflow run to Anole's progress view.
 
 Snakemake finds this package by its name and imports it at every start, so the package imports nothing heavy.
 """
@@ -32,42 +32,42 @@ _HIDDEN_PREFIXES = (
 
 
 _REPORTED_FAILURE = re.compile(r"Command '.*' returned non-zero exit status 2\.$", re.DOTALL)
-"""The exception of a command that printed its error; the job's error shows that error with the log."""
+"""Matches the exception of an Anole command that failed with a message. It is hidden: JOB_ERROR shows the message."""
 
 
 class LogHandler(LogHandlerBase):
-    """A handler that shows a run by its layers and networks, unless Snakemake's own output is requested."""
+    """A handler that shows jobs in Anole's progress view, unless Snakemake's own output is requested."""
 
-    _screen: ProgressView | None = None
-    """None if Snakemake itself writes: for a dry run, ``--verbose``, ``--printshellcmds`` and ``--debug-dag``."""
+    _view: ProgressView | None = None
+    """None if Snakemake itself writes (any of ``--dry-run``, ``--verbose``, ...), and after `close`."""
 
     def __post_init__(self) -> None:
         settings = self.common_settings
         if not (settings.dryrun or settings.verbose or settings.printshellcmds or settings.debug_dag):
             from anole.report.progress_view import ProgressView
 
-            self._screen = ProgressView(settings.nocolor)
+            self._view = ProgressView(settings.nocolor)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record that is not filtered out, such as by ``--quiet``."""
-        if self._screen is None:
+        """Show a record; Snakemake's filter, which handles ``--quiet``, has already removed others."""
+        if self._view is None:
             return
         try:
-            self._show(record, self._screen)
+            self._show(record, self._view)
         except Exception:
             self.handleError(record)
 
     def close(self) -> None:
         """Close the progress view, while Snakemake is still in the project folder."""
-        if self._screen is not None:
-            self._screen.close()
-            self._screen = None
+        if self._view is not None:
+            self._view.close()
+            self._view = None
         super().close()
 
     @property
     def writes_to_stream(self) -> bool:
         """Whether this handler, not Snakemake, writes to the terminal."""
-        return self._screen is not None
+        return self._view is not None
 
     @property
     def writes_to_file(self) -> bool:
@@ -89,23 +89,23 @@ class LogHandler(LogHandlerBase):
         """False: the graph of the rules is not needed."""
         return False
 
-    def _show(self, record: logging.LogRecord, screen: ProgressView) -> None:
+    def _show(self, record: logging.LogRecord, view: ProgressView) -> None:
         fields: dict[str, Any] = vars(record)
         match fields.get("event"):
             case LogEvent.JOB_INFO:
-                wildcards, files = list(fields["wildcards"].values()), (fields["output"], fields["log"])
-                screen.start(fields["jobid"], fields["rule_name"], wildcards, *files, adds_jobs=fields["is_checkpoint"])
+                job = (fields["jobid"], fields["rule_name"], list(fields["wildcards"].values()))
+                view.start(*job, fields["output"], fields["log"], adds_jobs=fields["is_checkpoint"])
             case LogEvent.JOB_FINISHED:
-                screen.finish(fields["job_id"])
+                view.finish(fields["job_id"])
             case LogEvent.RUN_INFO:
-                screen.advance(0, fields["stats"]["total"])
+                view.advance(0, fields["stats"]["total"])
             case LogEvent.PROGRESS:
-                screen.advance(fields["done"], fields["total"])
+                view.advance(fields["done"], fields["total"])
             case LogEvent.JOB_ERROR:
-                screen.fail(fields["jobid"], self.format(record))
+                view.fail(fields["jobid"], self.format(record))
             case LogEvent.ERROR if _REPORTED_FAILURE.search(str(record.msg)) and not self.common_settings.quiet:
-                pass
+                pass  # with --quiet, it may be the only message, because JOB_ERROR is filtered out
             case LogEvent.GROUP_ERROR | LogEvent.ERROR:
-                screen.tell(self.format(record), record.levelno)
+                view.tell(self.format(record), record.levelno)
             case None if not str(record.msg or "").startswith(_HIDDEN_PREFIXES):
-                screen.tell(self.format(record), record.levelno)
+                view.tell(self.format(record), record.levelno)

@@ -11,13 +11,13 @@ import pytest
 import tvm
 from tvm import relax
 
-from anole.compile.folder import embed_imports, new_folder, write_library
+from anole.compile.folder import embed_imports, replace_folder, write_library
 from anole.errors import BuildError, MachineError
 
 
 def test_a_new_folder_replaces_the_old_one(tmp_path: Path) -> None:
     for text in ("old", "new"):
-        with new_folder(tmp_path / "build") as made:
+        with replace_folder(tmp_path / "build") as made:
             (made / text).write_text(text)
     assert [path.name for path in tmp_path.iterdir()] == ["build"]
     assert [path.name for path in (tmp_path / "build").iterdir()] == ["new"]
@@ -25,9 +25,9 @@ def test_a_new_folder_replaces_the_old_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no config"), KeyboardInterrupt()])
 def test_an_error_leaves_the_folder_unchanged(tmp_path: Path, error: BaseException) -> None:
-    with new_folder(tmp_path / "build") as made:
+    with replace_folder(tmp_path / "build") as made:
         (made / "old").touch()
-    with pytest.raises(type(error)), new_folder(tmp_path / "build") as made:
+    with pytest.raises(type(error)), replace_folder(tmp_path / "build") as made:
         (made / "new").touch()
         raise error
     assert [path.name for path in tmp_path.iterdir()] == ["build"]
@@ -37,14 +37,14 @@ def test_an_error_leaves_the_folder_unchanged(tmp_path: Path, error: BaseExcepti
 def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".build.killed/new").mkdir(parents=True)
     (tmp_path / ".other.12345678").mkdir()
-    with new_folder(tmp_path / "build") as mine, new_folder(tmp_path / "build") as theirs:
+    with replace_folder(tmp_path / "build") as mine, replace_folder(tmp_path / "build") as theirs:
         assert len({mine.parent, theirs.parent} & set(tmp_path.iterdir())) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.12345678", "build"]
 
 
 def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BuildError, match="file/build: cannot be written"), new_folder(tmp_path / "file/build"):
+    with pytest.raises(BuildError, match="file/build: cannot be written"), replace_folder(tmp_path / "file/build"):
         pass
 
 
@@ -53,7 +53,7 @@ def test_a_full_disk_is_not_reported_as_a_missing_compiler(tmp_path: Path) -> No
         def export_library(self, path: str, **settings: Any) -> Any:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(BuildError, match=r"build: cannot be written: .*No space left"), new_folder(tmp_path / "build"):
+    with pytest.raises(BuildError, match=r"build: cannot be written: .*No space"), replace_folder(tmp_path / "build"):
         write_library(tmp_path / "model.so", Full())
 
 

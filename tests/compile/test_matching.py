@@ -152,5 +152,5 @@ def test_a_locked_config_outside_its_space_is_rejected(net: Any, change: dict[st
 
 def test_a_config_that_cannot_be_scheduled_is_recorded(net: Any) -> None:
     (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0), net.target)
-    built = match.unscheduled_for("there is no room").built
+    built = match.as_unscheduled("there is no room").built
     assert (built.config, built.unscheduled, built.reason) == (None, match.config, "there is no room")

@@ -244,7 +244,7 @@ def test_references_and_builds_have_the_same_weights_at_all_sizes(project: Path)
 def test_a_build_is_evaluated_at_sizes_of_its_range(project: Path) -> None:
     build = compiled(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
     code = "import sys; from pathlib import Path; from anole.evaluate.stage import evaluate_build as e; "
-    code += "from anole.evaluate.timing.turns import Pace; e(Path('net'), Path('found.json'), None, Pace(rounds=3))"
+    code += "from anole.evaluate.timing.turns import TurnSchedule as T; e(Path('net'), Path('found.json'), None, T(3))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=project)
     found = read_evaluation(project / "found.json")
     assert found.sizes_latencies is not None and build.ranges is not None

@@ -32,7 +32,7 @@ from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 from anole.evaluate.stage import evaluate_build
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.config.entries import ModelSpec
 from anole.targets.cpu.settings import describe_cpu
 from tests.tiny_builds import compile_untuned
@@ -113,7 +113,7 @@ for path in sorted(Path().glob("*/build.json")):
     name = path.parent.name
     again = compile_wrongly if name == "shy_and_wrong" else compile_with_random_weights
     try:
-        evaluate_build(path.parent, Path(f"{name}.json"), again, Pace(rounds=5, burst_s=0.01, pause_s=0.0))
+        evaluate_build(path.parent, Path(f"{name}.json"), again, TurnSchedule(5, min_burst_s=0.01, pause_s=0.0))
     except AnoleError as error:
         failures[name] = str(error)
 rounding = {name: has_large_rounding_error(Path(name)) for name in ("torch", "faint", "shy", "bf16")}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anole.export.memory import ALIGNMENT, checksum_of, pack_weights, plan_buffers, rounded
+from anole.export.memory import ALIGNMENT, align, checksum_of, pack_weights, plan_buffers
 from anole.export.sequence import KernelCall, KernelSequence, Operand, TensorPlace
 
 
@@ -39,7 +39,7 @@ def test_live_buffers_do_not_overlap(kernels: KernelSequence) -> None:
         spans = sorted((plan.offsets[number], plan.offsets[number] + kernels.buffers[number]) for number in alive)
         assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
         assert all(begin % ALIGNMENT == 0 and end <= plan.size_bytes for begin, end in spans)
-    assert plan.size_bytes <= sum(map(rounded, kernels.buffers))
+    assert plan.size_bytes <= sum(map(align, kernels.buffers))
 
 
 def test_a_chain_needs_two_buffers() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from anole.extract.fresh_import import import_fresh, sources_first
+from anole.extract.fresh_import import import_fresh, prefer_sources
 
 
 def test_byte_code_is_used_only_for_installed_modules(project: Path) -> None:
     (project / "mine.py").write_text("value = 1\n")
-    with sources_first(project):
+    with prefer_sources(project):
         assert import_fresh("mine", []).value == 1
         own, installed = importlib.util.find_spec("mine"), importlib.util.find_spec("colorsys")
     assert own is not None and installed is not None
@@ -28,19 +28,19 @@ def test_a_package_of_the_project_is_imported_with_its_parts(project: Path) -> N
     (project / "parts/__init__.py").write_text("from parts.inner import value\n")
     for value in (1, 2):
         (project / "parts/inner.py").write_text(f"value = {value}\n")
-        with sources_first(project):
+        with prefer_sources(project):
             assert import_fresh("parts", [Path("parts/__init__.py"), Path("parts/inner.py")]).value == value
 
 
 def test_the_import_system_is_restored(project: Path) -> None:
     before = list(sys.path), list(sys.meta_path)
-    with pytest.raises(ModuleNotFoundError), sources_first(project):
+    with pytest.raises(ModuleNotFoundError), prefer_sources(project):
         import_fresh("nowhere_to_be_found", [])
     assert (sys.path, sys.meta_path) == before
 
 
 def test_a_factory_may_load_a_model_itself(tmp_path: Path) -> None:
     (tmp_path / "nested_module.py").write_text("value = 1\n")
-    with sources_first(tmp_path), sources_first(tmp_path):
+    with prefer_sources(tmp_path), prefer_sources(tmp_path):
         assert import_fresh("nested_module", []).value == 1
     del sys.modules["nested_module"]

@@ -6,12 +6,12 @@ import gc
 
 import pytest
 
-from anole.extract.load import paused_collector
+from anole.extract.load import pause_collector
 
 
 def test_the_collector_runs_again_after_the_outermost_pause() -> None:
-    with pytest.raises(ZeroDivisionError), paused_collector():
-        with paused_collector():
+    with pytest.raises(ZeroDivisionError), pause_collector():
+        with pause_collector():
             assert not gc.isenabled()
         assert not gc.isenabled()
         raise ZeroDivisionError
@@ -21,7 +21,7 @@ def test_the_collector_runs_again_after_the_outermost_pause() -> None:
 def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
     try:
-        with paused_collector():
+        with pause_collector():
             pass
         assert not gc.isenabled()
     finally:

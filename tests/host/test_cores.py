@@ -13,7 +13,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from anole.host.cores import caller_on_separate_core, spread_busy_threads
+from anole.host.cores import keep_caller_on_separate_core, spread_busy_threads
 from anole.host.machine import affinity
 
 Cores = set[int]
@@ -58,23 +58,23 @@ def bound_threads(*cores: Cores) -> Iterator[None]:
 def avoids_a_taken_core(which: Callable[[Cores], int], allowed: Cores) -> None:
     taken = which(allowed)
     with bound_threads({taken}):
-        with caller_on_separate_core():
+        with keep_caller_on_separate_core():
             assert os.sched_getaffinity(0) == {min(allowed - {taken}, default=taken)}
         assert os.sched_getaffinity(0) == allowed
 
 
 def ignores_threads_that_may_move(allowed: Cores) -> None:
-    with bound_threads(allowed), caller_on_separate_core():
+    with bound_threads(allowed), keep_caller_on_separate_core():
         assert os.sched_getaffinity(0) == {min(allowed)}
 
 
 def does_nothing_if_every_core_is_taken(allowed: Cores) -> None:
-    with bound_threads(*({core} for core in allowed)), caller_on_separate_core():
+    with bound_threads(*({core} for core in allowed)), keep_caller_on_separate_core():
         assert os.sched_getaffinity(0) == allowed
 
 
 def restores_the_affinity_after_an_error(allowed: Cores) -> None:
-    with suppress(ZeroDivisionError), caller_on_separate_core():
+    with suppress(ZeroDivisionError), keep_caller_on_separate_core():
         raise ZeroDivisionError
     assert os.sched_getaffinity(0) == allowed
 
@@ -114,7 +114,7 @@ def leaves_the_first_core_to_the_caller(allowed: Cores) -> None:
     with ThreadPoolExecutor(1) as workers:
         assert spread_over(workers) == {sorted(allowed)[1]}
         assert os.sched_getaffinity(0) == allowed
-        with caller_on_separate_core():
+        with keep_caller_on_separate_core():
             assert os.sched_getaffinity(0) == {min(allowed)}
 
 

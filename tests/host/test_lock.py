@@ -40,7 +40,7 @@ def held(device: str, mode: int) -> bool:
 def test_builders_share_a_device_and_a_timer_holds_it_alone(shared: bool) -> None:
     path = lock.lock_path("cpu")
     path.write_bytes(b"another program's")
-    with pytest.raises(RuntimeError), lock.device_lock("cpu", shared=shared):
+    with pytest.raises(RuntimeError), lock.lock_device("cpu", shared=shared):
         assert held("cpu", fcntl.LOCK_SH) is not shared and held("cpu", fcntl.LOCK_EX)
         assert not held("other", fcntl.LOCK_EX)
         raise RuntimeError
@@ -48,7 +48,7 @@ def test_builders_share_a_device_and_a_timer_holds_it_alone(shared: bool) -> Non
 
 
 def test_the_first_idle_device_is_held_exclusively() -> None:
-    with lock.device_lock("a"), lock.idle_device(["a", "b"]) as device:
+    with lock.lock_device("a"), lock.lock_idle_device(["a", "b"]) as device:
         assert device == "b"
         assert held("b", fcntl.LOCK_SH)
     assert not held("b", fcntl.LOCK_EX)
@@ -56,11 +56,11 @@ def test_the_first_idle_device_is_held_exclusively() -> None:
 
 def test_idle_device_waits_for_a_device() -> None:
     def wait() -> str:
-        with lock.idle_device(["a", "b"]) as device:
+        with lock.lock_idle_device(["a", "b"]) as device:
             return device
 
-    with ThreadPoolExecutor() as pool, lock.device_lock("a"):
-        with lock.device_lock("b"):
+    with ThreadPoolExecutor() as pool, lock.lock_device("a"):
+        with lock.lock_device("b"):
             waiting = pool.submit(wait)
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)
@@ -91,7 +91,7 @@ def test_an_unusable_lock_file_is_reported(tmp_path: Path, make: Callable[[Path]
     path = lock.lock_path("cpu")
     make(path)
     message = f"^cannot lock the device cpu: {path}.*{problem}"
-    with pytest.raises(MeasureError, match=message), lock.device_lock("cpu"):
+    with pytest.raises(MeasureError, match=message), lock.lock_device("cpu"):
         pass
     assert not (tmp_path / "aim").exists()
 
@@ -99,7 +99,7 @@ def test_an_unusable_lock_file_is_reported(tmp_path: Path, make: Callable[[Path]
 def test_a_strict_umask_does_not_lock_other_users_out() -> None:
     before = os.umask(0o077)
     try:
-        with lock.device_lock("cpu"):
+        with lock.lock_device("cpu"):
             assert lock.lock_path("cpu").stat().st_mode & 0o777 == 0o644
     finally:
         os.umask(before)
@@ -109,13 +109,13 @@ def test_a_strict_umask_does_not_lock_other_users_out() -> None:
 def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         "import os; from anole.host import lock; os.setuid(65534)\n"
-        "with lock.device_lock('cpu'): print('held', flush=True)"
+        "with lock.lock_device('cpu'): print('held', flush=True)"
     )
     # Other users have no access to pytest's folders.
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o1777)
         monkeypatch.setenv("ANOLE_LOCKS", folder)
-        with lock.device_lock("cpu"):
+        with lock.lock_device("cpu"):
             command = [sys.executable, "-c", script]
             other = subprocess.Popen(command, stdout=subprocess.PIPE, env=_with_library(Path(folder)))
             with pytest.raises(subprocess.TimeoutExpired):
@@ -128,7 +128,7 @@ def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[b
     """Run a process that holds the processor until its standard input is closed."""
     script = (
         "import sys; from anole.host import lock\n"
-        f"with lock.device_lock('cpu'{how}): print('held', flush=True); sys.stdin.read()"
+        f"with lock.lock_device('cpu'{how}): print('held', flush=True); sys.stdin.read()"
     )
     pipe, environment = subprocess.PIPE, _with_library(tmp_path)
     with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, env=environment) as other:
@@ -152,7 +152,7 @@ def test_the_holder_is_logged_from_time_to_time(
         with another_holder(tmp_path) as other:
             assert other.stdin is not None
             threading.Timer(0.3, other.stdin.close).start()
-            with lock.device_lock("cpu", shared=True):
+            with lock.lock_device("cpu", shared=True):
                 pass
         assert min_lines <= len(caplog.messages) <= max_lines
         # The last line may be logged while the device changes hands.
@@ -172,7 +172,7 @@ def test_several_holders_are_described_until_they_end(tmp_path: Path) -> None:
 def test_a_lock_file_that_is_replaced_during_the_wait_is_opened_again() -> None:
     path = lock.lock_path("cpu")
     with ThreadPoolExecutor() as pool:
-        with lock.device_lock("cpu"):
+        with lock.lock_device("cpu"):
             waiting = pool.submit(lambda: lock._wait_for_lock("cpu", shared=False))
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)

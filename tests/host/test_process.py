@@ -141,7 +141,7 @@ _HERE = "^cannot build or run anything here: .*"
         ("fail in the system", errno.ENOSPC, MachineError, _HERE + "No space .*free some space where temporary files"),
         ("fail in the system", errno.EROFS, MachineError, _HERE + "Read-only .*set TMPDIR to another folder"),
         ("fail in the system", errno.EMFILE, MachineError, _HERE + "Too many open .*raise the limit of open files"),
-        ("fail in the system", errno.ENOMEM, MachineError, _HERE + "allocate memory.*build fewer candidates at once"),
+        ("fail in the system", errno.ENOMEM, MachineError, _HERE + "allocate memory.*fewer candidates in parallel"),
         ("fail in the system", errno.ENOENT, MachineError, _HERE + "No such file .*candidate.so"),
     ],
 )

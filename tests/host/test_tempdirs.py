@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from anole.host.tempdirs import PREFIX, private_temp_folder, sweep
+from anole.host.tempdirs import PREFIX, sweep, use_private_temp_folder
 
 LIBRARY = Path(__file__).parents[2] / "lib"
 MAKER = """
 import os, signal, sys, tempfile, multiprocessing
 from multiprocessing import util
-from anole.host.tempdirs import private_temp_folder
+from anole.host.tempdirs import use_private_temp_folder
 
 def work():
     tempfile.mkstemp()
 
 if __name__ == "__main__":
-    with private_temp_folder():
+    with use_private_temp_folder():
         tempfile.mkdtemp()
         tempfile.mkstemp(prefix="anole-worker-")
         process = multiprocessing.get_context("forkserver").Process(target=work)
@@ -142,5 +142,5 @@ def test_links_and_folders_in_use_or_of_other_programs_stay(tmp_path: Path) -> N
 def test_without_a_temporary_folder_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
     monkeypatch.delenv("TMPDIR", raising=False)
-    with private_temp_folder():
+    with use_private_temp_folder():
         assert "TMPDIR" not in os.environ

@@ -64,7 +64,7 @@ class FaultyCpu(CpuTarget):
 class UndisturbedFaultyCpu(FaultyCpu):
     """A faulty processor that building does not disturb."""
 
-    place = DeviceLocation.GPU
+    location = DeviceLocation.GPU
 
 
 class _Runner:

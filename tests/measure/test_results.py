@@ -22,7 +22,7 @@ def built(folder: Path, name: int) -> Built:
 def test_only_the_fastest_are_kept(
     tmp_path_factory: pytest.TempPathFactory, latencies_s: list[float | None], most: int
 ) -> None:
-    folder, results = tmp_path_factory.mktemp("artifacts"), Results(1e-4, most=most)
+    folder, results = tmp_path_factory.mktemp("artifacts"), Results(1e-4, max_kept=most)
     candidates = [built(folder, name) for name in range(len(latencies_s))]
     for candidate, latency_s in zip(candidates, latencies_s, strict=True):
         results.keep(candidate, latency_s)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.host.lock import device_lock
+from anole.host.lock import lock_device
 from anole.measure.fault_filter import FaultFilteringMeasurer, make_measurer
 from anole.measure.measurer import SimulatedMeasurer
 from anole.measure.options import MeasureOptions
@@ -78,6 +78,6 @@ def test_candidates_are_simulated_lazily() -> None:
 
 def test_a_simulation_needs_neither_the_device_nor_another_process() -> None:
     before = os.listdir("/proc/self/task")
-    with device_lock("vta"), device_lock("cpu"), make_measurer(TASK, ONCE) as measurer:
+    with lock_device("vta"), lock_device("cpu"), make_measurer(TASK, ONCE) as measurer:
         assert next(iter(measurer.measure(configs()))).latency_s
         assert len(os.listdir("/proc/self/task")) == len(before)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anole.measure.worker_functions import start_running
+from anole.measure.worker_functions import make_run_function
 from anole.record import Config
 from anole.search.evaluators.fixed import Fixed
 from anole.targets.cpu.settings import describe_cpu
@@ -41,7 +41,7 @@ class PacedCpu(CpuTarget):
 
 def test_short_runs_are_repeated_with_warm_caches() -> None:
     configs: list[dict[str, Any]] = [{"latency_s": latency_s, "calls": []} for latency_s in (1e-4, 8e-3)]
-    run = start_running(PacedCpu(describe_cpu(threads=1)), Dense(1, 8, 8), Fixed())
+    run = make_run_function(PacedCpu(describe_cpu(threads=1)), Dense(1, 8, 8), Fixed())
     timed = run([("kernel", config) for config in configs], None, 0.0)
     assert [each.timing and each.timing.latency_s for each in timed] == pytest.approx([1e-4, 8e-3])
     assert [config["calls"] for config in configs] == [[1, 2] * 5, [1] * 5]

@@ -21,7 +21,7 @@ class UndisturbedCpu(CpuTarget):
     ``build_after`` or ``run_after`` is in that file.
     """
 
-    place = DeviceLocation.GPU
+    location = DeviceLocation.GPU
 
     def units(self) -> Sequence[LocalDevice]:
         return [LocalDevice(f"undisturbed-{index}", {"ANOLE_TEST_UNIT": str(index)}) for index in range(2)]

@@ -15,13 +15,13 @@ import pytest
 
 from anole.errors import StoreError
 from anole.merge import replacement
-from anole.merge.replacement import held
-from anole.merge.untrusted_database import opened
+from anole.merge.replacement import hold_database
+from anole.merge.untrusted_database import open_database
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[sqlite3.Connection]:
-    with held(path) as file, file.replaced() as db:
+    with hold_database(path) as file, file.replacing() as db:
         yield db
 
 
@@ -55,7 +55,7 @@ def test_a_failure_leaves_the_database_unchanged(database: Path) -> None:
     with pytest.raises(KeyError), replaced(database) as db:
         db.execute("insert into note values ('lost')")
         raise KeyError
-    with pytest.raises(StoreError, match="no such table: absent; the database is unchanged"):
+    with pytest.raises(StoreError, match="no such table: absent; the database is intact"):
         with replaced(database) as db:
             db.execute("insert into note values ('lost')")
             db.execute("insert into absent values (1)")
@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_the_database_unchanged(database: Path) -> None:
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
     try:
-        with pytest.raises(StoreError, match="the database is unchanged"), replaced(database) as db:
+        with pytest.raises(StoreError, match="the database is intact"), replaced(database) as db:
             db.execute("insert into note values (?)", ["x" * 1_000_000])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
@@ -142,12 +142,12 @@ def test_a_late_write_of_another_program_raises_an_error(database: Path) -> None
 def test_reading_the_file_does_not_release_its_locks(database: Path) -> None:
     """POSIX releases a process's locks of a file when any descriptor of the file is closed."""
     write = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05).execute('begin immediate')"
-    with held(database), opened(database) as old:
+    with hold_database(database), open_database(database) as old:
         assert old.rows("select * from note") == []
         for _ in range(2):
             done = subprocess.run([sys.executable, "-c", write, database], capture_output=True, text=True)
             assert "database is locked" in done.stderr
-            with opened(database):
+            with open_database(database):
                 pass
 
 

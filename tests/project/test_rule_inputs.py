@@ -120,7 +120,7 @@ def test_a_cluster_target_is_available_after_a_node_described_it() -> None:
         with pytest.raises(Waiting, match="amd"):
             question(extract)
     described = describe_this_machine(hardware_request(project.pipeline.spec.targets["amd"]))
-    assert content(answers.asked_of_target(extract)) == hardware_request(project.pipeline.spec.targets["amd"])
+    assert content(answers.requested_hardware(extract)) == hardware_request(project.pipeline.spec.targets["amd"])
     write_described(layout.described_path("amd"), described)
     assert answers.description_file(extract) == "work/targets/amd.json"
     assert content(answers.target_description(extract)) == described.description
@@ -159,4 +159,4 @@ def test_measuring_jobs_get_a_cluster_node_exclusively() -> None:
     mine = job(build="seeded")
     assert {name: ask(mine) for name, ask in here.node().items()} == {"slurm_partition": None, "slurm_extra": None}
     assert [here.need(name)(mine) for name in ("threads", "device", "gpu", "measure")] == [8, 1, 0, "{}"]
-    assert (cluster.need("threads")(mine), here.required(mine)) == (1, "--required")
+    assert (cluster.need("threads")(mine), here.required_option(mine)) == (1, "--required")

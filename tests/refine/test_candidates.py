@@ -17,9 +17,9 @@ from anole.refine.candidates import (
     Candidate,
     best_candidates,
     choose,
-    round_positions,
     seconds_per_call,
-    timed,
+    set_times,
+    variant_positions,
     with_candidates,
 )
 
@@ -66,9 +66,9 @@ def test_a_receipt_of_an_older_version_is_named() -> None:
 
 
 @given(receipts, st.integers(0, 6))
-def test_a_round_changes_every_task_with_enough_candidates(made: dict[str, Any], number: int) -> None:
+def test_a_variant_changes_every_task_with_enough_candidates(made: dict[str, Any], number: int) -> None:
     found = best_candidates(made, 6)
-    positions = round_positions(found, number)
+    positions = variant_positions(found, number)
     assert positions == {key: number if number < len(made[key].rivals) else 0 for key in found}
     changed = with_candidates(made, found, positions)
     for key, each in changed.items():
@@ -121,8 +121,8 @@ def test_the_time_of_a_task_covers_all_its_kernels(rows: list[tuple[Any, int, An
 
 
 @given(st.integers(1, 4), st.lists(st.lists(st.dictionaries(keys, seconds)), min_size=4, max_size=4))
-def test_a_candidate_gets_the_median_of_its_rounds_turns(n: int, rounds: list[list[dict[str, float]]]) -> None:
-    found = timed({"a": [candidate(number) for number in range(n)]}, rounds)
+def test_a_candidate_gets_the_median_of_its_variants_turns(n: int, rounds: list[list[dict[str, float]]]) -> None:
+    found = set_times({"a": [candidate(number) for number in range(n)]}, rounds)
     for number, each in enumerate(found["a"]):
         taken_s = [turn["a"] for turn in rounds[number] if "a" in turn]
         assert each == candidate(number, median(taken_s) if taken_s else None)

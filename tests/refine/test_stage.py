@@ -26,18 +26,18 @@ from anole.documents.receipt import (
     write_receipt,
 )
 from anole.errors import BuildError
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.extract.stage import extract_model
 from anole.measure.device_access import device_access
 from anole.refine.candidates import best_candidates
-from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stage import Effort, refine_network
 from anole.refine.stopwatch import Stopwatch
+from anole.refine.variants import Compiler, time_variants
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 
-SHORT = Effort(turns=2, seconds=0.0, pace=Pace(rounds=3, burst_s=0.001, pause_s=0.0))
+SHORT = Effort(turns=2, seconds=0.0, schedule=TurnSchedule(max_rounds=3, min_burst_s=0.001, pause_s=0.0))
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def test_only_the_receipts_remain(project: Project, refined: Refined) -> None:
 
 
 @pytest.mark.guard
-def test_builds_take_turns_and_a_round_that_cannot_be_timed_is_skipped(project: Project, tmp_path: Path) -> None:
+def test_builds_take_turns_and_a_variant_that_cannot_be_timed_is_skipped(project: Project, tmp_path: Path) -> None:
     target, receipts = get_target(describe_cpu(threads=1)), read_receipts([project.receipts_path])
     candidates = {key: [each[0], each[-1]] for key, each in best_candidates(receipts, 3).items()}
     site = device_access(target)
@@ -154,15 +154,15 @@ def test_builds_take_turns_and_a_round_that_cannot_be_timed_is_skipped(project: 
     folder, _ = compiler.compile({stem: 1, twice: 1})
     (folder / "model.so").write_bytes(b"broken")
     with Stopwatch(target, site) as stopwatch:
-        rounds = time_rounds(compiler, stopwatch, candidates, 1, 0.0)
+        rounds = time_variants(compiler, stopwatch, candidates, 1, 0.0)
         assert [len(turns) for turns in rounds] == [1, 0] and set(rounds[0][0]) == {stem, twice}
         folder, _ = compiler.compile({stem: 0, twice: 0})
         rival = Path(shutil.copytree(folder, tmp_path / "rival"))
-        compared = stopwatch.compare(folder, rival, SHORT.pace)
+        compared = stopwatch.compare(folder, rival, SHORT.schedule)
         assert min(compared.latency_s, compared.rival_latency_s, compared.ratio) > 0
         (folder / "model.so").unlink()
         with pytest.raises(BuildError, match=r": cannot be timed: BuildError: .*: model.so cannot be loaded"):
-            time_rounds(compiler, stopwatch, candidates, 1, 0.0)
+            time_variants(compiler, stopwatch, candidates, 1, 0.0)
 
 
 def test_an_accelerator_is_not_refined(project: Project, tmp_path: Path) -> None:

@@ -316,7 +316,7 @@ def evaluate(
     from anole.compile.recorded import compile_with_random_weights
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
-    from anole.evaluate.timing.turns import Pace
+    from anole.evaluate.timing.turns import TurnSchedule
     from anole.project.quantized_models import declared_model
 
     build = read_build(folder)
@@ -325,7 +325,7 @@ def evaluate(
         require_target(f"build {build.name}", build.target_description)
     block_torch_for(build.model_spec)
     evaluation = output or layout.evaluation_path(folder.name)
-    evaluate_network(folder, evaluation, compile_with_random_weights, Pace(rounds=rounds), neighbours, declared)
+    evaluate_network(folder, evaluation, compile_with_random_weights, TurnSchedule(rounds), neighbours, declared)
 
 
 @click.command(epilog="Example: anole merge")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from anole.compile.folder import new_folder, write_description
+from anole.compile.folder import replace_folder, write_description
 from anole.compile.matching import coverage, match_tasks, warn_of_float32_layers, warn_of_untuned
 from anole.compile.network_compiler import Compiled, MatchedNetwork, NetworkCompiler
 from anole.compile.rounding import RoundingCheck, coarse_layers, with_finer_configs
@@ -55,9 +55,9 @@ def compile_build(
 ) -> Build:
     """Compile a network into a folder, which is written completely or not at all.
 
-    An existing folder is replaced. A task without a receipt gets the template's default config and a warning. The
-    model is imported if `imported`, which is not modified, is None. A build that `has_large_rounding_error` rejects is
-    compiled again with finer configs, such as smaller Winograd tiles.
+    An existing folder is replaced. A task without a receipt gets the template's default config and a warning. If
+    `imported` is None, the model is imported; otherwise, `imported` is not modified. A build that
+    `has_large_rounding_error` rejects is compiled again with finer configs, such as smaller Winograd tiles.
 
     Raises:
         ExtractError: the network cannot be loaded.
@@ -66,7 +66,7 @@ def compile_build(
     """
     target = get_target(manifest.origin.target_description)
     network = match_network(model, manifest, receipts, target, imported)
-    with new_folder(folder) as scratch:
+    with replace_folder(folder) as scratch:
         build, compiled = _compile(network, manifest, settings, target, scratch)
         if (
             (layers := coarse_layers(network, target))
@@ -97,11 +97,7 @@ def _compile(
 
 
 def match_network(
-    model: ModelSpec,
-    manifest: Manifest,
-    receipts: Receipts,
-    target: Target,
-    imported: Imported | None = None,
+    model: ModelSpec, manifest: Manifest, receipts: Receipts, target: Target, imported: Imported | None = None
 ) -> MatchedNetwork:
     """Match each task of a network with its best known config; arguments and errors are as for `compile_build`.
 

@@ -44,7 +44,7 @@ def compile_for_device(network: MatchedNetwork, target: Device, folder: Path) ->
     with TemporaryDirectory(prefix="anole-") as objects:
         write_library(folder / "model.so", executable, target.runtime_objects(Path(objects)))
     matches = [
-        match.unscheduled_for(f"the template failed to schedule it in this network: {failures[match.task.workload]}")
+        match.as_unscheduled(f"the template failed to schedule it in this network: {failures[match.task.workload]}")
         if match.task.workload in failures
         else match
         for match in network.matches
@@ -157,7 +157,7 @@ class MemoryPlan:
     """An instrument that records the memory planned by a compilation.
 
     Attributes:
-        activation_bytes: storage for all intermediate tensors; tensors that are not live at once share it.
+        activation_bytes: storage for all intermediate tensors; tensors that are never live together share it.
         weight_bytes: size of the constants.
     """
 

@@ -43,7 +43,7 @@ def write_library(path: Path, executable: Any, objects: Sequence[Path] = ()) -> 
     except MachineError:
         raise
     except Exception as error:
-        # `new_folder` reports a full disk; a missing file is the compiler.
+        # `replace_folder` reports a full disk; a missing file is the compiler.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             raise
         raise BuildError(f"cannot link {path.name}; a C++ compiler is required: {error}") from error
@@ -58,7 +58,7 @@ def write_description(folder: Path, build: Build, cpp_runtime: CppRuntime | None
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces the given one on success and is removed on failure.
 
     Leftovers of killed processes in the same parent folder are removed first.

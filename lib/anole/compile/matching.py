@@ -25,7 +25,7 @@ class Match:
     """One task of a network and the config that it is compiled with.
 
     Attributes:
-        config: None if its template cannot schedule the task in this network, which then uses the default schedule.
+        config: None if its template cannot schedule the task in this network; then the default schedule applies.
         reason: why the task is not tuned; None if it is.
         run_key: key of the run that found the config.
         refined: the configs that were tried within the network.
@@ -49,13 +49,13 @@ class Match:
         """Floating-point operations of all layers of this task."""
         return self.task.workload.flop * self.weight
 
-    def untuned(self, reason: str, config: Config | None = None) -> Match:
+    def as_untuned(self, reason: str, config: Config | None = None) -> Match:
         """Return the match without its tuned config."""
         return replace(self, config=config, reason=reason, run_key=None, latency_s=None)
 
-    def unscheduled_for(self, reason: str) -> Match:
+    def as_unscheduled(self, reason: str) -> Match:
         """Return the match without its config, which the template could not schedule in the network."""
-        return replace(self.untuned(reason), unscheduled=self.config)
+        return replace(self.as_untuned(reason), unscheduled=self.config)
 
     @property
     def built(self) -> BuiltTask:
@@ -143,10 +143,10 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
     match = Match(task, entry.weight, entry.layers, None, None, refined=receipt.refined if receipt is not None else ())
     default = target.default_config(task.workload)
     if receipt is None:
-        return match.untuned(_NOT_TUNED, default)
+        return match.as_untuned(_NOT_TUNED, default)
     if receipt.config is None:
         reason = f"none of {receipt.trials} candidates worked" if receipt.trials else "the budget had no trials for it"
-        return match.untuned(reason, default)
+        return match.as_untuned(reason, default)
     space = target.space(task.workload)
     try:
         rejection = space.rejection(receipt.config)
@@ -162,7 +162,7 @@ def _match(entry: ListedTask, task: Task, receipt: Receipt | None, target: Targe
         match = replace(match, locked=True)
         receipt = replace(receipt, config=space.config(space.vector(receipt.config)))
     if rejection is not None:
-        return match.untuned(f"its tuned config does not fit: {rejection}", default)
+        return match.as_untuned(f"its tuned config does not fit: {rejection}", default)
     if not receipt.run_key:
         reason = "it is locked to a config that was not tuned" if match.locked else "its config was not tuned"
         return replace(match, config=receipt.config, latency_s=receipt.latency_s, reason=reason)

@@ -21,7 +21,7 @@ def read_accelerator(
     entry = node.mapping(required=required)
     target_names = _names(entry["targets"], targets, "one of the targets")
     exploration = _exploration(entry["targets"], [targets[target] for target in target_names])
-    node.mapping(allowed=(*required, *exploration.keys))
+    node.mapping(allowed=(*required, *exploration.setting_names))
     other_settings = {key: setting for key, setting in entry.items() if key not in required}
     try:
         settings = exploration.read(other_settings, {target: targets[target].settings for target in target_names})

@@ -138,7 +138,7 @@ class TargetSpec:
 
     Attributes:
         settings: the entry's settings except the kind; `anole.targets.kind.Kind.describe` detects the others.
-        required: whether missing hardware is an error; if false, the target's builds are skipped instead.
+        required: if false, the target's builds are skipped if its hardware is missing.
         remote: the remote device that runs candidates; None for this machine. Not part of the target's identity.
         nodes: the resources by which a cluster's scheduler chooses a node; empty for this machine. Not part of the
             target's identity.

@@ -237,7 +237,7 @@ def _target(name: str, node: Node) -> TargetSpec:
         entry["kind"].choice(all_kinds(), "a kind of target")
         raise entry["kind"].error(str(error)) from error
     remote_keys = ("measure",) if kind.measurable_elsewhere else ()
-    node.mapping(allowed=("kind", *kind.keys, *remote_keys, "required", "nodes"))
+    node.mapping(allowed=("kind", *kind.setting_names, *remote_keys, "required", "nodes"))
     required = entry["required"].flag() if "required" in entry else True
     remote = Remote.read(entry["measure"]) if "measure" in entry else None
     nodes = _nodes(entry["nodes"]) if "nodes" in entry else {}
@@ -285,7 +285,7 @@ def _build(
 
 def _check_refine(node: Node, refine: int, target: TargetSpec) -> int:
     """Check that kernels can be timed on the target if the build is refined."""
-    if refine and (target.remote is not None or not get_kind(target.kind).observable):
+    if refine and (target.remote is not None or not get_kind(target.kind).profilable):
         location = "remote" if target.remote is not None else f"of kind {target.kind}"
         raise node.error(
             f"found refine: {refine}, which requires this machine's CPU; target {target.name} is {location}; "

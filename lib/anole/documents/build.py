@@ -147,7 +147,7 @@ class Build:
     @property
     def precision(self) -> str:
         """The types that the build multiplies, and the types of low-precision weights, as text."""
-        names = kind_of(self.target_description).multiplies
+        names = kind_of(self.target_description).precision_names
         dtypes = {kernel.dtype for kernel in self.kernels or () if kernel.dtype} or {"float32"}
         text = " and ".join(sorted(names.get(dtype, dtype) for dtype in dtypes))
         weights = sorted({kernel.weights for kernel in self.kernels or () if kernel.weights})

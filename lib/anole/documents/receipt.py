@@ -13,7 +13,7 @@ from anole.documents.document import decode_document, read_document, read_plain,
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import Config
-from anole.text_format import counted, significant
+from anole.text_format import pluralize, significant
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class TuningReceipt(Receipt):
             return f"{self.label}: " + (f"none of {self.measured} candidates worked" if self.measured else "no trial")
         n_failed = self.measured - self.statuses.get("ok", 0)
         failed = f", {n_failed} failed" if n_failed else ""
-        return f"{self.label}: {significant(self.gflops)} GFLOP/s in {counted(self.measured, 'trial')}{failed}"
+        return f"{self.label}: {significant(self.gflops)} GFLOP/s in {pluralize(self.measured, 'trial')}{failed}"
 
 
 @dataclass(frozen=True)

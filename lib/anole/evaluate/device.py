@@ -21,7 +21,7 @@ from anole.evaluate.comparison import MIN_VARIATION, Comparison, check_inputs, c
 from anole.evaluate.engine_factories import start_deployed, start_reference
 from anole.evaluate.engines import Arrays, Engine, build_engine, reference_engines
 from anole.evaluate.timing.load import log_load, time_under_load
-from anole.evaluate.timing.turns import Pace, Times, ratios, time_interleaved
+from anole.evaluate.timing.turns import Times, TurnSchedule, ratios, time_interleaved
 from anole.measure.device_access import DeviceAccess, device_access
 from anole.targets.base import Device
 
@@ -38,7 +38,7 @@ class DeviceRunner:
         # TVM's thread pool resets the affinity of the thread that starts it; `time_under_load` restores this one.
         self._cores = os.sched_getaffinity(0)
 
-    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
+    def compare(self, folder: Path, build: Build, schedule: TurnSchedule) -> list[Latency]:
         """Return a build's relative error and speedup compared with each reference."""
         samples = check_inputs(build)
         with self._prepare_process() as access, self.references(build, samples[0]) as references:
@@ -48,7 +48,7 @@ class DeviceRunner:
                 _check_load_py(folder, samples, outputs)
             comparisons = {engine: compare_outputs(outputs, engine.compute_each(samples)) for engine in references}
             with access.timing():
-                times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, pace)
+                times = time_interleaved({engine.name: engine.run for engine in (compiled, *references)}, schedule)
         latencies = [_latency(engine, comparison, times) for engine, comparison in comparisons.items()]
         for latency in latencies:
             _log.info(

@@ -54,7 +54,7 @@ def start_reference(name: str, folder: Path, scratch: Path) -> Engine:
     """
     build = read_build(folder)
     inputs, device = timing_inputs(build), get_target(build.target_description)
-    if device.place is DeviceLocation.SIMULATOR:
+    if device.location is DeviceLocation.SIMULATOR:
         raise BuildError("a simulated network cannot be compared with other engines")
     if name == "onnxruntime":
         return onnxruntime_engine(onnx_file(build.model_spec, inputs, scratch), inputs, device.threads)

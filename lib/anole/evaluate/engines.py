@@ -42,30 +42,30 @@ class Engine:
 
     Attributes:
         run: runs the network once; its return value is engine-specific.
-        outputs: converts the return value of `run` to arrays.
-        give: replaces the inputs by others with the same shapes; None if they cannot be replaced.
+        convert_outputs: converts the return value of `run` to arrays.
+        set_inputs: replaces the inputs by others with the same shapes; None if they cannot be replaced.
         precision: the type of its convolutions and matrix products.
     """
 
     name: str
     run: Callable[[], Any]
-    outputs: Callable[[Any], Arrays]
-    give: Callable[[Sequence[NDArray[Any]]], None] | None = None
+    convert_outputs: Callable[[Any], Arrays]
+    set_inputs: Callable[[Sequence[NDArray[Any]]], None] | None = None
     precision: str = "float32"
 
     def compute(self) -> Arrays:
         """Run the network once and return its outputs."""
-        return self.outputs(self.run())
+        return self.convert_outputs(self.run())
 
     def compute_each(self, samples: Sequence[Sequence[NDArray[Any]]]) -> list[Arrays]:
         """Run the network once on each sample, then restore the inputs of the first one."""
-        assert self.give is not None
+        assert self.set_inputs is not None
         outputs = []
         for inputs in samples:
-            self.give(inputs)
+            self.set_inputs(inputs)
             # An engine may reuse the memory of its outputs in the next run.
             outputs.append([np.array(array) for array in self.compute()])
-        self.give(samples[0])
+        self.set_inputs(samples[0])
         return outputs
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anole.documents.build import Build
 from anole.documents.evaluation import Latency, LoadLatency
 from anole.evaluate.engines import Engine
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.targets.base import Target, named_object
 
 
@@ -31,7 +31,7 @@ class NetworkRunner(Protocol):
     threads: int
     is_exact: bool
 
-    def compare(self, folder: Path, build: Build, pace: Pace) -> list[Latency]:
+    def compare(self, folder: Path, build: Build, schedule: TurnSchedule) -> list[Latency]:
         """Return a build's relative error and speedup compared with each of its references.
 
         Raises:

@@ -17,7 +17,7 @@ from anole.errors import BuildError, DocumentError
 from anole.evaluate.correctness.check import CompileWithRandomWeights, add_evidence, reject_wrong
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.timing.roofline import warn_of_slow_kernels
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.host.machine import host_facts, software_versions
 from anole.ir.ranges import checked_sizes
 from anole.record import utc_now
@@ -30,7 +30,7 @@ def evaluate_network(
     folder: Path,
     output: Path,
     compile_with_random_weights: CompileWithRandomWeights,
-    pace: Pace | None = None,
+    schedule: TurnSchedule | None = None,
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> None:
@@ -38,19 +38,19 @@ def evaluate_network(
 
     See `evaluate_build` for arguments and errors.
     """
-    evaluation = evaluate_build(folder, output, compile_with_random_weights, pace, neighbours, declared)
+    evaluation = evaluate_build(folder, output, compile_with_random_weights, schedule, neighbours, declared)
     if (profile := warn_of_slow_kernels(folder)) is not None:
         write_evaluation(output, replace(evaluation, kernel_profile=profile))
     _log.info("%s", evaluation)
 
 
 def _evaluate_at_sizes(
-    runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, pace: Pace
+    runner: NetworkRunner, folder: Path, build: Build, evaluation: Evaluation, schedule: TurnSchedule
 ) -> Iterator[SizesLatency]:
     """Yield the latencies of a build at non-typical sizes of its ranges; raise BuildError if its outputs are wrong."""
     for sizes in checked_sizes(build.ranges or {}):
         fixed_build = build.at(sizes)
-        sized = replace(evaluation, latencies=tuple(runner.compare(folder, fixed_build, pace)))
+        sized = replace(evaluation, latencies=tuple(runner.compare(folder, fixed_build, schedule)))
         reject_wrong(folder, fixed_build, add_evidence(runner, folder, fixed_build, sized, None))
         yield SizesLatency(sizes, sized.latencies)
 
@@ -59,7 +59,7 @@ def evaluate_build(
     folder: Path,
     output: Path,
     compile_with_random_weights: CompileWithRandomWeights | None = None,
-    pace: Pace | None = None,
+    schedule: TurnSchedule | None = None,
     neighbours: Sequence[int] = (),
     declared: ModelSpec | None = None,
 ) -> Evaluation:
@@ -73,7 +73,7 @@ def evaluate_build(
             the device is absent, it contains the reason and no measurements.
         compile_with_random_weights: called for torch models whose outputs do not depend on their input;
             None to skip that check.
-        pace: the number and duration of the turns.
+        schedule: the number and duration of the turns.
         neighbours: numbers of busy processes; a correct build is timed again under each of these loads, see
             `anole.evaluate.timing.load`.
         declared: the model as models.yaml lists it; None if there is no models.yaml.
@@ -99,7 +99,7 @@ def evaluate_build(
         host=host_facts(),
         versions=software_versions(),
         coverage_share=build.coverage.share,
-        latencies=() if absence is not None else tuple(runner.compare(folder, build, pace or Pace())),
+        latencies=() if absence is not None else tuple(runner.compare(folder, build, schedule or TurnSchedule())),
         absence=absence,
         precision=build.precision,
     )
@@ -113,7 +113,7 @@ def evaluate_build(
     if not runner.is_exact:
         reject_wrong(folder, build, evaluation)
         if build.ranges:
-            sizes_latencies = tuple(_evaluate_at_sizes(runner, folder, build, evaluation, pace or Pace()))
+            sizes_latencies = tuple(_evaluate_at_sizes(runner, folder, build, evaluation, schedule or TurnSchedule()))
             evaluation = replace(evaluation, sizes_latencies=sizes_latencies)
             write_evaluation(output, evaluation)
     if neighbours:

@@ -20,7 +20,7 @@ from anole.compile.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level
-from anole.export.memory import rounded
+from anole.export.memory import align
 from anole.export.sequence import KernelSequence, check_kernels, lower_calls, read_sequence
 from anole.ir.nodes import collect, with_values
 from anole.ir.symbols import computed_extents, largest, range_of, with_extents
@@ -126,6 +126,6 @@ class _SizeEvaluator:
 
 
 def _allocated_bytes(sizes: _SizeEvaluator, root: Any) -> int:
-    """Return the total bytes of all allocations in a statement, an upper bound of the memory in use at once."""
+    """Return the total bytes of all allocations in a statement, an upper bound of the memory in use."""
     calls = [call for call in collect(root, ir.Call) if _ALLOCATE_FUNCTION in getattr(call.op, "name", "")]
-    return sum(rounded(sizes(call.args[2])) for call in calls)
+    return sum(align(sizes(call.args[2])) for call in calls)

@@ -51,7 +51,7 @@ class _Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def rounded(size_bytes: int) -> int:
+def align(size_bytes: int) -> int:
     """Return a size rounded up to the alignment."""
     return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
@@ -81,7 +81,7 @@ def _lifetimes(sequence: KernelSequence) -> list[_Lifetime]:
     for operand, _ in sequence.copies:
         if operand.place is TensorPlace.BUFFER:
             uses.setdefault(operand.number, []).append(len(sequence.steps))
-    return [_Lifetime(buffer, rounded(sequence.buffers[buffer]), steps[0], steps[-1]) for buffer, steps in uses.items()]
+    return [_Lifetime(buffer, align(sequence.buffers[buffer]), steps[0], steps[-1]) for buffer, steps in uses.items()]
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ def pack_weights(constants: Sequence[NDArray[Any]]) -> Weights:
     for constant in constants:
         offsets.append(size)
         parts.append(constant.tobytes())
-        parts.append(bytes(rounded(constant.nbytes) - constant.nbytes))
-        size += rounded(constant.nbytes)
+        parts.append(bytes(align(constant.nbytes) - constant.nbytes))
+        size += align(constant.nbytes)
     body = b"".join(parts)
     checksum, digest = checksum_of(body), hashlib.sha256(body).digest()
     return Weights(_HEADER.pack(_MAGIC, size, checksum, digest) + body, tuple(offsets), checksum, digest)

@@ -11,7 +11,7 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
 from anole.export.kernels import Workspaces
 from anole.export.levels import Level
-from anole.export.memory import ArenaPlan, Weights, plan_buffers, rounded
+from anole.export.memory import ArenaPlan, Weights, align, plan_buffers
 from anole.export.sequence import ITEM_BYTES, KernelSequence, Operand, TensorPlace
 from anole.ir.ranges import SizeRange
 
@@ -65,13 +65,13 @@ class Network:
         arguments = sum(len(step.arguments) for step in self.kernels.steps)
         extents = sum(len(operand.shape) for operand in self.operands)
         instance = _TENSOR_BYTES * (len(self.operands) + 1) + _ARGUMENT_BYTES * (arguments + 1)
-        offset = rounded(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
+        offset = align(_INSTANCE_BYTES + instance + _EXTENT_BYTES * (extents + len(self.ranges) + 2))
         buffers_offset = offset
         offset += self.buffers.size_bytes
         caller_offsets: list[int] = []
         for info in (*self.inputs, *self.outputs):
             caller_offsets.append(offset)
-            offset += rounded(size_bytes(info))
+            offset += align(size_bytes(info))
         serial_offset = offset
         chunks_offset = serial_offset + self.workspaces.serial_bytes
         total = chunks_offset + self.threads * self.workspaces.chunk_bytes

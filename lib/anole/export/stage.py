@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.compile.folder import new_folder
+from anole.compile.folder import replace_folder
 from anole.documents.build import Build, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError
@@ -76,7 +76,7 @@ def export_build(
     check_folder(folder)
     chosen_levels = choose_levels(target.description, levels)
     lowered = lower_build(build, target)
-    with TemporaryDirectory(prefix="anole-") as scratch, new_folder(folder) as output:
+    with TemporaryDirectory(prefix="anole-") as scratch, replace_folder(folder) as output:
         objects = [Path(scratch, f"kernels-{level.identifier}.o") for level in chosen_levels]
         workspaces = Workspaces()
         for level, path in zip(chosen_levels, objects, strict=True):

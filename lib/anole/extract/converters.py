@@ -14,7 +14,7 @@ from tvm import ir, relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from anole.extract.recurrent import Operands, emit_recurrence
-from anole.extract.shifts import shifted
+from anole.extract.shifts import shift
 from anole.ir.mutators import extents
 from anole.targets.shared.recurrence import GATES, Activation, Cell, Recurrence
 
@@ -172,7 +172,7 @@ def _matmul(node: torch.fx.Node, importer: Any) -> ir.Expr:
 
 
 def _shift_converter(is_right: bool) -> Callable[[torch.fx.Node, Any], ir.Expr]:
-    operator = partial(shifted, is_right=is_right)
+    operator = partial(shift, is_right=is_right)
     return lambda node, importer: importer._binary_op(operator, operator)(node)
 
 

@@ -9,7 +9,7 @@ from anole.errors import ExtractError, cause
 
 
 @contextmanager
-def errors_as_extract_error(
+def convert_to_extract_error(
     what: str, *failures: type[BaseException], line: int = -1, more: Callable[[BaseException], str] = lambda error: ""
 ) -> Iterator[None]:
     """Raise ExtractError for an exception, with its cause; an ExtractError passes through unchanged.

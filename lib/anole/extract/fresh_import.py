@@ -35,7 +35,7 @@ def import_fresh(name: str, project_files: Iterable[Path]) -> ModuleType:
 
 
 @contextmanager
-def sources_first(folder: Path) -> Iterator[None]:
+def prefer_sources(folder: Path) -> Iterator[None]:
     """Put a folder first on the import path, and compile modules that are not installed from their sources."""
     entry, finder = str(folder), _Finder()
     sys.path.insert(0, entry)

@@ -11,7 +11,7 @@ from tvm import ir, relax
 
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.error_context import errors_as_extract_error
+from anole.extract.error_context import convert_to_extract_error
 from anole.extract.imported import Imported
 from anole.extract.passes.as_conv2d import as_conv2d
 from anole.extract.passes.canonicalize import canonicalize
@@ -90,7 +90,7 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
     ]
     module = imported.module
     _check_sizes(model, module)
-    failure = errors_as_extract_error(f"model {model.name}: TVM cannot convert it")
+    failure = convert_to_extract_error(f"model {model.name}: TVM cannot convert it")
     with failure, step("converting the network"), tvm.target.Target({"kind": "llvm"}):
         for pass_ in (*prepare, *inference, *fold, *convert, *fold, *simplify):
             module = pass_(module)

@@ -17,7 +17,7 @@ EXTRACT_VERSION = 19
 
 
 @contextmanager
-def paused_collector() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Pause the garbage collector.
 
     Importing torch, tracing and converting create millions of objects, and nearly all stay alive; visiting them
@@ -32,7 +32,7 @@ def paused_collector() -> Iterator[None]:
             gc.enable()
 
 
-@paused_collector()
+@pause_collector()
 def load_model(model: ModelSpec, random_weights: bool = False) -> Imported:
     """Import a model and normalize it.
 

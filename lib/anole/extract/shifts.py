@@ -8,7 +8,7 @@ from tvm import ir, relax
 from anole.ir.mutators import value_of
 
 
-def shifted(data: ir.Expr, amount: ir.Expr, is_right: bool) -> ir.Expr:
+def shift(data: ir.Expr, amount: ir.Expr, is_right: bool) -> ir.Expr:
     """Shift integers; negative shifts and shifts by all bits give 0, or -1 for negative values shifted right."""
     shift = relax.op.right_shift if is_right else relax.op.left_shift
     dtype, constant = str(data.ty.dtype), value_of(amount)

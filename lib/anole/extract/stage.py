@@ -10,16 +10,16 @@ from typing import Any
 from anole.config.entries import ModelSpec
 from anole.documents.manifest import ListedTask, Manifest, Origin, network_path, write_manifest, write_task
 from anole.extract.imported import Imported, write_network
-from anole.extract.load import EXTRACT_VERSION, load_model, paused_collector
+from anole.extract.load import EXTRACT_VERSION, load_model, pause_collector
 from anole.targets import get_target
 from anole.targets.base import Target
 from anole.task import Task, Workload
-from anole.text_format import counted
+from anole.text_format import pluralize
 
 logger = logging.getLogger(__name__)
 
 
-@paused_collector()
+@pause_collector()
 def extract_model(
     model: ModelSpec,
     target: str,
@@ -45,7 +45,7 @@ def extract_model(
     for task in tasks:
         write_task(tasks_dir / f"{task.key}.json", task)
     write_manifest(manifest_path, manifest)
-    logger.info("%s on %s: %s", model.name, target, counted(len(tasks), "distinct layer"))
+    logger.info("%s on %s: %s", model.name, target, pluralize(len(tasks), "distinct layer"))
 
 
 def extract_versions(description: Mapping[str, Any]) -> dict[str, int]:

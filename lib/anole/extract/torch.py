@@ -21,8 +21,8 @@ from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError, suggestion
 from anole.extract.binding import Binding, bind
 from anole.extract.decompositions import RECURRENT, count_layers, decompose
-from anole.extract.error_context import errors_as_extract_error
-from anole.extract.fresh_import import import_fresh, sources_first
+from anole.extract.error_context import convert_to_extract_error
+from anole.extract.fresh_import import import_fresh, prefer_sources
 from anole.extract.imported import Imported
 from anole.extract.weights import randomize_weights
 from anole.host.guard import step
@@ -50,7 +50,7 @@ def import_torch(model: ModelSpec, random_weights: bool = False) -> Imported:
         # Some networks initialize themselves at their first run; if a network does not run, report that instead.
         network = make_network(model, random_weights)
         run_network(model, network, arguments)
-        with errors_as_extract_error(
+        with convert_to_extract_error(
             f"model {model.name}: torch.export cannot trace it", *_MODEL_ERRORS, line=0, more=_failure_hint
         ):
             program = _trace(network, binding, arguments)
@@ -82,7 +82,7 @@ def import_program(
     output = _keep_tensors(program)
     if not output:
         raise ExtractError(f"model {model.name}: returned no tensor")
-    with errors_as_extract_error(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
+    with convert_to_extract_error(f"model {model.name}: TVM cannot import it", line=0), step("importing the network"):
         options = {"unwrap_unit_return_tuple": True, "run_ep_decomposition": False}
         module = from_exported_program(program, custom_convert_map=CONVERTERS, **options)
     module = _reorder_params(module, list(arguments), list(arguments if order is None else order))
@@ -224,7 +224,7 @@ def example_inputs(model: ModelSpec) -> dict[str, torch.Tensor]:
     if not model.inputs:
         raise ExtractError(f"model {model.name}: found no `inputs`; a torch model requires the shape of each")
     generator = torch.Generator().manual_seed(_SEED)
-    with errors_as_extract_error(f"model {model.name}: `inputs` cannot be created", RuntimeError, MemoryError, line=0):
+    with convert_to_extract_error(f"model {model.name}: `inputs` cannot be created", RuntimeError, MemoryError, line=0):
         return {name: _random_input(shape, model.dtypes.get(name), generator) for name, shape in model.inputs.items()}
 
 
@@ -244,7 +244,7 @@ def run_network(
         ExtractError: the network does not accept the inputs, or returns no tensors.
     """
     shapes = ", ".join(f"{name}: {list(value.shape)}" for name, value in arguments.items())
-    failure = errors_as_extract_error(
+    failure = convert_to_extract_error(
         f"model {model.name}: does not run on inputs {{{shapes}}}", *_MODEL_ERRORS, line=0, more=_failure_hint
     )
     with failure, step("running the network"), torch.no_grad():
@@ -267,7 +267,7 @@ def _build_torchvision(model: ModelSpec) -> torch.nn.Module:
             f"model {model.name}: found source torchvision:{model.location}, which is not a torchvision model; "
             f"{suggestion(model.location, names)}"
         )
-    with errors_as_extract_error(f"model {model.name}: torchvision cannot create {model.location}", line=0):
+    with convert_to_extract_error(f"model {model.name}: torchvision cannot create {model.location}", line=0):
         builder = get_model_builder(model.location)
         # A detector or a segmentation model would otherwise download weights for its backbone.
         no_weights = {name: None for name in inspect.signature(builder).parameters if name.startswith("weights")}
@@ -279,8 +279,8 @@ def _call_factory(model: ModelSpec) -> torch.nn.Module:
     name, _, attribute = model.location.partition(":")
     if not name or not attribute:
         raise ExtractError(f"model {model.name}: found source {model.source}; expected torch:package.module:factory")
-    with sources_first(Path.cwd()), step(f"the factory {name}:{attribute}"):
-        with errors_as_extract_error(
+    with prefer_sources(Path.cwd()), step(f"the factory {name}:{attribute}"):
+        with convert_to_extract_error(
             f"model {model.name}: cannot import {name} (searched {Path.cwd()} first)", *_MODEL_ERRORS, line=0
         ):
             module = import_fresh(name, model_files(model.source, Path.cwd()))
@@ -288,7 +288,7 @@ def _call_factory(model: ModelSpec) -> torch.nn.Module:
         if not callable(factory):
             description = "nothing" if factory is None else f"a {type(factory).__name__}"
             raise ExtractError(f"model {model.name}: found {description} at {name}:{attribute}; expected a callable")
-        with errors_as_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_MODEL_ERRORS, line=0):
+        with convert_to_extract_error(f"model {model.name}: {name}:{attribute}() failed", *_MODEL_ERRORS, line=0):
             network = factory()
     if not isinstance(network, torch.nn.Module):
         raise ExtractError(

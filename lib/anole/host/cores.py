@@ -15,7 +15,7 @@ _MIN_BUSY_SHARE = 0.25
 
 
 @contextmanager
-def caller_on_separate_core() -> Iterator[None]:
+def keep_caller_on_separate_core() -> Iterator[None]:
     """Keep the calling thread on a core to which no other thread of this process is bound.
 
     TVM binds each of its threads to a core, but not the caller, which runs a share of every kernel; other engines bind

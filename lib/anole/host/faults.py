@@ -13,7 +13,7 @@ KILLED = "the process was killed by SIGKILL"
 """The message for a process that was killed from outside, as the system does when memory runs out."""
 
 _FREE_SPACE = "free some space where temporary files go (TMPDIR), or set TMPDIR to another folder"
-_USE_LESS_MEMORY = "end other programs, or build fewer candidates at once (--builders)"
+_USE_LESS_MEMORY = "end other programs, or build fewer candidates in parallel (--builders)"
 _RAISE_FILE_LIMIT = "raise the limit of open files (ulimit -n)"
 
 _REMEDIES = {

@@ -38,7 +38,7 @@ def lock_path(device: str) -> Path:
 
 
 @contextmanager
-def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
+def lock_device(device: str, *, shared: bool = False) -> Iterator[None]:
     """Hold a device: exclusively for timing, or shared with other builds.
 
     After two seconds of waiting, and then every minute, the processes that hold the device are logged.
@@ -54,8 +54,8 @@ def device_lock(device: str, *, shared: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def idle_device(devices: Sequence[str]) -> Iterator[str]:
-    """Hold the first idle device exclusively and yield its name; wait, log and raise as `device_lock` does."""
+def lock_idle_device(devices: Sequence[str]) -> Iterator[str]:
+    """Hold the first idle device exclusively and yield its name; wait, log and raise as `lock_device` does."""
     with _log_holders_while_waiting(devices):
         while (lock := _lock_first_idle(devices)) is None:
             time.sleep(_POLL_S)

@@ -27,7 +27,7 @@ _EXIT_PRIORITY = -200
 
 
 @contextmanager
-def private_temp_folder() -> Iterator[None]:
+def use_private_temp_folder() -> Iterator[None]:
     """Put all temporary files of this process and its children into a private folder.
 
     The folder is created in the default temporary folder and removed when the process exits. Folders that killed

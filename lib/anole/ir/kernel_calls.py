@@ -43,7 +43,7 @@ def is_kernel(value: Any) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and "call_tir" in value.op.name
 
 
-def called(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
+def called_kernel(module: tvm.IRModule, value: ir.Expr) -> tirx.PrimFunc | None:
     """Return the kernel that an expression calls, or None for other expressions."""
     if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.call_tir":
         return module[value.args[0]]
@@ -56,7 +56,7 @@ def anchor_workload(func: tirx.PrimFunc) -> Workload | None:
     return None if text is None else workload_from_json(json.loads(str(text)))
 
 
-def marked(
+def mark(
     builder: relax.BlockBuilder, call: ir.Call, pattern: Pattern, name: str | None = None, **attributes: object
 ) -> ir.Call:
     """Return a call of a copy of the kernel with a pattern and attributes; other callers keep the original."""

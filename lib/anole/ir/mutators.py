@@ -24,7 +24,7 @@ ELEMENTWISE = tuple(
 """Elementwise operators without axis attributes."""
 
 
-def rewritten(module: tvm.IRModule, mutator: Callable[[tvm.IRModule], Any]) -> tvm.IRModule:
+def rewrite(module: tvm.IRModule, mutator: Callable[[tvm.IRModule], Any]) -> tvm.IRModule:
     """Apply a `relax.PyExprMutator` to every function, and remove unused bindings."""
     visitor = mutator(module)
     for variable, function in _functions(module):
@@ -58,14 +58,14 @@ def with_attrs(call: ir.Call, operands: Sequence[ir.Expr], **changes: Any) -> ir
     return relax.Call(call.op, operands, ir.make_node(f"relax.attrs.{type(call.attrs).__name__}", **attrs))
 
 
-def bound(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
+def resolve(mutator: Any, expr: ir.Expr | None) -> ir.Expr | None:
     """Resolve a variable of a mutator's new function to the expression it is bound to, through other variables."""
     while isinstance(expr, relax.Var):
         expr = mutator.lookup_binding(expr)
     return expr
 
 
-def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
+def resolve_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Expr) -> Any:
     """Return the expression bound to a variable that is new or read once, see `read_counts`; None otherwise."""
     is_read_once = isinstance(value, relax.Var) and uses.get(value, 1) == 1
     return mutator.lookup_binding(value) if is_read_once else None
@@ -73,7 +73,7 @@ def bound_if_read_once(mutator: Any, uses: Mapping[relax.Var, int], value: ir.Ex
 
 def resolve_call(mutator: Any, expr: ir.Expr, operator: str) -> ir.Call | None:
     """Return the call of this operator that an expression is bound to, or None."""
-    call = bound(mutator, expr)
+    call = resolve(mutator, expr)
     return call if operator_of(call) == operator else None
 
 
@@ -98,7 +98,7 @@ def extents(expr: ir.Expr) -> list[int]:
 
 def resolve_value(mutator: Any, expr: ir.Expr) -> NDArray[Any] | None:
     """Return the value of the constant that an expression is bound to in a mutator's new function, or None."""
-    value = bound(mutator, expr)
+    value = resolve(mutator, expr)
     return value_of(expr if value is None else value)
 
 

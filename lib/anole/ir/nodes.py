@@ -21,7 +21,7 @@ def collect(root: Any, kind: type) -> list[Any]:
     return nodes
 
 
-def prefetched(load: Any, level: int) -> Any:
+def make_prefetch(load: Any, level: int) -> Any:
     """Return a prefetch of an element's cache line for reading, into a cache level."""
     for_reading, locality, data = 0, 4 - level, 1
     return tirx.call_intrin("void", "tirx.prefetch", tirx.address_of(load), for_reading, locality, data)

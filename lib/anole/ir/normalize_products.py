@@ -14,7 +14,7 @@ import tvm.ir._ffi_api
 from tvm import ir, relax, te
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bound, extents, operator_of, rewritten
+from anole.ir.mutators import extents, operator_of, resolve, rewrite
 
 TRANSPOSED_INT8 = "anole.transposed_bytes"
 
@@ -48,7 +48,7 @@ ir.register_op_attr(TRANSPOSED_INT8, "FPurity", True)
 
 def normalize_products(module: tvm.IRModule) -> tvm.IRModule:
     """Replace products with transposed right operands by products that read the operands in place."""
-    return rewritten(module, _Absorber)
+    return rewrite(module, _Absorber)
 
 
 def is_transposed_product(call: ir.Expr) -> bool:
@@ -103,7 +103,7 @@ class _Absorber(PyExprMutator):  # type: ignore[misc]
 
         Scaling, subtraction of a zero point, casts and reshapes of the batch axes may follow the transposition.
         """
-        call = bound(self, value)
+        call = resolve(self, value)
         name = operator_of(call)
         if call is None or not name:
             return None

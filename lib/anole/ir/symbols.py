@@ -79,7 +79,7 @@ def all_static(extents: Iterable[Any]) -> bool:
     return all(map(is_static, extents))
 
 
-def simplified(extent: Any) -> Any:
+def simplify(extent: Any) -> Any:
     """Simplify an extent."""
     return sym.Analyzer().simplify(extent)
 
@@ -233,7 +233,7 @@ def at_sizes(func: tirx.PrimFunc, sizes: Mapping[str, int]) -> tirx.PrimFunc:
 
 def _fold(operation: Any) -> Any:
     """Fold an operation on constants."""
-    return simplified(operation) if all_static([operation.a, operation.b]) else operation
+    return simplify(operation) if all_static([operation.a, operation.b]) else operation
 
 
 def _substitute_size(sizes: Mapping[str, int] | None, symbol: tirx.Var) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Self
 
-from anole.host.lock import device_lock, idle_device
+from anole.host.lock import lock_device, lock_idle_device
 from anole.targets.base import Device, DeviceLocation, LocalDevice
 from anole.targets.rpc.address import Remote
 
@@ -53,7 +53,7 @@ def device_access(target: Device, remote: Remote | None = None) -> DeviceAccess:
     """Return the access to a target's devices, which are local unless `remote` is set."""
     if remote is not None:
         return RemoteDevices(remote)
-    return ProcessorAccess(target) if target.place is DeviceLocation.PROCESSOR else FirstIdleDevice(target)
+    return ProcessorAccess(target) if target.location is DeviceLocation.PROCESSOR else FirstIdleDevice(target)
 
 
 class ProcessorAccess(DeviceAccess):
@@ -66,11 +66,11 @@ class ProcessorAccess(DeviceAccess):
 
     def building(self) -> AbstractContextManager[None]:
         """Exclude timing, but not other builds."""
-        return device_lock(self._unit.name, shared=True)
+        return lock_device(self._unit.name, shared=True)
 
     def timing(self) -> AbstractContextManager[None]:
         """Exclude all other timing and building."""
-        return device_lock(self._unit.name)
+        return lock_device(self._unit.name)
 
     def environment(self) -> Mapping[str, str]:
         """Return the environment variables for the CPU."""
@@ -103,7 +103,7 @@ class FirstIdleDevice(DeviceAccess):
     def _claim(self) -> LocalDevice:
         if self._unit is None:
             units = {unit.name: unit for unit in self._target.units()}
-            self._unit = units[self._claims.enter_context(idle_device(list(units)))]
+            self._unit = units[self._claims.enter_context(lock_idle_device(list(units)))]
         return self._unit
 
 

@@ -31,7 +31,7 @@ def make_measurer(
     `access` is local by default; `fastest` is the fastest earlier trial.
     """
     target = get_target(task.target)
-    if target.place is DeviceLocation.SIMULATOR:
+    if target.location is DeviceLocation.SIMULATOR:
         return SimulatedMeasurer(task, target)
     best_s, known = (fastest.measurement.latency_s, fastest.config) if fastest is not None else (None, None)
     return FaultFilteringMeasurer(Measurer(task, options, access=access, best_s=best_s), task, target, known)

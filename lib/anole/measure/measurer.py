@@ -25,7 +25,7 @@ from anole.measure.options import MeasureOptions
 from anole.measure.results import FAILURES, Results
 from anole.measure.runners.local import LocalRunner
 from anole.measure.runners.remote import RemoteRunner
-from anole.measure.worker_functions import start_building
+from anole.measure.worker_functions import make_build_function
 from anole.record import Config, Measurement, Status
 from anole.targets import get_device
 from anole.targets.base import Device, Simulator
@@ -76,7 +76,7 @@ class Measurer:
             if self._owns_access:
                 stack.enter_context(self._access)
             stack.enter_context(self._runner)
-            start = partial(start_building, self._target, self._workload)
+            start = partial(make_build_function, self._target, self._workload)
             pool = Builders(self._n_builders, start, self._target.preload, self._options.limits.build_s, folder)
             self._builders = stack.enter_context(pool)
             self._stack = stack.pop_all()
@@ -95,18 +95,18 @@ class Measurer:
         if self._access.is_disturbed:
             yield from self._alternate(configs)
             return
-        with self._runner.held(len(configs)):
+        with self._runner.hold_devices(len(configs)):
             yield from Overlap(self._builders, self._runner, configs)
             self._runner.compare_devices(self._results.fastest)
 
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measure competing configs interleaved, so changes of the machine's state affect all of them equally.
 
-        Each runs for about `seconds_each`, in 5 to 100 turns; its latency is their median. Raises as `measure`.
+        Each runs for about `seconds_each`, in 5 to 100 rounds; its latency is their median. Raises as `measure`.
         """
         built = self._find_or_build(configs)
         n_built = sum(candidate.failure is None for candidate in built)
-        with self._runner.held(1):
+        with self._runner.hold_devices(1):
             try:
                 return self._runner.compare(built, seconds_each * n_built)
             except FAILURES:
@@ -128,7 +128,7 @@ class Measurer:
         chunk_size = 8 * self._n_builders
         for first in range(0, len(configs), chunk_size):
             built = self._build_all(configs[first : first + chunk_size])
-            with self._runner.held(1):
+            with self._runner.hold_devices(1):
                 for candidate in built:
                     yield self._runner.run_each([candidate])[0]
 

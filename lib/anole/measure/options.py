@@ -13,7 +13,7 @@ class Limits:
     """Wall-clock limits; a process that exceeds one is killed.
 
     Attributes:
-        build_s: one build: AutoTVM's ten seconds, doubled because all cores build at once.
+        build_s: one build: AutoTVM's ten seconds, doubled because all cores build in parallel.
         run_s: loading, checking and timing a candidate together.
         lease_s: duration for which a session with a remote device accepts candidates.
         connect_s: opening a session.

@@ -28,13 +28,13 @@ class Results:
     The artifacts of the fastest candidates are kept, so confirming these needs no second build; others are removed.
 
     Args:
-        tolerance: maximum relative error of a correct result.
+        max_relative_error: maximum relative error of a correct result.
         best_s: minimum latency of earlier measurements; the attribute is updated with every run.
-        most: maximum number of artifacts to keep.
+        max_kept: maximum number of artifacts to keep.
     """
 
-    def __init__(self, tolerance: float, best_s: float | None = None, most: int = _MAX_KEPT) -> None:
-        self._tolerance, self.best_s, self._max_kept = tolerance, best_s, most
+    def __init__(self, max_relative_error: float, best_s: float | None = None, max_kept: int = _MAX_KEPT) -> None:
+        self._max_relative_error, self.best_s, self._max_kept = max_relative_error, best_s, max_kept
         self._kept: dict[str, tuple[float, Built]] = {}
 
     def of_one(self, candidate: Built, outcome: Sequence[Timed] | Exception, run_s: float) -> Measurement:
@@ -56,7 +56,7 @@ class Results:
         return [candidate.failure or self._make_compared(candidate, next(timed), per_run_s) for candidate in candidates]
 
     def keep(self, candidate: Built, latency_s: float | None) -> None:
-        """Keep a candidate's artifact while it is among the fastest; remove it at once if the candidate failed."""
+        """Keep a candidate's artifact while it is among the fastest; remove it immediately if the candidate failed."""
         key = canonical_json(dict(candidate.config))
         if key in self._kept:
             return
@@ -85,7 +85,7 @@ class Results:
         error = timed.relative_error if math.isfinite(timed.relative_error) else None
         measurement = Measurement(Status.OK, build_s=candidate.build_s, run_s=run_s, relative_error=error)
         if timed.timing is None:
-            reason = f"relative error {timed.relative_error:.3g}; at most {self._tolerance:g} is allowed"
+            reason = f"relative error {timed.relative_error:.3g}; at most {self._max_relative_error:g} is allowed"
             return replace(measurement, status=Status.WRONG_ANSWER, error=reason)
         self.best_s = min(timed.timing.latency_s, self.best_s or math.inf)
         return replace(measurement, **asdict(timed.timing))

@@ -11,18 +11,21 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from anole.host.cores import caller_on_separate_core
+from anole.host.cores import keep_caller_on_separate_core
 from anole.record import Config
 from anole.search.roles import Evaluator, Timing
 from anole.search.ties import min_ratios
 from anole.targets.base import Device, Runner, Timeable
 from anole.task import Workload
 
-_MIN_TURNS, _MAX_TURNS = 5, 100
-"""Number of turns of a comparison, which ends within these bounds when its time is up."""
+_MIN_ROUNDS, _MAX_ROUNDS = 5, 100
+"""Min and max rounds of a comparison; between these bounds, it ends when its time is up."""
 
 _CACHE_INSENSITIVE_S = 5e-3
-"""Runs of at least this duration do not need warm caches: refilling the caches takes only 0.1 ms."""
+"""A run at least this long may start with cold caches: refilling them takes only 0.1 ms."""
+
+_Candidate = tuple[str, Config]
+"""The path of an artifact, and its config."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,10 @@ class Timed:
     """A candidate's error and time.
 
     Attributes:
-        relative_error: L2 distance of its result from the reference; NaN if part of the output was not written.
+        relative_error: L2 distance of its result from the reference; NaN if it contains NaN, as in unwritten floats.
         timing: None if the error is too large, because incorrect candidates are not timed.
-        min_ratio: see `anole.search.ties.Compared`; also None for a candidate that ran alone.
+        min_ratio: lower confidence bound of the latency relative to the fastest competing candidate's; None if the
+            candidate failed or ran alone.
     """
 
     relative_error: float
@@ -40,81 +44,84 @@ class Timed:
     min_ratio: float | None = None
 
 
-def start_building(target: Device, workload: Workload) -> Callable[[Config, str], float]:
+def make_build_function(target: Device, workload: Workload) -> Callable[[Config, str], float]:
     """Return a function that builds a candidate of a workload in this process and returns the seconds it took."""
 
-    def build(config: Config, artifact: str) -> float:
+    def build(config: Config, artifact_path: str) -> float:
         began_s = time.perf_counter()
-        target.build(workload, config, Path(artifact))
+        target.build(workload, config, Path(artifact_path))
         return time.perf_counter() - began_s
 
     return build
 
 
-def start_running(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
+def make_run_function(target: Device, workload: Workload, evaluator: Evaluator) -> Callable[..., list[Timed]]:
     """Return a function that runs candidates of a workload in this process, one by one or interleaved."""
     # An idle BLAS thread spins on its core for longer than most kernels run.
     threadpool_limits(1, user_api="blas")
-    return _run_function(target.runner(workload), evaluator, target.max_relative_error)
+    return _make_run(target.runner(workload), evaluator, target.max_relative_error)
 
 
-def start_running_remotely(
+def make_remote_run_function(
     target: Device, workload: Workload, evaluator: Evaluator, session_s: float
 ) -> Callable[..., list[Timed]]:
-    """Return the function of `start_running` for a remote device; its first call takes the server to connect to.
+    """Return a function that runs candidates of a workload on a remote device.
 
-    The server ends the session after `session_s` seconds.
+    Its first call takes only the address of a server, connects to it, and returns []; later calls run candidates. The
+    server ends the session after `session_s` seconds.
     """
     threadpool_limits(1, user_api="blas")
     run: Callable[..., list[Timed]] | None = None
 
-    def handle(first_argument: Any, *rest: Any) -> list[Timed]:
+    def connect_or_run(server_or_candidates: Any, *rest: Any) -> list[Timed]:
         from anole.targets.rpc.runner import open_session
 
         nonlocal run
         if run is not None:
-            return run(first_argument, *rest)
-        runner = target.remote_runner(workload, open_session(first_argument, session_s))
-        run = _run_function(runner, evaluator, target.max_relative_error)
+            return run(server_or_candidates, *rest)
+        runner = target.remote_runner(workload, open_session(server_or_candidates, session_s))
+        run = _make_run(runner, evaluator, target.max_relative_error)
         return []
 
-    return handle
+    return connect_or_run
 
 
-def _run_function(runner: Runner, evaluator: Evaluator, tolerance: float) -> Callable[..., list[Timed]]:
-    def run(configs: Sequence[tuple[str, Config]], best_s: float | None, seconds: float | None = None) -> list[Timed]:
+def _make_run(runner: Runner, evaluator: Evaluator, max_error: float) -> Callable[..., list[Timed]]:
+    def run(candidates: Sequence[_Candidate], best_s: float | None, seconds: float | None = None) -> list[Timed]:
+        """Time candidates interleaved, for about `seconds`; if it is None, measure them one by one."""
         if seconds is None:
-            return [_measure(runner, artifact, config, evaluator, best_s, tolerance) for artifact, config in configs]
-        return _compare(runner, configs, seconds, tolerance)
+            return [_measure(runner, candidate, evaluator, best_s, max_error) for candidate in candidates]
+        return _compare(runner, candidates, seconds, max_error)
 
     return run
 
 
 def _measure(
-    runner: Runner, artifact: str, config: Config, evaluator: Evaluator, best_s: float | None, tolerance: float
+    runner: Runner, candidate: _Candidate, evaluator: Evaluator, best_s: float | None, max_error: float
 ) -> Timed:
-    kernel = runner.load(Path(artifact), config)
+    artifact_path, config = candidate
+    kernel = runner.load(Path(artifact_path), config)
     error = kernel.relative_error()
-    if not error <= tolerance:
+    if not error <= max_error:
         return Timed(error, None)
-    with caller_on_separate_core():
+    with keep_caller_on_separate_core():
         return Timed(error, evaluator.evaluate(kernel, best_s))
 
 
-def _compare(runner: Runner, configs: Sequence[tuple[str, Config]], seconds: float, tolerance: float) -> list[Timed]:
+def _compare(runner: Runner, candidates: Sequence[_Candidate], seconds: float, max_error: float) -> list[Timed]:
     """Time candidates interleaved, which exposes all of them to the same state of the machine."""
-    kernels = [runner.load(Path(artifact), config) for artifact, config in configs]
+    kernels = [runner.load(Path(artifact_path), config) for artifact_path, config in candidates]
     errors = [kernel.relative_error() for kernel in kernels]
-    correct = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= tolerance]
-    turns: list[list[float]] = []
+    correct = [kernel for kernel, error in zip(kernels, errors, strict=True) if error <= max_error]
+    rounds: list[list[float]] = []
     ends_s = time.perf_counter() + seconds
-    with caller_on_separate_core():
-        while correct and len(turns) < (_MAX_TURNS if time.perf_counter() < ends_s else _MIN_TURNS):
-            turns.append([_time_turn(kernel) for kernel in correct])
-    by_kernel = list(zip(*turns, strict=True))
+    with keep_caller_on_separate_core():
+        while correct and len(rounds) < (_MAX_ROUNDS if time.perf_counter() < ends_s else _MIN_ROUNDS):
+            rounds.append([_time_turn(kernel) for kernel in correct])
+    by_kernel = list(zip(*rounds, strict=True))
     ratios = min_ratios(by_kernel)
     results = iter(zip(map(_median_timing, by_kernel), ratios, strict=True))
-    return [Timed(error, *next(results)) if error <= tolerance else Timed(error, None) for error in errors]
+    return [Timed(error, *next(results)) if error <= max_error else Timed(error, None) for error in errors]
 
 
 def _time_turn(kernel: Timeable) -> float:

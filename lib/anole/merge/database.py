@@ -18,11 +18,11 @@ from anole.errors import DocumentError
 from anole.files import read_bytes
 from anole.merge.keep_user_data import UserDataCopy
 from anole.merge.merge_log import Merged, MergeLog, Snapshot
-from anole.merge.replacement import HeldDatabase, held
+from anole.merge.replacement import HeldDatabase, hold_database
 from anole.merge.schema import create_tables, create_views, schema_sha256, views_sha256
 from anole.merge.shards import fold_shards
-from anole.merge.untrusted_database import UnreadableError, UntrustedDatabase, opened
-from anole.merge.upsert import fold_build, fold_evaluation, fold_manifest, naming
+from anole.merge.untrusted_database import UnreadableError, UntrustedDatabase, open_database
+from anole.merge.upsert import fold_build, fold_evaluation, fold_manifest, name_file_in_errors
 from anole.store.shard import shard_paths
 
 __all__ = ["Merged", "merge_files"]
@@ -90,7 +90,7 @@ def merge_files(
             database was not written by Anole, or cannot be written. The database is then unchanged.
     """
     sources = _Sources(shards_dir, tuple(manifests), tuple(builds), tuple(evaluations))
-    with held(database_path) as file:
+    with hold_database(database_path) as file:
         seal, sha256 = _read_seal(file.path), sources.sha256()
         trusted = seal is not None and (seal.database_sha256, seal.schema_sha256) == (file.sha256, schema_sha256())
         if trusted and seal is not None and seal.sources_sha256 == sha256:
@@ -113,7 +113,7 @@ def _read_seal(database: Path) -> Seal | None:
 def _merge(file: HeldDatabase, sources: _Sources, *, trusted: bool) -> Merged:
     """Merge into a copy of a trusted file; otherwise rebuild the database, and copy what only the old file contains."""
     log, missing = MergeLog(), []
-    with file.replaced(empty=not trusted) as db, ExitStack() as stack:
+    with file.replacing(empty=not trusted) as db, ExitStack() as stack:
         old = None
         try:
             old = _open_old(file, stack)
@@ -145,7 +145,7 @@ def _open_old(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
     """Open the old file; raise StoreError if a merge must not replace it."""
     if file.sha256 is None:
         return None
-    old = stack.enter_context(opened(file.path))
+    old = stack.enter_context(open_database(file.path))
     old.check_version("update Anole, or move the file away and merge again")
     old.check_is_anole()
     return old
@@ -153,15 +153,15 @@ def _open_old(file: HeldDatabase, stack: ExitStack) -> UntrustedDatabase | None:
 
 def _fold_documents(db: Database, sources: _Sources, snapshot: Snapshot, log: MergeLog) -> None:
     for path in sources.manifests:
-        with naming(path):
+        with name_file_in_errors(path):
             fold_manifest(db, path)
     builds = ((folder, read_build(folder)) for folder in sources.builds)
     for folder in _newest(((build.name, build.created_at, folder) for folder, build in builds), log):
-        with naming(folder):
+        with name_file_in_errors(folder):
             fold_build(db, folder, snapshot, log)
     evaluations = ((path, read_evaluation(path)) for path in sources.evaluations)
     for path in _newest(((evaluation.build, evaluation.created_at, path) for path, evaluation in evaluations), log):
-        with naming(path):
+        with name_file_in_errors(path):
             fold_evaluation(db, path, snapshot, log)
 
 

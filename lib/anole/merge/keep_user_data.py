@@ -14,7 +14,15 @@ from anole.errors import StoreError
 from anole.merge import schema
 from anole.merge.exchange.database_runs import RUN_TABLES, Runs
 from anole.merge.merge_log import MergeLog, Snapshot
-from anole.merge.untrusted_database import Entity, Key, UnreadableError, UntrustedDatabase, is_fault, limit_steps, quote
+from anole.merge.untrusted_database import (
+    Entity,
+    Key,
+    UnreadableError,
+    UntrustedDatabase,
+    is_machine_fault,
+    limit_steps,
+    quote,
+)
 from anole.merge.upsert import BUILD_TABLES, EVALUATION_TABLES, fold_run, fold_task, insert, is_known
 
 _CREATES = re.compile(r"\s*create\s+(table|view|trigger|(unique\s+)?index)\b", re.IGNORECASE)
@@ -163,6 +171,6 @@ class UserDataCopy:
             with self._db.atomic():
                 yield
         except _ERRORS as error:
-            if is_fault(error):
+            if is_machine_fault(error):
                 raise
             raise StoreError(" ".join(str(error).split())) from error

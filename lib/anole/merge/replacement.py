@@ -1,4 +1,4 @@
-"""Replace a database file atomically: if anything fails, the old file stays unchanged."""
+"""Replace a database file atomically: if anything fails before that, the content of the old file is unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlite_utils import Database
 
 from anole.errors import StoreError
 from anole.files import close, make_folder, replace_durably, sync
-from anole.merge.untrusted_database import is_fault
+from anole.merge.untrusted_database import is_machine_fault
 
 _BUSY_TIMEOUT_S = 10.0
 """Time to wait for another program's transaction."""
@@ -26,7 +26,7 @@ _CACHE_KIB = 64 << 10
 
 
 class HeldDatabase:
-    """A database file, which may be missing, that no other process can write.
+    """A database file, maybe missing, that other merges cannot write, nor other programs if it is a valid database.
 
     Attributes:
         path: the file itself, with links resolved.
@@ -35,11 +35,11 @@ class HeldDatabase:
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path = path
-        # Closing another descriptor of the file would release SQLite's locks.
+        # Hash the given descriptor: closing a new one would release SQLite's (POSIX) locks on the file.
         self.sha256 = None if descriptor is None else _sha256(descriptor)
 
     @contextmanager
-    def replaced(self, *, empty: bool = False) -> Iterator[Database]:
+    def replacing(self, *, empty: bool = False) -> Iterator[Database]:
         """Yield a copy, or an empty database, that replaces this file if the block ends without an error."""
         copy_path = self.path.with_name(f"{self.path.name}.tmp")
         _remove_with_journal(copy_path)
@@ -53,9 +53,9 @@ class HeldDatabase:
             _remove_with_journal(copy_path)
 
     def keep_aside(self) -> Path:
-        """Link the file to a second name, which preserves it when it is replaced, and return that name.
+        """Give the file a second name, under which it remains when the path is replaced; return that name.
 
-        The first name always exists. The journal is moved, too; otherwise SQLite would apply it to the new file.
+        At no time is the path without a file. The journal is moved; otherwise SQLite would apply it to the new file.
         """
         for older in self.path.parent.glob(f"{self.path.name}.damaged-*"):
             if older.samefile(self.path):
@@ -77,14 +77,14 @@ class HeldDatabase:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[HeldDatabase]:
-    """Prevent other processes from writing or creating a database within the block.
+def hold_database(path: Path) -> Iterator[HeldDatabase]:
+    """Prevent other merges from writing a database within the block, and other programs if it is a valid database.
 
-    Other merges wait. A write by another program waits and then fails, because its open file is no longer the database.
-    Readers continue with the old file.
+    Other merges wait. A write by another program waits; if the file is replaced, the write fails, because its open file
+    is no longer the database. Readers continue with the old file.
 
     Raises:
-        StoreError: the file is in use, or the folder or the copy cannot be written.
+        StoreError: the file is in use; or the folder, or the copy that `replacing` yields, cannot be written.
     """
     path = path.resolve()
     try:
@@ -100,9 +100,9 @@ def held(path: Path) -> Iterator[HeldDatabase]:
             is_empty = not os.fstat(descriptor).st_size
             yield HeldDatabase(path, None if is_empty else descriptor)
     except sqlite3.Error as error:
-        raise StoreError(f"{path}: {error}; the database is unchanged") from error
+        raise StoreError(f"{path}: {error}; the database is intact") from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; the database is unchanged") from error
+        raise StoreError(f"{path}: {error.strerror}; the database is intact") from error
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _transaction(path: Path) -> Iterator[None]:
-    """Prevent other programs from writing to an existing file, unless it is not a valid database.
+    """If a file is a valid database, prevent other programs from writing to it.
 
     The file must have no journal when it is replaced: SQLite would apply the journal to the new file.
     """
@@ -127,7 +127,7 @@ def _transaction(path: Path) -> Iterator[None]:
             connection.execute("pragma journal_mode = delete")
             connection.execute("begin immediate")
         except (sqlite3.Error, UnicodeError) as error:
-            if is_fault(error):
+            if is_machine_fault(error):
                 raise
         yield
         if connection.in_transaction:

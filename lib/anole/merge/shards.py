@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from anole.errors import StoreError
 from anole.files import read_bytes
 from anole.merge.merge_log import MergeLog, Recording, Snapshot
-from anole.merge.upsert import fold_run, naming
+from anole.merge.upsert import fold_run, name_file_in_errors
 from anole.store.content import ShardContent, parse_shard
 from anole.store.lines import complete_lines
 from anole.store.shard import is_copy, run_key_in_name, shard_paths
@@ -111,5 +111,5 @@ def _fold(db: Database, state: RunState, snapshot: Snapshot, log: MergeLog) -> N
         log.replaced.append(
             f"{path}: {n_lost} trials that the database had are not in this shard; the database now matches the shard"
         )
-    with naming(path):
+    with name_file_in_errors(path):
         fold_run(db, content, state.recording)

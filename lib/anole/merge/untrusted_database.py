@@ -76,7 +76,7 @@ class UnreadableError(StoreError):
     """A file cannot be read as a database on any machine: it is missing, damaged or not a database."""
 
 
-def is_fault(error: Exception) -> bool:
+def is_machine_fault(error: Exception) -> bool:
     """Whether an error is caused by the machine, such as a full disk, and not by the content of a database."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _FAULTS
 
@@ -222,7 +222,7 @@ class UntrustedDatabase:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[UntrustedDatabase]:
+def open_database(path: Path) -> Iterator[UntrustedDatabase]:
     """Open a database for reading, whatever its content and name; no file is created next to it.
 
     Raises:
@@ -277,7 +277,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
-        if is_fault(error):
+        if is_machine_fault(error):
             raise
         raise UnreadableError(f"{path}: {_describe_error(error)}") from error
 

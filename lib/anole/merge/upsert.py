@@ -123,7 +123,7 @@ def fold_evaluation(db: Database, path: Path, snapshot: Snapshot, log: MergeLog)
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_file_in_errors(path: Path) -> Iterator[None]:
     """Convert violations of the tables' constraints to StoreError with the path of the file."""
     try:
         yield

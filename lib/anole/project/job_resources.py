@@ -38,7 +38,7 @@ def resource_limits(pipeline: Pipeline) -> dict[str, int]:
 
     Resources that no job of Anole uses are left to the workflow's other rules.
     """
-    locations = {pipeline.place(name) for name in pipeline.descriptions}
+    locations = {pipeline.location(name) for name in pipeline.descriptions}
     locations |= {_undescribed_location(pipeline, name) for name in pipeline.undescribed}
     limits = {DeviceLocation.PROCESSOR: {"device": 1}, DeviceLocation.GPU: {"gpu": n_gpus(pipeline)}}
     return {name: limit for location in locations for name, limit in limits.get(location, {}).items()}
@@ -46,11 +46,11 @@ def resource_limits(pipeline: Pipeline) -> dict[str, int]:
 
 def n_gpus(pipeline: Pipeline) -> int:
     """Return the number of this machine's GPUs that a project's jobs share, at least one."""
-    names = [name for name in pipeline.descriptions if pipeline.place(name) == DeviceLocation.GPU]
+    names = [name for name in pipeline.descriptions if pipeline.location(name) == DeviceLocation.GPU]
     targets = [get_target(pipeline.descriptions[name]) for name in names]
     # A target on a cluster's nodes counts as present, but this machine may have no such GPU.
-    present_targets = [target for target in targets if target.place == DeviceLocation.GPU and target.absence() is None]
-    units = {unit.name for target in present_targets for unit in target.units()}
+    present = [target for target in targets if target.location == DeviceLocation.GPU and target.absence() is None]
+    units = {unit.name for target in present for unit in target.units()}
     return max(1, len(units))
 
 
@@ -62,7 +62,7 @@ def resources_of(pipeline: Pipeline, target: str, cores: int | None) -> JobResou
     if target not in pipeline.descriptions:
         is_gpu = _undescribed_location(pipeline, target) == DeviceLocation.GPU
         return JobResources(threads=1, device=int(not is_gpu), gpu=int(is_gpu), measure="{}")
-    location = pipeline.place(target)
+    location = pipeline.location(target)
     remote = pipeline.spec.targets[target].remote
     return JobResources(
         threads=_threads_on_node(pipeline, target, location) if cores is None else _share(pipeline, location, cores),
@@ -79,7 +79,7 @@ def node_resources(pipeline: Pipeline, target: str) -> dict[str, str | int]:
 
 
 def _undescribed_location(pipeline: Pipeline, target: str) -> DeviceLocation:
-    return get_kind(pipeline.spec.targets[target].kind).place
+    return get_kind(pipeline.spec.targets[target].kind).location
 
 
 def _share(pipeline: Pipeline, location: DeviceLocation, cores: int) -> int:
@@ -94,6 +94,6 @@ def _share(pipeline: Pipeline, location: DeviceLocation, cores: int) -> int:
 
 def _threads_on_node(pipeline: Pipeline, name: str, location: DeviceLocation) -> int:
     target = get_target(pipeline.description(name))
-    if location == DeviceLocation.ELSEWHERE or target.place == DeviceLocation.GPU:
+    if location == DeviceLocation.ELSEWHERE or target.location == DeviceLocation.GPU:
         return _BUILDERS_ON_CLUSTER
-    return target.threads if target.place == DeviceLocation.PROCESSOR else 1
+    return target.threads if target.location == DeviceLocation.PROCESSOR else 1

@@ -89,7 +89,7 @@ def _comparable_records(
     """Return the trials within a build's budget and their confirmations, on the locked hardware if it is searched."""
     trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
-    if pipeline.place(build.target) != DeviceLocation.SIMULATOR:
+    if pipeline.location(build.target) != DeviceLocation.SIMULATOR:
         return trials, confirmations
     names = get_target(content.task.target).space(content.task.workload).names_of("hardware")
     return [trial for trial in trials if all(trial.config[name] == config.get(name) for name in names)], ()

@@ -268,11 +268,11 @@ class Pipeline:
         seconds = [] if build.budget.seconds is None else [build.budget.seconds]
         return content_key([*([self.run(build, key).key, weight] for key, weight in weights.items()), *seconds])
 
-    def place(self, target: str) -> DeviceLocation:
+    def location(self, target: str) -> DeviceLocation:
         """Return the location where candidates for a target run."""
         if self.spec.targets[target].remote is not None:
             return DeviceLocation.ELSEWHERE
-        return get_target(self.description(target)).place
+        return get_target(self.description(target)).location
 
 
 def files_of(model: ModelSpec, project: Path) -> list[Path]:

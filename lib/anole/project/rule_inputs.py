@@ -120,7 +120,7 @@ class RuleInputs:
         target = self.pipeline.spec.targets[self._await_description(job.target)]
         return str(layout.described_path(target.name)) if is_detected_on_nodes(target) else []
 
-    def asked_of_target(self, job: Wildcards) -> str:
+    def requested_hardware(self, job: Wildcards) -> str:
         """Return the target's hardware as given in models.yaml."""
         return self._argument(hardware_request(self.pipeline.spec.targets[job.target]))
 
@@ -165,7 +165,7 @@ class RuleInputs:
         self._await_description(build.target)
         return self._argument(as_argument(self.pipeline.order(build)))
 
-    def required(self, job: Wildcards) -> str:
+    def required_option(self, job: Wildcards) -> str:
         """Return ``--required`` for stages that measure a build, unless its target is known to be absent."""
         return "" if self.build_of(job).target in self.pipeline.absences else "--required"
 
@@ -177,7 +177,7 @@ class RuleInputs:
         """Return the imported network of a build's model for its target."""
         return network_path(self.manifest(job))
 
-    def declared(self, job: Wildcards) -> str:
+    def spec_options(self, job: Wildcards) -> str:
         """Return the options for the models.yaml of a build's model and its overrides."""
         models = {"models": self._overrides["models"]} if "models" in self._overrides else None
         overrides = "" if models is None else f" --overrides {self._argument(models)}"
@@ -200,7 +200,7 @@ class RuleInputs:
         """Return an input function for the receipts of one build, so a broken model blocks only its own builds."""
         return lambda _: self._build_receipts(build)
 
-    def explored(self, job: Wildcards) -> list[Path]:
+    def search_receipts(self, job: Wildcards) -> list[Path]:
         """Return the receipts of the exhaustive searches for an accelerator."""
         searches = self.pipeline.spec.accelerators[job.accelerator].searches
         return list(dict.fromkeys(receipt for search in searches for receipt in self._build_receipts(search)))

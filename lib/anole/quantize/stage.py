@@ -22,7 +22,7 @@ from anole.quantize.float_file import read_file, write_folded
 from anole.quantize.loss import Loss, Sample, measure_loss
 from anole.quantize.methods import METHODS, TARGET_SQNR_DB
 from anole.quantize.operators import OPERATORS, PRODUCTS, find_float_sums
-from anole.text_format import counted
+from anole.text_format import pluralize
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def quantize_model(
         except Exception as error:
             raise ExtractError(f"model {model.name}: cannot be quantized: {cause(error)}") from error
     write_atomically(output, content)
-    float_layers = counted(len(best.floats), "layer")
+    float_layers = pluralize(len(best.floats), "layer")
     _log.info("%s: %.1f dB with %s, %s in float32", model.name, best.loss.sqnr_db, best.method, float_layers)
     return best
 

@@ -53,8 +53,8 @@ def best_candidates(receipts: Receipts, n: int) -> dict[str, list[Candidate]]:
     return candidates
 
 
-def round_positions(candidates: Candidates, number: int) -> dict[str, int]:
-    """Return the index of each task's candidate in a round: its number, or 0 if the task has fewer candidates."""
+def variant_positions(candidates: Candidates, number: int) -> dict[str, int]:
+    """Return the index of each task's candidate in a variant: its number, or 0 if the task has fewer candidates."""
     return {key: number if number < len(task_candidates) else 0 for key, task_candidates in candidates.items()}
 
 
@@ -82,17 +82,17 @@ def seconds_per_call(build: Build, kernels_s: Mapping[str, float]) -> dict[str, 
     return {key: seconds[key] / calls[key] for key in calls}
 
 
-def timed(candidates: Candidates, rounds: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, list[Candidate]]:
-    """Set the latencies of candidates within the network, each to the median over its timings.
+def set_times(candidates: Candidates, variants: Sequence[Sequence[Mapping[str, float]]]) -> dict[str, list[Candidate]]:
+    """Set the latencies of candidates within the network, each to the median over its turns.
 
-    `rounds` has the seconds of one call of each task, by round and timing; a failed round has no timings.
+    `variants` has the seconds of one call of each task, by variant and turn; a failed variant has no turns.
     """
     timed_candidates = {}
     for key, task_candidates in candidates.items():
-        seconds = [[timing[key] for timing in timings if key in timing] for timings in rounds[: len(task_candidates)]]
+        seconds = [[turn[key] for turn in turns if key in turn] for turns in variants[: len(task_candidates)]]
         timed_candidates[key] = [
-            replace(candidate, latency_s=median(timings_s) if timings_s else None)
-            for candidate, timings_s in zip(task_candidates, seconds, strict=True)
+            replace(candidate, latency_s=median(turns_s) if turns_s else None)
+            for candidate, turns_s in zip(task_candidates, seconds, strict=True)
         ]
     return timed_candidates
 

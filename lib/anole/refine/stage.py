@@ -11,7 +11,7 @@ from pathlib import Path
 from anole.documents.manifest import Order, network_path, read_manifest
 from anole.documents.receipt import Receipts, Refined, TriedConfig, read_receipts, write_receipt
 from anole.errors import BuildError
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.measure.device_access import device_access
 from anole.record import utc_now
 from anole.refine.candidates import (
@@ -19,12 +19,12 @@ from anole.refine.candidates import (
     Positions,
     best_candidates,
     choose,
-    round_positions,
-    timed,
+    set_times,
+    variant_positions,
     with_candidates,
 )
-from anole.refine.rounds import Compiler, time_rounds
 from anole.refine.stopwatch import Stopwatch, TimedPair
+from anole.refine.variants import Compiler, time_variants
 from anole.targets import get_profilable
 
 _log = logging.getLogger(__name__)
@@ -35,14 +35,14 @@ class Effort:
     """The measuring effort.
 
     Attributes:
-        turns: number of times that each round is timed, alternating between the rounds.
-        seconds: min duration of one round's turn.
-        pace: the pace of the final comparison.
+        turns: number of turns of each variant, in alternation.
+        seconds: min duration of one turn.
+        schedule: the schedule of the final comparison.
     """
 
     turns: int = 5
     seconds: float = 0.5
-    pace: Pace = field(default_factory=Pace)
+    schedule: TurnSchedule = field(default_factory=TurnSchedule)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def refine_network(
 ) -> None:
     """Time the best candidates of a build's tasks within its network, and write receipts of the fastest.
 
-    Each round changes the candidates of all tasks at once: a kernel's effect on its neighbors is small compared with
+    Each variant changes the candidates of all tasks: a kernel's effect on its neighbors is small compared with
     its own time. The combination of the candidates that are fastest within the network is kept unless it is slower than
     the candidates that are fastest alone. If the CPU is absent, the receipts are copied unchanged.
 
@@ -99,16 +99,17 @@ def refine_network(
 
 
 def _refine(compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, effort: Effort) -> Refinement:
-    fastest_alone = round_positions(candidates, 0)
+    fastest_alone = variant_positions(candidates, 0)
     if not candidates:
         return Refinement(candidates, fastest_alone)
-    timed_candidates = timed(candidates, time_rounds(compiler, stopwatch, candidates, effort.turns, effort.seconds))
+    times = time_variants(compiler, stopwatch, candidates, effort.turns, effort.seconds)
+    timed_candidates = set_times(candidates, times)
     chosen = {key: choose(task_candidates) for key, task_candidates in timed_candidates.items()}
     if chosen == fastest_alone:
         return Refinement(timed_candidates, fastest_alone)
     try:
         (refined, _), (unrefined, _) = compiler.compile(chosen), compiler.compile(fastest_alone)
-        pair = stopwatch.compare(refined, unrefined, effort.pace)
+        pair = stopwatch.compare(refined, unrefined, effort.schedule)
     except BuildError as error:
         _log.warning("the combination of the fastest candidates fails: %s", error)
         return Refinement(timed_candidates, fastest_alone)

@@ -15,7 +15,7 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engines import build_engine
 from anole.evaluate.timing.kernel_times import time_kernels
-from anole.evaluate.timing.turns import Pace, ratios, time_interleaved
+from anole.evaluate.timing.turns import TurnSchedule, ratios, time_interleaved
 from anole.host.process import CallError, Worker
 from anole.measure.device_access import DeviceAccess
 from anole.targets.base import Device
@@ -64,9 +64,9 @@ class Stopwatch:
         times_s: Mapping[str, float] = self._call(folder, _kernels_s, folder, self._threads, seconds)
         return times_s
 
-    def compare(self, folder: Path, baseline: Path, pace: Pace) -> TimedPair:
+    def compare(self, folder: Path, baseline: Path, schedule: TurnSchedule) -> TimedPair:
         """Time two builds of a network in alternation; raises BuildError if one cannot be loaded, crashes or hangs."""
-        pair: TimedPair = self._call(folder, _compare, folder, baseline, self._threads, pace)
+        pair: TimedPair = self._call(folder, _compare, folder, baseline, self._threads, schedule)
         return pair
 
     def _call(self, folder: Path, *call: Any) -> Any:
@@ -88,10 +88,10 @@ def _kernels_s(folder: Path, threads: int, seconds: float) -> Mapping[str, float
     return time_kernels(folder, timing_inputs(read_build(folder)), threads, seconds, _MIN_RUNS).kernels_s
 
 
-def _compare(folder: Path, baseline: Path, threads: int, pace: Pace) -> TimedPair:
+def _compare(folder: Path, baseline: Path, threads: int, schedule: TurnSchedule) -> TimedPair:
     inputs = timing_inputs(read_build(folder))
     engines = {str(build): build_engine(build, inputs, "cpu", threads) for build in (folder, baseline)}
-    times = time_interleaved({name: engine.run for name, engine in engines.items()}, pace)
+    times = time_interleaved({name: engine.run for name, engine in engines.items()}, schedule)
     times_s, baseline_times_s = times[str(folder)], times[str(baseline)]
     latency_s, baseline_latency_s = (float(np.median(np.concatenate(turns))) for turns in (times_s, baseline_times_s))
     return TimedPair(latency_s, baseline_latency_s, float(np.median(ratios(times_s, baseline_times_s))))

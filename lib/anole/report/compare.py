@@ -25,7 +25,7 @@ from anole.measure.device_access import device_access
 from anole.report.tables import facts_grid
 from anole.targets import get_device, get_target
 from anole.targets.base import DeviceLocation
-from anole.text_format import counted, duration, percent, significant
+from anole.text_format import duration, percent, pluralize, significant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -123,7 +123,7 @@ def compare_builds(name: str, first: Path, second: Path, rules: Rules, alpha: fl
     for folder, build in zip(pair.folders, pair.builds, strict=True):
         check_build_files(folder, build)
     _check_comparable(pair)
-    if get_target(pair.builds[0].target_description).place is DeviceLocation.SIMULATOR:
+    if get_target(pair.builds[0].target_description).location is DeviceLocation.SIMULATOR:
         return _compare_simulated(name, pair, rules)
     return _compare_timed(name, pair, rules, alpha)
 
@@ -200,7 +200,7 @@ def render_compared(compared: ComparedBuilds, folders: tuple[Path, Path]) -> Ren
     subject = f"{name}: " if name == folders[0].name else ""
     sides = zip("AB", map(duration, compared.latencies_s), compared.precisions, map(str, folders), strict=True)
     runs = f"{percent(compared.undisturbed)} of runs undisturbed"
-    evidence = f"{counted(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
+    evidence = f"{pluralize(ratio.rounds, 'round')} in {compared.seconds:.0f} s, {runs}" if ratio.rounds else "computed"
     return Group(
         Text(subject + describe_ratio(ratio), style=_STYLES[ratio.verdict]),
         facts_grid(sides),
@@ -216,7 +216,7 @@ def describe_ratio(ratio: Ratio) -> str:
     threshold = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < inf:
-        return f"open: {counted(ratio.rounds, 'round')} are too few; increase --seconds"
+        return f"open: {pluralize(ratio.rounds, 'round')} are too few; increase --seconds"
     match ratio.verdict:
         case Verdict.SLOWER:
             return f"B is {100 * ratio.value - 100:.1f} % slower {interval}".rstrip()

@@ -16,7 +16,7 @@ from anole.measure.device_access import device_access
 from anole.report.tables import plain_table
 from anole.targets import get_kind, get_profilable, get_target
 from anole.targets.base import DeviceLocation, ProfilableDevice
-from anole.text_format import counted, duration, percent, significant
+from anole.text_format import duration, percent, pluralize, significant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,7 +76,7 @@ def render_profile(profile: Profile) -> RenderableType:
     ]
     calls = f"{sum(row.calls for row in profile.rows):,}"
     total = Text("all kernels", style="bold"), calls, duration(kernels_s), percent(kernels_s / profile.whole_s), "", ""
-    threads, peak = counted(profile.threads, "thread"), profile.peak
+    threads, peak = pluralize(profile.threads, "thread"), profile.peak
     low_precision = (f" ({significant(rate / 1e9)} of {dtype})" for dtype, rate in peak.peak_by_dtype.items())
     arithmetic = f"{significant(peak.flop_per_s / 1e9)} GFLOP/s{''.join(low_precision)}"
     peaks = f"{arithmetic} and {significant(peak.bytes_per_s / 1e9)} GB/s"
@@ -90,7 +90,7 @@ def render_profile(profile: Profile) -> RenderableType:
 def _profilable(folder: Path, build: Build) -> ProfilableDevice:
     """Return the target of a build; raise BuildError if its kernels cannot be timed one by one on this machine."""
     target = get_target(build.target_description)
-    if target.place is DeviceLocation.SIMULATOR:
+    if target.location is DeviceLocation.SIMULATOR:
         kind = build.target_description["kind"]
         advice = "".join(f"; see `anole {command}`" for command in get_kind(kind).commands)
         raise BuildError(f"{folder}: is for {kind}, which is simulated{advice}")

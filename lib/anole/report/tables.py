@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from anole.text_format import counted, format_names, significant
+from anole.text_format import format_names, pluralize, significant
 
 if TYPE_CHECKING:
     from anole.project.plan import Plan, PlannedTask
@@ -82,7 +82,7 @@ def _row(task: PlannedTask, shows_preset: bool) -> tuple[str | Text, ...]:
 def _totals(plan: Plan) -> str:
     """Return the number of tasks in total and by state."""
     states = Counter(_state(task) for task in plan.tasks)
-    return f"{counted(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
+    return f"{pluralize(len(plan.tasks), 'task')}: {', '.join(f'{count} {state}' for state, count in states.items())}."
 
 
 def _state(task: PlannedTask) -> str:

@@ -59,12 +59,12 @@ def get_target(description: Mapping[str, Any]) -> Device | Simulator:
 def get_profilable(description: Mapping[str, Any]) -> ProfilableDevice | None:
     """Return a described target, or None if kernels cannot be timed one by one on its kind."""
     kind = kind_of(description)
-    return cast("ProfilableDevice", kind.target(description)) if kind.observable else None
+    return cast("ProfilableDevice", kind.target(description)) if kind.profilable else None
 
 
 def get_device(description: Mapping[str, Any]) -> Device:
     """Return a described target as a device to measure on; raise TargetError if it is simulated."""
     target = get_target(description)
-    if target.place is DeviceLocation.SIMULATOR:
+    if target.location is DeviceLocation.SIMULATOR:
         raise TargetError(f"{description['kind']} is simulated; there is no device to measure on")
     return target

@@ -129,7 +129,7 @@ class Target(Protocol):
     template_versions: Mapping[str, int]
 
     @property
-    def place(self) -> DeviceLocation:
+    def location(self) -> DeviceLocation:
         """Where the target's candidates run when they run on this machine."""
 
     def absence(self) -> str | None:
@@ -175,7 +175,7 @@ class Device(Target, Protocol):
     cpp_runtime: CppRuntime
 
     @property
-    def place(self) -> Literal[DeviceLocation.PROCESSOR, DeviceLocation.GPU]:
+    def location(self) -> Literal[DeviceLocation.PROCESSOR, DeviceLocation.GPU]:
         """Where candidates run; building candidates disturbs only the CPU."""
 
     def template(self, workload: Workload) -> Template:
@@ -233,7 +233,7 @@ class Simulator(Target, Protocol):
     """Simulated hardware: a candidate's latency is computed exactly, on any machine and under any load."""
 
     @property
-    def place(self) -> Literal[DeviceLocation.SIMULATOR]:
+    def location(self) -> Literal[DeviceLocation.SIMULATOR]:
         """Where the simulator's candidates run."""
 
     def simulate(self, workload: Workload, config: Config) -> float:

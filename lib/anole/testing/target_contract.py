@@ -20,11 +20,7 @@ from anole.targets.base import Device, DeviceLocation, Simulator, Target, named_
 from anole.targets.shared.reference import weight_shape
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
-WORKLOADS = (
-    Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)),
-    Dense(1, 40, 24),
-    BatchMatmul(2, 12, 8, 24),
-)
+WORKLOADS = (Conv2d(1, 7, 7, 8, 24, (3, 3), padding=(1, 1, 1, 1)), Dense(1, 40, 24), BatchMatmul(2, 12, 8, 24))
 """A small layer of every operator."""
 
 
@@ -59,7 +55,7 @@ class TargetContract:
     @pytest.fixture
     def device(self, target: Target) -> Device:
         """The target; skips the test if it is simulated."""
-        if target.place is DeviceLocation.SIMULATOR:
+        if target.location is DeviceLocation.SIMULATOR:
             pytest.skip("is simulated")
         return get_device(target.description)
 
@@ -139,7 +135,7 @@ class TargetContract:
 
     def test_simulated_latencies_are_exact(self, target: Target, workload: Workload) -> None:
         """A simulated latency is reproducible and needs no device."""
-        if target.place is not DeviceLocation.SIMULATOR:
+        if target.location is not DeviceLocation.SIMULATOR:
             pytest.skip("is measured")
         config = target.default_config(workload)
         simulator, recreated = cast(Simulator, target), cast(Simulator, get_target(target.description))
@@ -165,7 +161,7 @@ class TargetContract:
         kind = get_kind(target.description["kind"])
         assert all(named_object(path).name == name for name, path in kind.commands.items())
         assert all(callable(named_object(path).make) for path in kind.sections)
-        assert all(callable(named_object(path)) for path in (kind.finer, kind.exporter) if path is not None)
+        assert all(callable(named_object(path)) for path in (kind.finer_tiles, kind.exporter) if path is not None)
 
     def test_a_description_survives_a_round_trip_through_json(self, target: Target) -> None:
         """A description is stored as JSON, in a task and in a build."""

@@ -41,7 +41,7 @@ def calibrate(
         TargetError: the target is simulated, or not present on this machine.
     """
     target = get_target(description)
-    if target.place is DeviceLocation.SIMULATOR:
+    if target.location is DeviceLocation.SIMULATOR:
         raise TargetError("a simulator needs no calibration: its searches begin with an analytical model")
     layers = (target.in_target_precision(layer) for layer in common_layers() if layer.operator in target.operators)
     tasks = [Task(layer, target.description, target.template_version(layer)) for layer in dict.fromkeys(layers)]

@@ -81,7 +81,7 @@ class TaskTuning:
             self._options.seed,
             TUNER_VERSION,
             self._settings.to_json(),
-            threads=1 if self._target.place is DeviceLocation.SIMULATOR else self._target.threads,
+            threads=1 if self._target.location is DeviceLocation.SIMULATOR else self._target.threads,
             host={**host_facts(), **({"measured_at": self._remote.to_json()} if self._remote else {})},
             versions=software_versions(),
         )
@@ -92,7 +92,7 @@ class TaskTuning:
         self._watch = recording.then(self._caller_watch)
         self._recorded = self._shard.trials[: self._limit]
         self._is_complete = self._limit is not None and len(self._recorded) >= self._limit
-        if not self._is_complete and self._target.place is not DeviceLocation.SIMULATOR:
+        if not self._is_complete and self._target.location is not DeviceLocation.SIMULATOR:
             prepare(self._target.preload)
         return self
 
@@ -134,20 +134,20 @@ class TaskTuning:
             self._check_absence()
         if self._search is None:
             self._search = Search(self._subject(), self._settings, seed=self._options.seed, recorded=self._recorded)
-        with self._resume_hint():
+        with self._add_resume_hint():
             tune(self._search, self._measure, n_trials, self._watch)
 
     def measure_failures_again(self) -> None:
         """Measure trials again whose failures the machine may have caused; call it before `advance`.
 
-        Each new measurement is stored at once and replaces the earlier one.
+        Each new measurement is stored immediately and replaces the earlier one.
         """
         suspects = [trial for trial in self._shard.trials if trial.measurement.status in SUSPECT]
         if not suspects:
             logger.info("%s: no trial has failed in a way that the machine may have caused", self.task.label)
             return
         n_working = 0
-        with self._resume_hint():
+        with self._add_resume_hint():
             for trial, measurement in zip(suspects, self._measure([trial.config for trial in suspects]), strict=True):
                 gflops = self.task.workload.flop / measurement.latency_s / 1e9 if measurement.latency_s else None
                 self._shard.append_remeasurement(Remeasurement(trial.number, measurement, gflops, utc_now()))
@@ -156,13 +156,13 @@ class TaskTuning:
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Confirm the fastest trials, unless the shard has more trials than the budget, and return the receipt."""
+        """Return the receipt; before, confirm the fastest trials if the shard has no more trials than the budget."""
         trials, run = self.trials, self._shard.run
         uses_all_trials = len(self._shard.trials) == len(trials)
-        can_measure = self._target.place is not DeviceLocation.SIMULATOR and self._absence is None
+        can_measure = self._target.location is not DeviceLocation.SIMULATOR and self._absence is None
         confirm = self._confirm if uses_all_trials and can_measure else None
         space, default = self._target.space(self.task.workload), self._target.default_config(self.task.workload)
-        with self._resume_hint():
+        with self._add_resume_hint():
             ranking = settle(
                 trials,
                 self._settings,
@@ -185,7 +185,7 @@ class TaskTuning:
             measured=len(trials),
             status="failed" if best is None else "tuned",
             config=None if best is None else best.config,
-            confirmed=isinstance(best, Confirmation) or self._target.place is DeviceLocation.SIMULATOR,
+            confirmed=isinstance(best, Confirmation) or self._target.location is DeviceLocation.SIMULATOR,
             latency_s=latency_s,
             gflops=self.task.workload.flop / latency_s / 1e9 if latency_s else None,
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
@@ -195,7 +195,7 @@ class TaskTuning:
         )
 
     @contextmanager
-    def _resume_hint(self) -> Iterator[None]:
+    def _add_resume_hint(self) -> Iterator[None]:
         """Extend the message of a MeasureError with the number of trials after which the next run continues."""
         try:
             yield

@@ -20,7 +20,7 @@ from anole.search.watch import Watch
 from anole.targets import get_target
 from anole.targets.base import DeviceLocation
 from anole.task import Task
-from anole.text_format import counted
+from anole.text_format import pluralize
 from anole.tune.job import SUSPECT, TaskTuning
 from anole.tune.measurers import Measurers
 from anole.tune.options import TuneOptions
@@ -47,7 +47,7 @@ def tune_task(
         StoreError: the shard cannot be used.
     """
     task, n_trials = read_task(task_path), options.n_trials
-    with _claims(task.label, {task: 1}, options, limit=n_trials) as (claim,):
+    with _enter_jobs(task.label, {task: 1}, options, limit=n_trials) as (claim,):
         tuning = claim.tuning
         if failures_again:
             tuning.measure_failures_again()
@@ -68,13 +68,13 @@ def tune_model(
     """
     manifest = read_manifest(manifest_path)
     weights = {read_task(tasks_dir / f"{key}.json"): weight for key, weight in sorted(manifest.weights.items())}
-    with _claims(manifest.model, weights, options) as claims:
+    with _enter_jobs(manifest.model, weights, options) as claims:
         spend(claims, options.n_trials, options.settings.batch, seconds)
         receipts = tuple(claim.tuning.receipt(claim.n_trials) for claim in claims)
     for receipt in receipts:
         _log_receipt(receipt, tasks_dir / f"{receipt.task_key}.json")
-    trials = counted(sum(receipt.measured for receipt in receipts), "trial")
-    logger.info("%s on %s: %s in %s", manifest.model, manifest.target, trials, counted(len(receipts), "task"))
+    trials = pluralize(sum(receipt.measured for receipt in receipts), "trial")
+    logger.info("%s on %s: %s in %s", manifest.model, manifest.target, trials, pluralize(len(receipts), "task"))
     write_receipt(receipts_path, SharedReceipts(options.n_trials, receipts))
 
 
@@ -89,7 +89,7 @@ def record_trials(tasks: Sequence[Task], options: TuneOptions, seconds: float = 
         if time.monotonic() >= deadline_s:
             return n_done
         label = f"{n_done + 1} of {len(tasks)}: {task.label}"
-        with _claims(label, {task: 1}, options, limit=options.n_trials) as (claim,):
+        with _enter_jobs(label, {task: 1}, options, limit=options.n_trials) as (claim,):
             claim.advance(options.n_trials)
     return len(tasks)
 
@@ -131,7 +131,7 @@ class _Claim:
 
 
 @contextmanager
-def _claims(
+def _enter_jobs(
     label: str, weights: Mapping[Task, int], options: TuneOptions, limit: int | None = None
 ) -> Iterator[Sequence[_Claim]]:
     """Enter the tuning jobs of tasks on one target, which share processes and a progress display."""
@@ -142,7 +142,7 @@ def _claims(
         target = next((get_target(task.target) for task in weights), None)
         access = (
             None
-            if target is None or target.place is DeviceLocation.SIMULATOR
+            if target is None or target.location is DeviceLocation.SIMULATOR
             else enter(device_access(target, options.remote))
         )
         measurers = enter(Measurers())

@@ -14,7 +14,7 @@ from anole.errors import TargetError
 from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, Recurrence
 from anole.targets.shared.recurrent_kernel import recurrent_function
-from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocated, only_if
+from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocate, run_if
 
 _MAX_THREADS = 1024
 """Maximum number of threads of a block on any GPU."""
@@ -61,7 +61,7 @@ class _Kernel(RecurrentStep):
             self._for_each_unit(lambda unit: self._end((direction, row, unit)))
 
     def _end(self, position: UnitPosition) -> None:
-        with only_if(position[-1] < self._layer.hidden):
+        with run_if(position[-1] < self._layer.hidden):
             self.end(position)
 
     def _for_each_unit(self, emit: Callable[[Value], None]) -> None:
@@ -77,7 +77,7 @@ class _Kernel(RecurrentStep):
         yield (direction, first_row, group), lambda gate: (gate,)
 
     def _allocated_sums(self) -> Any:
-        return allocated(self._layer.gates, scope="local")
+        return allocate(self._layer.gates, scope="local")
 
     def _slot(self, position: UnitPosition) -> tuple[Value, ...]:
         return (position[-1],)

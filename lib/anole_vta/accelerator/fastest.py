@@ -12,7 +12,7 @@ from anole.errors import StoreError
 from anole.record import Trial
 from anole.space.space import Columns
 from anole.task import Task
-from anole.text_format import counted
+from anole.text_format import pluralize
 from anole_vta.accelerator.accesses import accesses_of
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.geometry import Geometry
@@ -42,7 +42,7 @@ def fastest_programs(
     vectors, identities = space.vectors(space.all_valid_indices), space.all_identities
     latencies_s = _latencies_s(identities, space.identities(space.vectors_of([t.config for t in trials])), trials)
     if missing := len(np.unique(identities[np.isnan(latencies_s)])):
-        raise StoreError(f"{task.label}: {counted(missing, 'program')} not simulated yet")
+        raise StoreError(f"{task.label}: {pluralize(missing, 'program')} not simulated yet")
     counts: dict[int, NDArray[np.int64]] = {}
 
     def accesses(row: int) -> NDArray[np.int64]:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from anole.compile.folder import new_folder
+from anole.compile.folder import replace_folder
 from anole.config.entries import AcceleratorOrder
 from anole.documents import layout
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.documents.receipt import Receipts, read_receipts
 from anole.errors import BuildError, DocumentError
 from anole.store.shard import read_shard
-from anole.text_format import counted, milliseconds, times
+from anole.text_format import milliseconds, pluralize, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.accelerator.fastest import FastestPrograms, fastest_programs
@@ -75,7 +75,7 @@ def explore(name: str, order: AcceleratorOrder, receipts: Iterable[Path], folder
     if len(networks) > 1:
         points[ALL_NETWORKS] = _points(order, order.models, networks)
     fronts = {network: _front(network, choices) for network, choices in points.items()}
-    with new_folder(folder) as staging:
+    with replace_folder(folder) as staging:
         (staging / FRONT).write_text(_format_table(fronts, order.settings.get("technology_nm")), encoding="utf-8")
         (staging / "points").mkdir()
         for point in {point.geometry: point for front in fronts.values() for point in front}.values():
@@ -191,7 +191,7 @@ def _format_table(fronts: Mapping[str, Sequence[Point]], technology_nm: int | No
 
 
 def _log_front(name: str, network: str, n_points: int, front: Sequence[Point]) -> None:
-    _log.info("%s: %s: %d of %s on the front", name, network, len(front), counted(n_points, "accelerator"))
+    _log.info("%s: %s: %d of %s on the front", name, network, len(front), pluralize(n_points, "accelerator"))
     min_j = min(point.energy_j for point in front)
     for number, knees in knees_of(front).items():
         point = front[number]

@@ -160,7 +160,7 @@ def _adapt_match(geometry: Geometry, match: Match, designs: Sequence[_Design], t
     if design is not None and design.latency_s <= default_s:
         return replace(match, config=design.config, latency_s=design.latency_s, reason=None)
     reason = match.reason or (_UNTRIED if design is None else _SLOWER)
-    return replace(match.untuned(reason, config), latency_s=default_s)
+    return replace(match.as_untuned(reason, config), latency_s=default_s)
 
 
 def _simulate_designs(vta: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:

@@ -6,7 +6,7 @@ import json
 
 from anole.errors import AnoleError
 from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table
-from anole.text_format import counted, milliseconds, times
+from anole.text_format import milliseconds, pluralize, times
 from anole_vta.config_file import vta_config
 from anole_vta.geometry import Geometry
 
@@ -60,13 +60,13 @@ def make(source: ReportSource) -> list[Shown]:
             "Chosen geometry",
             "area and on-chip memory relative to VTA (1x16x16, default buffers); cycles and ms of all accelerator "
             "steps in one run, lower is better. Time on the host is not counted.",
-            f"{counted(len(rows), 'build')}.",
+            f"{pluralize(len(rows), 'build')}.",
             "the timing simulator counts cycles exactly, and ms follow from the clock. Area is an estimate in gates "
             "(docs/vta/README.md). The last column is the time if each layer had its own best geometry.",
             (query,),
             Table.of((*columns, "best of each, ms"), rows),
             downloads=tuple(downloads),
-            headline=f"{counted(len(rows), 'build')} for the accelerator, with blocks of "
+            headline=f"{pluralize(len(rows), 'build')} for the accelerator, with blocks of "
             f"{', '.join(dict.fromkeys(row[2] for row in rows))}.",
         )
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from anole.documents import layout
 from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Download, Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
-from anole.text_format import counted, milliseconds, significant, times
+from anole.text_format import milliseconds, pluralize, significant, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.pareto import front_mask
 
@@ -75,7 +75,7 @@ def _build_geometries(source: ReportSource) -> Shown:
     return Figure(
         title,
         "cycles of all accelerator steps of one run, and area relative to VTA; lower is better for both.",
-        f"{len(points)} geometries of {counted(len(builds), 'build')}; the table has {len(optima)} on the fronts.",
+        f"{len(points)} geometries of {pluralize(len(builds), 'build')}; the table has {len(optima)} on the fronts.",
         "all layers simulated on one accelerator, each with its fastest config there; the line is the front. Area is "
         "an estimate in gates (docs/vta/README.md).",
         (query,),
@@ -121,7 +121,8 @@ def _figure(title: str, name: str, text: str) -> Figure:
         title,
         f"milliseconds of all layers on the accelerator in one run, area relative to VTA, energy in {unit}; "
         "lower is better for each.",
-        f"{counted(len(rows), 'point')} on {counted(len(fronts), 'front')}, for single networks and for all together.",
+        f"{pluralize(len(rows), 'point')} on {pluralize(len(fronts), 'front')}, "
+        "for single networks and for all together.",
         "every program of every layer simulated; each layer has its fastest program on one accelerator for all. No "
         "other accelerator dominates a point. Area is estimated in gates, and energy from accesses "
         "(docs/vta/accelerators.md); cycles not marked RTL are extrapolated.",
@@ -129,7 +130,7 @@ def _figure(title: str, name: str, text: str) -> Figure:
         Table.of(columns, marked),
         with_rows(read_chart(Path(__file__).with_name("fronts.json")), points),
         downloads=(Download(f"{name}.front.csv", text),),
-        headline=f"The front of {name} has {counted(len(rows), 'point')}.",
+        headline=f"The front of {name} has {pluralize(len(rows), 'point')}.",
     )
 
 

@@ -13,7 +13,7 @@ from anole.documents.build import read_build
 from anole.errors import AnoleError
 from anole.report.cookbook import read_chart
 from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
-from anole.text_format import NONE, counted, percent
+from anole.text_format import NONE, percent, pluralize
 from anole_vta.network.artifact import load_programs
 from anole_vta.pages.accelerators import REMEDY
 from anole_vta.report import Utilization, utilization
@@ -67,7 +67,7 @@ def make(source: ReportSource) -> list[Shown]:
         Figure(
             title,
             "share of a program's cycles in which a unit works; the GEMM core (part of compute) should be high.",
-            f"{counted(len(rows), 'step')} of {counted(len(builds), 'build')}, {n_known} of them simulated.",
+            f"{pluralize(len(rows), 'step')} of {pluralize(len(builds), 'build')}, {n_known} of them simulated.",
             "the timing simulator runs the instructions of each step from the build's folder; without it, "
             "only cycles are known. The chart shows entire networks, the table each step, longest first.",
             (query,),

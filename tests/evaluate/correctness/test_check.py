@@ -17,7 +17,7 @@ from anole.documents.build import BuiltKernel, read_build
 from anole.documents.evaluation import Evaluation, Latency
 from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs, relative_error
-from anole.evaluate.correctness.check import reject_wrong, remedy
+from anole.evaluate.correctness.check import reject_wrong, rounding_remedy
 
 BUILD = read_build(Path(__file__).parents[2] / "old_records/builds/residual-accelerator-dcoc")
 LATENCY = Latency("onnxruntime", 1.0, 1.0, 1.0, relative_error=0.02)
@@ -97,7 +97,7 @@ def test_agreement_with_one_of_two_references_suffices(caplog: pytest.LogCapture
 def test_the_advice_mentions_exact_for_winograd(algorithm: str, is_mentioned: bool) -> None:
     tasks = tuple(replace(task, config={"algorithm": algorithm}) for task in BUILD.tasks)
     build = replace(BUILD, target_description={"kind": "cpu"}, tasks=tasks)
-    assert ("with `exact: true`" in remedy(build)) is is_mentioned
+    assert ("with `exact: true`" in rounding_remedy(build)) is is_mentioned
 
 
 @pytest.mark.parametrize("function", [lambda x: x, np.log, np.reciprocal, lambda x: np.where(x < 0.5, np.nan, x)])

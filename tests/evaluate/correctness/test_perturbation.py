@@ -17,7 +17,7 @@ from anole.evaluate.correctness.perturbation import (
     MeanComparison,
     chance,
     compare_means,
-    perturbed,
+    perturb,
 )
 from anole.evaluate.engines import Engine
 
@@ -94,6 +94,6 @@ def test_a_too_sensitive_reference_shows_nothing() -> None:
 
 def test_only_floating_point_inputs_are_perturbed() -> None:
     data, integers = RNG.standard_normal(1000).astype(np.float32), np.arange(5)
-    again, same = perturbed([data, integers], 0)
+    again, same = perturb([data, integers], 0)
     assert again.dtype == np.float32 and np.abs((again - data) / np.spacing(np.abs(data))).max() == 4
     np.testing.assert_array_equal(same, integers)

@@ -23,12 +23,12 @@ from anole.documents.evaluation import LoadLatency, read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError
-from anole.evaluate.timing.load import LOAD_PACE, busy_processes, load_latency, log_load, time_under_load
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.load import LOAD_SCHEDULE, load_latency, log_load, run_busy_processes, time_under_load
+from anole.evaluate.timing.turns import TurnSchedule
 
 from ...tiny_builds import HOME, run_python
 
-PACE = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=3)
+SCHEDULE = TurnSchedule(max_rounds=2, min_burst_s=0.0, pause_s=0.0, min_runs=3)
 
 SCRIPT = """
 import logging
@@ -36,19 +36,19 @@ from functools import partial
 from pathlib import Path
 from anole.evaluate import device
 from anole.evaluate.timing import load
-from anole.evaluate.timing.turns import Pace
+from anole.evaluate.timing.turns import TurnSchedule
 from anole.evaluate.stage import evaluate_build
 
-def recording(count, before=load.busy_processes):
+def recording(count, before=load.run_busy_processes):
     print("neighbours", count)
     return before(count)
 
-load.busy_processes = recording
+load.run_busy_processes = recording
 logging.basicConfig(filename="load.txt", level=logging.INFO)
-pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0)
-load_pace = Pace(rounds=2, burst_s=0.0, pause_s=0.0, min_runs=4)
-device.time_under_load = partial(load.time_under_load, pace=load_pace)
-evaluate_build(Path("net"), Path("load.json"), pace=pace, neighbours=(1,))
+schedule = TurnSchedule(max_rounds=2, min_burst_s=0.0, pause_s=0.0)
+load_schedule = TurnSchedule(max_rounds=2, min_burst_s=0.0, pause_s=0.0, min_runs=4)
+device.time_under_load = partial(load.time_under_load, schedule=load_schedule)
+evaluate_build(Path("net"), Path("load.json"), schedule=schedule, neighbours=(1,))
 """
 
 
@@ -59,8 +59,8 @@ def test_percentiles_are_over_all_runs() -> None:
 
 
 def test_no_engine_has_fewer_than_48_runs() -> None:
-    assert LOAD_PACE.rounds * LOAD_PACE.min_runs >= 48
-    assert LOAD_PACE.rounds * LOAD_PACE.burst_s >= 6
+    assert LOAD_SCHEDULE.max_rounds * LOAD_SCHEDULE.min_runs >= 48
+    assert LOAD_SCHEDULE.max_rounds * LOAD_SCHEDULE.min_burst_s >= 6
 
 
 SITE: Any = SimpleNamespace(timing=nullcontext)
@@ -71,7 +71,7 @@ def test_every_started_engine_is_timed_with_each_number_of_busy_processes() -> N
         name: partial(Engine, name, partial(np.arange, limit), list)
         for name, limit in (("build", 3), ("broken", "three"), ("other", 4))
     }
-    found = time_under_load(starts, (0, 1), SITE, "net", PACE)
+    found = time_under_load(starts, (0, 1), SITE, "net", SCHEDULE)
     rows = [(latency.neighbours, latency.engine, latency.runs, latency.rounds) for latency in found]
     assert rows == [(count, engine, 6, 2) for count in (0, 1) for engine in ("build", "other")]
     starts_s = [latency.start_s for latency in found]
@@ -82,7 +82,7 @@ def test_an_engine_that_fails_during_its_turns_is_named() -> None:
     good, bad = partial(np.arange, 3), partial(next, iter(["once"]))
     starts = {"build": partial(Engine, "build", good, list), "other": partial(Engine, "other", bad, list)}
     with pytest.raises(EngineError, match="net: other: StopIteration"):
-        time_under_load(starts, (1,), SITE, "net", PACE)
+        time_under_load(starts, (1,), SITE, "net", SCHEDULE)
 
 
 def test_a_log_line_has_both_latencies_and_their_ratios(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,9 +111,9 @@ def test_a_build_is_evaluated_with_a_busy_process(tiny_project: Path) -> None:
 
 HOST = """
 import signal, time
-from anole.evaluate.timing.load import busy_processes
+from anole.evaluate.timing.load import run_busy_processes
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs of a shell
-with busy_processes(2) as ids:
+with run_busy_processes(2) as ids:
     print(*ids, flush=True)
     time.sleep(60)
 """
@@ -136,7 +136,7 @@ def is_gone(process: int) -> bool:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_processes_are_busy_until_the_block_ends(count: int) -> None:
-    with pytest.raises(KeyError), busy_processes(count) as ids:
+    with pytest.raises(KeyError), run_busy_processes(count) as ids:
         assert len(set(ids)) == count
         for process in ids:
             assert within(10, lambda process=process: psutil.Process(process).cpu_times().user > 0.05)
@@ -158,7 +158,7 @@ def test_busy_processes_do_not_outlive_a_killed_parent(how: signal.Signals) -> N
 
 
 def test_a_busy_process_that_ends_too_early_is_an_error() -> None:
-    with pytest.raises(AnoleError, match="a busy process ended before"), busy_processes(2) as ids:
+    with pytest.raises(AnoleError, match="a busy process ended before"), run_busy_processes(2) as ids:
         os.kill(ids[1], signal.SIGKILL)
         # The main thread ends before the others, and the process only with all threads.
         assert within(10, lambda: os.waitid(os.P_PID, ids[1], os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None)

@@ -13,8 +13,8 @@ import pytest
 
 from anole.errors import BuildError
 from anole.evaluate.engines import Engine
-from anole.evaluate.timing.load import busy_processes
-from anole.evaluate.timing.pairs import PairTimer, WaitMeter, latency_s, timed, undisturbed
+from anole.evaluate.timing.load import run_busy_processes
+from anole.evaluate.timing.pairs import PairTimer, WaitMeter, drop_disturbed, latency_s, time_runs
 
 
 def timer_of(*runs: object) -> PairTimer:
@@ -62,11 +62,11 @@ def spin() -> None:
 def test_threads_that_share_a_processor_wait_and_sleeping_ones_do_not() -> None:
     before = os.sched_getaffinity(0)
     with WaitMeter() as meter:
-        asleep_s = timed(lambda: time.sleep(0.05), 1, meter)[1]
+        asleep_s = time_runs(lambda: time.sleep(0.05), 1, meter)[1]
         os.sched_setaffinity(0, {min(before)})
         try:
-            with busy_processes(2):
-                runs = [timed(spin, 1, meter) for _ in range(6)]
+            with run_busy_processes(2):
+                runs = [time_runs(spin, 1, meter) for _ in range(6)]
         finally:
             os.sched_setaffinity(0, before)
     assert all(0.05 <= took_s for took_s, _ in runs)
@@ -75,7 +75,7 @@ def test_threads_that_share_a_processor_wait_and_sleeping_ones_do_not() -> None:
 
 def test_only_undisturbed_runs_count() -> None:
     runs = [(2.0, 0.0), (2.2, 0.01), (2.4, 0.0), (9.0, 7.0), (1.0, 0.5), (2.6, 0.0)]
-    assert list(undisturbed(runs)) == [2.0, 2.2, 2.4, 2.6]
+    assert list(drop_disturbed(runs)) == [2.0, 2.2, 2.4, 2.6]
     assert latency_s(runs) == pytest.approx(2.2)
 
 

@@ -17,7 +17,7 @@ from anole.evaluate.timing.sequential import Ratio, Verdict, _cut, compare_round
 
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40).map(np.array)
 
-compare_long = partial(compare_rounds, seconds=1e9, rounds=150)
+compare_long = partial(compare_rounds, seconds=1e9, max_rounds=150)
 
 
 def rounds_of(slowdown: float, rng: np.random.Generator) -> Callable[[], float]:
@@ -76,7 +76,7 @@ def test_a_clear_difference_takes_ten_rounds_and_an_unclear_one_takes_all() -> N
 
 
 def test_the_time_limit_ends_a_comparison_without_a_verdict() -> None:
-    ratio = compare_rounds(lambda: 0.5, 0.01, seconds=0.0, rounds=100)
+    ratio = compare_rounds(lambda: 0.5, 0.01, seconds=0.0, max_rounds=100)
     assert (ratio.rounds, ratio.low, ratio.high, ratio.verdict) == (1, 0.0, inf, Verdict.OPEN)
 
 

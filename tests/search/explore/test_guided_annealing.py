@@ -78,7 +78,7 @@ def test_anole_begins_with_the_default_config_unless_the_merit_is_a_speed(descri
     space, default = target.space(layer), target.default_config(layer)
     search = Search(Subject(space, layer.flop, "task", default=default), PRESETS["anole"], seed=0)
     batch = [space.config(vector) for vector in search.choose(search.propose())]
-    assert space.merit_is_speed == (target.place is not DeviceLocation.PROCESSOR)
+    assert space.merit_is_speed == (target.location is not DeviceLocation.PROCESSOR)
     if not space.merit_is_speed:
         assert batch[0] == default
     else:

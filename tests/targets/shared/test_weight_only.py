@@ -45,7 +45,7 @@ def test_some_weights_have_no_scheme(centered: list[list[int]], blocks: int) -> 
 def test_rounding_is_to_nearest_and_keeps_the_largest_weight(scheme: WeightScheme) -> None:
     weight = np.random.default_rng(0).standard_normal((64, 7), np.float32)
     weight[:, 3] = 0
-    rounded = StoredWeights.rounded(weight, scheme)
+    rounded = StoredWeights.quantize(weight, scheme)
     blocks, found = (each.reshape(-1, scheme.block, 7) for each in (weight, rounded.values()))
     # On the other side of zero there is one level less, so the error may be an entire step.
     steps = np.abs(rounded.scales)[:, None]

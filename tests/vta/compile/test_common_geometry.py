@@ -35,7 +35,7 @@ def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **cha
 
 def untuned(target: VtaTarget, workload: Conv2d) -> Match:
     plain = Match(Task(workload, target.description, 1), 1, (workload.label,), None, None)
-    return plain.untuned("it was not tuned", target.default_config(workload))
+    return plain.as_untuned("it was not tuned", target.default_config(workload))
 
 
 def tried(

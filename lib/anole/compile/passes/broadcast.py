@@ -1,8 +1,8 @@
 """Prevent fusion of operators on a small tensor with operators that broadcast it over a large one.
 
-Squeeze-and-excitation multiplies data by a gate per channel. Fused into the convolution that computes the gate, the
-multiplications of all pixels would be the epilogue of a single pixel. Also, operators that compute a small tensor, such
-as a bias computed from the scale of dynamically quantized data, would be repeated for each element of the large one.
+Squeeze-and-excitation multiplies data by a gate per channel. If they were fused into the convolution that computes the
+gate, the multiplications of all pixels would be the epilogue of a single pixel. Operators that compute a small tensor,
+such as a bias from the scale of dynamically quantized data, would be repeated for each element of the large one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.kernel_calls import Pattern, called, marked
-from anole.ir.mutators import bindings, extents, rewritten
+from anole.ir.kernel_calls import Pattern, called_kernel, mark
+from anole.ir.mutators import bindings, extents, rewrite
 
 _MIN_SAVED_OPERATIONS = 1 << 17
 """Min number of saved operations for which a small tensor gets a separate kernel."""
@@ -29,7 +29,7 @@ def keep_unfused(module: tvm.IRModule) -> tvm.IRModule:
     If no anchor computes the small tensor, the broadcasting operator may fuse into the anchor of the large tensor. The
     small tensor then gets a separate kernel, by being marked as a reduction, if recomputing it takes many operations.
     """
-    return rewritten(module, _Rewriter)
+    return rewrite(module, _Rewriter)
 
 
 class _SmallTensors:
@@ -65,7 +65,7 @@ class _SmallTensors:
         return pattern is not None and pattern <= max_pattern
 
     def _pattern(self, call: Any) -> int | None:
-        func = called(self._module, call)
+        func = called_kernel(self._module, call)
         pattern = None if func is None else func.attrs.get("op_pattern")
         return None if pattern is None else int(pattern)
 
@@ -105,7 +105,7 @@ class _Rewriter(PyExprMutator):  # type: ignore[misc]
         super().visit_var_binding_(binding)
 
     def visit_call_(self, call: ir.Call) -> ir.Expr:
-        return call if self._pattern is None else marked(self.builder_, call, self._pattern)
+        return call if self._pattern is None else mark(self.builder_, call, self._pattern)
 
 
 def _is_tensor(value: ir.Expr) -> bool:

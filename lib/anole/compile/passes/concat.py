@@ -15,8 +15,8 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.kernel_calls import Pattern, called, marked, size_bytes
-from anole.ir.mutators import bindings, read_counts, rewritten
+from anole.ir.kernel_calls import Pattern, called_kernel, mark, size_bytes
+from anole.ir.mutators import bindings, read_counts, rewrite
 from anole.ir.symbols import all_static
 
 WRITTEN_BYTES = "anole.written_bytes"
@@ -32,12 +32,12 @@ def legalize_concat(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     legalized = call.op.get_attr("FLegalize")(bb, call)
     if not all_static([call.ty.shape[axis]]):
         return legalized
-    return marked(bb, legalized, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
+    return mark(bb, legalized, Pattern.OPAQUE, "concat", **{_CONCAT: axis})
 
 
 def write_slices(module: tvm.IRModule) -> tvm.IRModule:
     """Rewrite a legalized and fused module to write every concatenation slice by slice."""
-    return relax.transform.DeadCodeElimination()(rewritten(module, _Slicer))
+    return relax.transform.DeadCodeElimination()(rewrite(module, _Slicer))
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class _Slicer(PyExprMutator):  # type: ignore[misc]
             super().visit_var_binding_(binding)
 
     def _is_concat(self, value: ir.Expr) -> bool:
-        func = called(self._module, value)
+        func = called_kernel(self._module, value)
         return func is not None and _CONCAT in func.attrs
 
     def _is_extensible(self, value: ir.Expr) -> bool:
-        func = called(self._module, value)
+        func = called_kernel(self._module, value)
         if func is None or _CONCAT in func.attrs:
             return False
         return isinstance(value.ty, relax.TensorType) and isinstance(func.body, s_tir.SBlockRealize)

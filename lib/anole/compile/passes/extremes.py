@@ -18,7 +18,7 @@ from anole.ir.polynomials import Value, bound
 Legalize = Callable[[relax.BlockBuilder, ir.Call], ir.Expr]
 
 _MAGNITUDE_MASK = _NAN_KEY = 2**31 - 1
-"""All bits but the sign, and the key of NaN, above the keys of all other values; its negative is below them."""
+"""All bits except the sign. It is the key of NaN, above all other keys; its negative is below them."""
 
 
 def extremes_map() -> dict[str, Legalize]:

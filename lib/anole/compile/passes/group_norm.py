@@ -1,7 +1,7 @@
 """Legalize group norms as two kernels: one computes a scale and a shift for each channel, one applies them.
 
-TVM's definition is a single kernel, with which nothing fuses. It sums over an entire image, which leaves few results to
-distribute over threads. The variance, a difference of large values, has large errors where the mean is large.
+TVM's definition is a single kernel, into which nothing is fused. It sums over an entire image, which leaves few results
+to distribute over threads. The variance, a difference of large values, has large errors where the mean is large.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from tvm import ir, relax, te, tirx
 
-from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.kernel_calls import Pattern, mark
 from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
@@ -38,11 +38,11 @@ def legalize_group_norm(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         )
 
     kernel = bb.call_te(scale_and_shift, data, *affine, primfunc_name_hint="group_statistics")
-    statistics = bb.emit(marked(bb, kernel, Pattern.OPAQUE))
+    statistics = bb.emit(mark(bb, kernel, Pattern.OPAQUE))
     scale, shift = (bb.emit(relax.TupleGetItem(statistics, index)) for index in range(2))
     # Not fused into an anchor that computes the data: the scale depends on all of the data.
     kernel = bb.call_te(apply, data, scale, shift, primfunc_name_hint="normalize")
-    return marked(bb, kernel, Pattern.INJECTIVE)
+    return mark(bb, kernel, Pattern.INJECTIVE)
 
 
 def _scale_and_shift(
@@ -91,8 +91,7 @@ def _scale_and_shift(
 
     squares = sum_groups(sum_rows(squared_distance, "row_squares"), "group_squares")
     scale = per_channel(
-        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // group_size] * ratio + tirx.const(epsilon, "float32")),
-        "scale",
+        lambda n, c: gamma[c] * te.rsqrt(squares[n, c // group_size] * ratio + tirx.const(epsilon, "float32")), "scale"
     )
     shift = per_channel(lambda n, c: beta[c] - mean[n, c] * scale[n, c], "shift")
     return [scale, shift]

@@ -13,7 +13,7 @@ from typing import Any
 
 from tvm import ir, relax, sym, te, tirx
 
-from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.kernel_calls import Pattern, mark
 from anole.ir.symbols import all_static
 
 Run = tuple[list[int], list[int]]
@@ -40,7 +40,7 @@ def legalize_reshape(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         return te.compute(shape, element, name="reshape")
 
     reshaped = bb.call_te(reshape, call.args[0], result, primfunc_name_hint="reshape")
-    return marked(bb, reshaped, Pattern.INJECTIVE)
+    return mark(bb, reshaped, Pattern.INJECTIVE)
 
 
 def _runs(source: Sequence[Any], result: Sequence[Any]) -> Iterator[Run]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import ir, relax, te
 
-from anole.ir.kernel_calls import Pattern, marked
+from anole.ir.kernel_calls import Pattern, mark
 from anole.ir.mutators import extents
 from anole.ir.symbols import all_static
 
@@ -44,7 +44,7 @@ def legalize_resize(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
         resized = _resize_along(bb, bb.emit(result), axis, outputs[axis], str(attrs.coordinate_transformation_mode))
         # If fused, the second kernel would recompute the first kernel's results for each of its own.
         pattern = Pattern.INJECTIVE if axis == axes[-1] else Pattern.OPAQUE
-        result = marked(bb, resized, pattern, "resize")
+        result = mark(bb, resized, pattern, "resize")
     return result
 
 

@@ -14,7 +14,7 @@ from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.kernel_calls import anchor_workload, calls_of, is_kernel
-from anole.ir.mutators import rewritten
+from anole.ir.mutators import rewrite
 from anole.ir.nodes import with_values
 from anole.ir.symbols import is_small, symbols_in, symbols_of, typical_shape
 
@@ -32,7 +32,7 @@ def with_small_sizes(module: tvm.IRModule, small: tvm.IRModule) -> tvm.IRModule:
     has_same_arity = all(len(call.args[1].fields) == len(small_call.args[1].fields) for call, small_call in pairs)
     if not has_same_arity or not len(pairs) == len(calls_of(module)) == len(calls_of(small)):
         return module
-    return relax.transform.DeadCodeElimination()(rewritten(module, partial(_Merger, small=small)))
+    return relax.transform.DeadCodeElimination()(rewrite(module, partial(_Merger, small=small)))
 
 
 @mutator

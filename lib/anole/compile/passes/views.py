@@ -15,7 +15,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bound_if_read_once, extents, read_counts, resolve_call, rewritten
+from anole.ir.mutators import extents, read_counts, resolve_call, resolve_if_read_once, rewrite
 
 _Shape = Sequence[int]
 
@@ -24,17 +24,17 @@ _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 
 def simplify_views(module: tvm.IRModule) -> tvm.IRModule:
     """Replace permutations that are reshapes, and take slices before permutations."""
-    return rewritten(module, _Viewer)
+    return rewrite(module, _Viewer)
 
 
 def mean_before_permuting(module: tvm.IRModule) -> tvm.IRModule:
     """Take means over the original axes wherever the order of the other axes stays the same."""
-    return rewritten(module, _Averager)
+    return rewrite(module, _Averager)
 
 
 def permute_before_enlarging(module: tvm.IRModule) -> tvm.IRModule:
     """Permute images to channels-first before instead of after they are enlarged."""
-    return rewritten(module, _Permuter)
+    return rewrite(module, _Permuter)
 
 
 def keeps_order(shape: _Shape, first: _Shape, between: _Shape, second: _Shape) -> bool:
@@ -126,7 +126,7 @@ class _Permuter(PyExprMutator):  # type: ignore[misc]
         call = self.visit_expr_post_order(call)
         if call.op != ir.Op.get("relax.permute_dims") or [*map(int, call.attrs.axes or ())] != _TO_CHANNELS_FIRST:
             return call
-        resize = bound_if_read_once(self, self._uses, call.args[0])
+        resize = resolve_if_read_once(self, self._uses, call.args[0])
         if not isinstance(resize, ir.Call) or resize.op != ir.Op.get("relax.image.resize2d"):
             return call
         data, size = resize.args

@@ -13,7 +13,7 @@ import tvm
 from tvm import ir, relax, s_tir, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import rewritten
+from anole.ir.mutators import rewrite
 from anole.ir.nodes import collect
 
 _CALL_TIR = "relax.call_tir"
@@ -25,7 +25,7 @@ def lift_workspaces(module: tvm.IRModule) -> tvm.IRModule:
 
     Functions that launch no kernels are not changed.
     """
-    return relax.transform.DeadCodeElimination()(rewritten(module, _Lifter))
+    return relax.transform.DeadCodeElimination()(rewrite(module, _Lifter))
 
 
 def _workspaces(func: tirx.PrimFunc) -> list[Any]:

@@ -68,8 +68,8 @@ def add_evidence(
 ) -> Evaluation:
     """Add further evidence to the evaluation of a build whose references do not show that it is correct.
 
-    Log a warning for each check that could not run. `compile_with_random_weights` is called for torch models whose
-    outputs do not depend on their input, unless it is None.
+    Log a warning for each check that could not run. If `compile_with_random_weights` is not None, it is called for
+    torch models whose outputs do not depend on their input.
     """
     if _is_constant(evaluation) and compile_with_random_weights is not None and build.model_spec.scheme == "torch":
         with _log_errors(build, "could not be compared with random weights: "):
@@ -106,7 +106,7 @@ def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         kind = next(kind for kind, error in errors.items() if not error <= max_error)
         raise BuildError(
             f"{folder}: the outputs differ from those of {latency.reference}: {kind} {errors[kind]:.3g}; "
-            f"at most {max_error:g} is allowed{_describe_evidence(build, evaluation)}{remedy(build)}"
+            f"at most {max_error:g} is allowed{_describe_evidence(build, evaluation)}{rounding_remedy(build)}"
         )
     if not (evaluation.redrawn_error or 0.0) <= max_error:
         raise BuildError(
@@ -135,10 +135,10 @@ def _max_chance_error(build: Build) -> float:
     return _LOW_PRECISION_LIMIT if _is_int8(build) else MAX_CHANCE_ERROR
 
 
-def remedy(build: Build) -> str:
+def rounding_remedy(build: Build) -> str:
     """Return advice to users for outputs that differ due to rounding; empty if there is none."""
     configs = [task.config for task in build.tasks if task.config is not None]
-    return kind_of(build.target_description).remedy(configs)
+    return kind_of(build.target_description).rounding_remedy(configs)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def _rounding_torch_engine(
         with ExitStack() as stack:
             if dtype is not None:
                 stack.enter_context(torch.autocast("cpu", dtype))
-            if rounding.stores_weights:
+            if rounding.low_precision_weights:
                 stack.enter_context(RoundedWeights(network, target))
             return engine.run()
 
@@ -83,7 +83,7 @@ def _rounding_torch_engine(
 
         return [(tensor.float() if tensor.dtype is dtype else tensor).numpy() for tensor in tensors_of(result)]
 
-    return replace(engine, run=run, outputs=outputs)
+    return replace(engine, run=run, convert_outputs=outputs)
 
 
 def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes:
@@ -94,7 +94,7 @@ def _rounded_file(model: ModelSpec, target: Target, rounding: Rounding) -> bytes
     proto = upgrade_opset(read_onnx(model), _MIN_OPSET)
     if rounding.dtype is not None:
         _round_products(proto, rounding.dtype)
-    if rounding.stores_weights:
+    if rounding.low_precision_weights:
         _round_weights(proto, model, target)
     return bytes(proto.SerializeToString())
 

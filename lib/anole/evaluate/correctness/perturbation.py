@@ -70,7 +70,7 @@ def compare_means(
         inputs = _nearby_inputs(samples, draw)
         outputs, expected = build_mean.add(inputs), reference_mean.add(inputs)
         build_squares.append(compare_outputs(outputs, expected).error ** 2)
-        perturbed_outputs = reference.compute_each([perturbed(values, draw) for values in inputs])
+        perturbed_outputs = reference.compute_each([perturb(values, draw) for values in inputs])
         reference_squares.append(compare_outputs(perturbed_outputs, expected).error ** 2)
     sensitivity, nearby_error = (sqrt(sum(values) / len(values)) for values in (reference_squares, build_squares))
     if nearby_error <= MAX_ERROR_RATIO * sensitivity:
@@ -105,7 +105,7 @@ class _Mean:
         return [[total / self.draws for total in totals] for totals in self._sums]
 
 
-def perturbed(inputs: Arrays, seed: int) -> Arrays:
+def perturb(inputs: Arrays, seed: int) -> Arrays:
     """Change each floating-point value by a few random units in the last place."""
     rng = np.random.default_rng(seed)
     return [

@@ -27,8 +27,8 @@ def has_large_rounding_error(folder: Path) -> bool:
 
     The reference is torch or, for an ONNX file, ONNX Runtime. The result is False if the build or the reference cannot
     run on this machine. It is True if an output does not depend on the input, since comparing it cannot reveal errors.
-    Both run in a separate process: TVM and torch set their number of threads when they start. Low-precision builds are
-    not checked: the tile size makes no difference compared with their rounding.
+    Everything runs in a separate process: TVM and torch set their number of threads when they start. Low-precision
+    builds are not checked: the tile size makes no difference compared with their rounding.
     """
     build = read_build(folder)
     target = get_target(build.target_description)

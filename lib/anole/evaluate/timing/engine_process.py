@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from anole.errors import AnoleError
 from anole.evaluate.timing.turns import Times, burst
-from anole.host.cores import caller_on_separate_core, spread_busy_threads
+from anole.host.cores import keep_caller_on_separate_core, spread_busy_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +79,7 @@ class EngineProcess:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def burst(self, burst_s: float, min_runs: int = 1) -> Times:
+    def burst(self, min_burst_s: float, min_runs: int = 1) -> Times:
         """Run the engine for one turn, see `anole.evaluate.timing.turns.burst`.
 
         Raises:
@@ -87,7 +87,7 @@ class EngineProcess:
         """
         # If the process has exited, `_receive` reports it with the reason.
         with suppress(BrokenPipeError):
-            self._connection.send((burst_s, min_runs))
+            self._connection.send((min_burst_s, min_runs))
         times_s: Times = self._receive()
         return times_s
 
@@ -140,9 +140,9 @@ def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) ->
         if pinned:
             spread_busy_threads(engine.run)
         while True:
-            burst_s, min_runs = connection.recv()
-            with caller_on_separate_core() if pinned else nullcontext():
-                times_s = burst(engine.run, burst_s, min_runs)
+            min_burst_s, min_runs = connection.recv()
+            with keep_caller_on_separate_core() if pinned else nullcontext():
+                times_s = burst(engine.run, min_burst_s, min_runs)
             connection.send(times_s)
     except (EOFError, BrokenPipeError):
         return

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import load_machine
-from anole.host.cores import caller_on_separate_core
+from anole.host.cores import keep_caller_on_separate_core
 
 _CONTINUE = 0
 """An instrument's return value that lets TVM's virtual machine execute the call."""
@@ -54,7 +54,7 @@ def time_kernels(
     stopwatch = _Stopwatch()
     machine.set_instrument(stopwatch)
     profiled = machine["main"]
-    with caller_on_separate_core():
+    with keep_caller_on_separate_core():
         totals_s, laps_s = _alternate(lambda: plain(*tensors), lambda: profiled(*tensors), stopwatch, seconds, min_runs)
     kernels_s: dict[str, float] = {}
     for name, lap_s in zip(stopwatch.names, _median_of_fastest(laps_s), strict=True):

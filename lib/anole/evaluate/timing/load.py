@@ -16,15 +16,15 @@ from anole.documents.evaluation import LoadLatency
 from anole.errors import AnoleError
 from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineError, EngineProcess, start_engines
-from anole.evaluate.timing.turns import Pace, Times, take_turns
+from anole.evaluate.timing.turns import Times, TurnSchedule, take_turns
 from anole.measure.device_access import DeviceAccess
-from anole.text_format import counted
+from anole.text_format import pluralize
 
 _log = logging.getLogger(__name__)
 
-LOAD_PACE = Pace(rounds=6, burst_s=1.0, min_runs=8, limit_s=600.0)
-"""Six turns of at least one second and eight runs, hence at least 48 runs; a network of 10 ms has 600. A time slice is
-a few milliseconds, so a turn of one second spans many of them."""
+LOAD_SCHEDULE = TurnSchedule(max_rounds=6, min_burst_s=1.0, min_runs=8, limit_s=600.0)
+"""Up to six turns of at least one second and eight runs; very slow networks take three, one of 10 ms has 600 runs. A
+time slice is a few milliseconds, so a turn of one second spans many of them."""
 
 _BUSY_PROGRAM = """
 import os, threading
@@ -47,7 +47,7 @@ def time_under_load(
     counts: Sequence[int],
     access: DeviceAccess,
     where: object,
-    pace: Pace = LOAD_PACE,
+    schedule: TurnSchedule = LOAD_SCHEDULE,
 ) -> list[LoadLatency]:
     """Interleave the timing of engines, once for each number of busy processes; no thread is pinned to a core.
 
@@ -61,11 +61,11 @@ def time_under_load(
     latencies: list[LoadLatency] = []
     with ExitStack() as stack:
         engines = start_engines(starts, stack, where, pinned=False)
-        turns = {name: partial(_turn, engine, pace, f"{where}: {name}") for name, engine in engines.items()}
+        timers = {name: partial(_turn, engine, schedule, f"{where}: {name}") for name, engine in engines.items()}
         with access.timing():
             for count in counts:
-                with busy_processes(count):
-                    times = take_turns(turns, pace)
+                with run_busy_processes(count):
+                    times = take_turns(timers, schedule)
                 latencies += [
                     replace(load_latency(name, count, times_s), start_s=engines[name].started.start_s)
                     for name, times_s in times.items()
@@ -73,9 +73,9 @@ def time_under_load(
     return latencies
 
 
-def _turn(engine: EngineProcess, pace: Pace, prefix: str) -> Times:
+def _turn(engine: EngineProcess, schedule: TurnSchedule, prefix: str) -> Times:
     try:
-        return engine.burst(pace.burst_s, pace.min_runs)
+        return engine.burst(schedule.min_burst_s, schedule.min_runs)
     except EngineError as error:
         raise EngineError(f"{prefix}: {error}") from error
 
@@ -96,7 +96,7 @@ def log_load(name: str, latencies: Sequence[LoadLatency]) -> None:
             speedups = (reference.p50_s / build.p50_s, reference.p95_s / build.p95_s, reference.p99_s / build.p99_s)
             _log.info(
                 "%s: with %s: p50/p95/p99 %s, against %s of %s (%s), %d and %d runs",
-                *(name, counted(reference.neighbours, "busy process"), _milliseconds(build), _milliseconds(reference)),
+                *(name, pluralize(reference.neighbours, "busy process"), *map(_milliseconds, (build, reference))),
                 *(reference.engine, "/".join(f"{speedup:.2f}x" for speedup in speedups), build.runs, reference.runs),
             )
 
@@ -106,7 +106,7 @@ def _milliseconds(latency: LoadLatency) -> str:
 
 
 @contextmanager
-def busy_processes(count: int) -> Iterator[list[int]]:
+def run_busy_processes(count: int) -> Iterator[list[int]]:
     """Run busy processes with the priority and the cores of this one; yield their process IDs.
 
     They end with the block, or with this process, even if it is killed.
@@ -115,14 +115,14 @@ def busy_processes(count: int) -> Iterator[list[int]]:
         AnoleError: a busy process does not start, or exits before the block ends.
     """
     with ExitStack() as stack:
-        processes = [stack.enter_context(_busy_process()) for _ in range(count)]
+        processes = [stack.enter_context(_run_busy_process()) for _ in range(count)]
         yield [process.pid for process in processes]
         if any(process.poll() is not None for process in processes):
             raise AnoleError("a busy process ended before the timing did, so the result is invalid; run it again")
 
 
 @contextmanager
-def _busy_process() -> Iterator[subprocess.Popen[bytes]]:
+def _run_busy_process() -> Iterator[subprocess.Popen[bytes]]:
     """Start a process, wait until it is busy, and kill it after the block."""
     command = [sys.executable, "-I", "-S", "-c", _BUSY_PROGRAM]
     pipe = subprocess.PIPE

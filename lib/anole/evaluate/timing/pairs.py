@@ -151,9 +151,9 @@ def _take_round(engines: tuple[Engine, Engine], rng: random.Random) -> Round:
             spent_s = time.perf_counter() - began_s
             if spent_s >= _MAX_ROUND_S:
                 break
-            if spent_s >= _MIN_ROUND_S and min(len(undisturbed(times)) for times in runs) >= _MIN_UNDISTURBED_RUNS:
+            if spent_s >= _MIN_ROUND_S and min(len(drop_disturbed(times)) for times in runs) >= _MIN_UNDISTURBED_RUNS:
                 break
-    share = sum(len(undisturbed(engine_runs)) for engine_runs in runs) / sum(map(len, runs))
+    share = sum(len(drop_disturbed(engine_runs)) for engine_runs in runs) / sum(map(len, runs))
     return Round((latency_s(runs[0]) / runs_per_measurement, latency_s(runs[1]) / runs_per_measurement), share)
 
 
@@ -162,15 +162,15 @@ def _turn(run: Callable[[], object], number: int, meter: WaitMeter) -> Runs:
     run()
     measurements: Runs = []
     while len(measurements) < _MIN_RUNS or sum(run_s for run_s, _ in measurements) < _MIN_TURN_S:
-        measurements.append(timed(run, number, meter))
+        measurements.append(time_runs(run, number, meter))
     return measurements
 
 
 def _runs_per_measurement(engines: Sequence[Engine], meter: WaitMeter) -> int:
     """Return the number of runs per measurement; for a long network it is determined from a single run."""
-    fastest_s = min(timed(engine.run, 1, meter)[0] for engine in engines)
+    fastest_s = min(time_runs(engine.run, 1, meter)[0] for engine in engines)
     if fastest_s < _LONG_RUN_S:
-        fastest_s = min(fastest_s, *(timed(engine.run, 1, meter)[0] for engine in engines for _ in range(5)))
+        fastest_s = min(fastest_s, *(time_runs(engine.run, 1, meter)[0] for engine in engines for _ in range(5)))
     return max(1, round(_MIN_MEASURED_S / fastest_s))
 
 
@@ -201,7 +201,7 @@ class WaitMeter:
         return waited_ns * 1e-9
 
 
-def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[float, float]:
+def time_runs(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[float, float]:
     """Run an engine `number` times; return the seconds that it took, and the seconds that its threads waited."""
     waited_s, began_s = meter.waited_s(), time.perf_counter()
     for _ in range(number):
@@ -210,7 +210,7 @@ def timed(run: Callable[[], object], number: int, meter: WaitMeter) -> tuple[flo
     return took_s, meter.waited_s() - waited_s
 
 
-def undisturbed(runs: Runs) -> NDArray[np.float64]:
+def drop_disturbed(runs: Runs) -> NDArray[np.float64]:
     """Return the seconds of the undisturbed runs."""
     times_s, waits_s = np.array(runs).reshape(-1, 2).T
     return np.asarray(times_s[waits_s <= _MAX_WAITING_SHARE * times_s])
@@ -222,7 +222,7 @@ def latency_s(runs: Runs) -> float:
     Undisturbed runs are selected by their waiting times only, which favors neither engine. The fastest of them were
     disturbed least by the rest of the machine, such as its caches and its host.
     """
-    times_s = undisturbed(runs)
+    times_s = drop_disturbed(runs)
     if len(times_s) < _MIN_FASTEST:
         times_s = np.array(runs)[:, 0]
     return float(np.sort(times_s)[: max(_MIN_FASTEST, round(_FASTEST_SHARE * len(times_s)))].mean())

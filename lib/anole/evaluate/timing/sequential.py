@@ -59,7 +59,7 @@ class Ratio:
 
 
 def compare_rounds(
-    take: Callable[[], float], threshold: float, seconds: float, rounds: int, alpha: float = ALPHA
+    take: Callable[[], float], threshold: float, seconds: float, max_rounds: int, alpha: float = ALPHA
 ) -> Ratio:
     """Take rounds until the confidence interval of the ratio decides, or a limit is reached.
 
@@ -67,12 +67,12 @@ def compare_rounds(
         take: takes a round and returns the logarithm of the latency ratio, with a symmetrically distributed error.
         threshold: the smallest relevant relative difference.
         seconds: no round begins after this many seconds.
-        rounds: max number of rounds.
+        max_rounds: max number of rounds.
         alpha: max probability of a wrong verdict.
     """
     began_s, logs, looks, next_look = time.monotonic(), [take()], 0, _FIRST_ROUNDS
     while True:
-        is_over = len(logs) >= rounds or time.monotonic() >= began_s + seconds
+        is_over = len(logs) >= max_rounds or time.monotonic() >= began_s + seconds
         if is_over or len(logs) >= next_look:
             looks, next_look = looks + 1, ceil(len(logs) * _GROWTH)
             value, low, high = map(float, np.exp(middle(np.array(logs), alpha / (looks * (looks + 1)))))

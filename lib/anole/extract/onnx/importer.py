@@ -10,7 +10,7 @@ import onnx
 from anole.config.onnx_files import OnnxFileError, external_files
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExtractError
-from anole.extract.error_context import errors_as_extract_error
+from anole.extract.error_context import convert_to_extract_error
 from anole.extract.imported import Imported
 from anole.extract.onnx.dimensions import dtype_of, input_infos
 from anole.extract.onnx.selection import select_part
@@ -40,7 +40,7 @@ def import_onnx(model: ModelSpec) -> Imported:
         proto = read_onnx(model)
     inputs = input_infos(model, proto)
     where = f"model {model.name}: {model.location}"
-    with errors_as_extract_error(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
+    with convert_to_extract_error(f"{where}: cannot be prepared"), step(f"preparing {model.location}"):
         original_counts = count_operators(proto)
         proto = prepare(proto, inputs, operators(), where)
         prepared = differences(original_counts, count_operators(proto))
@@ -71,7 +71,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     if not path.is_file():
         raise ExtractError(f"model {model.name}: found no file {path}; expected an ONNX file")
     where = f"model {model.name}: {path}"
-    with errors_as_extract_error(f"{where} is not an ONNX file, or is damaged"):
+    with convert_to_extract_error(f"{where} is not an ONNX file, or is damaged"):
         proto = onnx.load(path, format="protobuf", load_external_data=False)
     if not proto.graph.node:
         raise ExtractError(f"{where} is not an ONNX file, or is damaged: it has no operators")
@@ -82,7 +82,7 @@ def read_onnx(model: ModelSpec) -> onnx.ModelProto:
     proto = select_part(model, proto)
     check_format(proto, where)
     for tensor in external_tensors(proto):
-        with errors_as_extract_error(f"{where}: tensor {tensor.name!r} cannot be read"):
+        with convert_to_extract_error(f"{where}: tensor {tensor.name!r} cannot be read"):
             onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
         check_tensor(tensor, f"{where}: tensor {tensor.name!r}")
     check_finite_weights(proto, where)

@@ -11,15 +11,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import (
-    ELEMENTWISE,
-    bound,
-    extents,
-    operator_of,
-    resolve_call,
-    resolve_value,
-    rewritten,
-)
+from anole.ir.mutators import ELEMENTWISE, extents, operator_of, resolve, resolve_call, resolve_value, rewrite
 
 
 def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
@@ -28,7 +20,7 @@ def as_conv2d(module: tvm.IRModule) -> tvm.IRModule:
     The elementwise operators, pools, concatenations and batch norms after them are rewritten, too. This keeps a
     convolution next to its epilogue, and allows folding batch norms.
     """
-    return rewritten(module, _Imager)
+    return rewrite(module, _Imager)
 
 
 class _Form(Protocol):
@@ -288,7 +280,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
 
     def visit_tuple_getitem_(self, item: relax.TupleGetItem) -> ir.Expr:
         item = self.visit_expr_post_order(item)
-        source = bound(self, item.tuple_value)
+        source = resolve(self, item.tuple_value)
         return source.fields[item.index] if isinstance(source, relax.Tuple) else item
 
     def _squeeze(self, call: ir.Call) -> ir.Expr:
@@ -312,7 +304,7 @@ class _Imager(PyExprMutator):  # type: ignore[misc]
         return relax.op.expand_dims(_FORMS[3].from_images(pooled, (batch, channels, length)), 2)
 
     def _concat(self, call: ir.Call) -> ir.Expr:
-        form, fields = _FORMS.get(len(extents(call))), bound(self, call.args[0])
+        form, fields = _FORMS.get(len(extents(call))), resolve(self, call.args[0])
         if form is None or not isinstance(fields, relax.Tuple) or int(call.attrs.axis or 0) != 1:
             return call
         parts = [form.images(self, field) for field in fields.fields]

@@ -12,15 +12,7 @@ import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import (
-    bound,
-    extents,
-    operator_of,
-    resolve_call,
-    rewritten,
-    value_of,
-    with_attrs,
-)
+from anole.ir.mutators import extents, operator_of, resolve, resolve_call, rewrite, value_of, with_attrs
 
 
 def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
@@ -29,7 +21,7 @@ def canonicalize(module: tvm.IRModule) -> tvm.IRModule:
     The layout conversion crashes on a squeeze with a negative axis, and stops at bounds that are tensors, as in ONNX. A
     take with a single index is looked up element by element. A power calls a library function for each vector lane.
     """
-    return rewritten(module, _Canonicalizer)
+    return rewrite(module, _Canonicalizer)
 
 
 def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
@@ -41,7 +33,7 @@ def _squeeze(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
 
 def _stack(builder: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
     """Replace a stack by a concatenation, since the layout conversion cannot name the axis that a stack adds."""
-    stacked = bound(builder, call.args[0])
+    stacked = resolve(builder, call.args[0])
     if not isinstance(stacked, relax.Tuple):
         return call
     axis = int(call.attrs.axis or 0) % len(call.ty.shape)

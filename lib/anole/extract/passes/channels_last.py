@@ -13,11 +13,11 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from anole.ir.mutators import (
     ELEMENTWISE,
     bindings,
-    bound,
     extents,
     operator_of,
+    resolve,
     resolve_call,
-    rewritten,
+    rewrite,
     value_of,
     with_attrs,
 )
@@ -43,7 +43,7 @@ def to_channels_last(module: tvm.IRModule) -> tvm.IRModule:
 
 def sink_permutations(module: tvm.IRModule) -> tvm.IRModule:
     """Move permutations after the operators that read them, if these can work on NHWC data."""
-    return rewritten(module, _Sinker)
+    return rewrite(module, _Sinker)
 
 
 def _axis(attrs: Any, axes: _Axes) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class _Sinker(PyExprMutator):  # type: ignore[misc]
     def _operands(self, name: str, call: ir.Call) -> tuple[list[ir.Expr], list[ir.Expr]]:
         """Return the operands whose axes are reordered, and the remaining ones."""
         if name == "relax.concat":
-            fields = bound(self, call.args[0])
+            fields = resolve(self, call.args[0])
             return (list(fields.fields) if isinstance(fields, relax.Tuple) else []), []
         if name in ELEMENTWISE:
             return list(call.args), []

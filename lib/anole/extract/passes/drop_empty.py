@@ -9,7 +9,7 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten
+from anole.ir.mutators import bindings, extents, operator_of, resolve, rewrite
 from anole.ir.symbols import typical_shape
 
 _EMPTY_RESULTS = {**dict.fromkeys(("relax.einsum", "relax.matmul", "relax.sum"), 0), "relax.prod": 1}
@@ -23,7 +23,7 @@ def drop_empty(module: tvm.IRModule) -> tvm.IRModule:
     """Drop empty operands of concatenations, and replace empty sums and products by constants."""
     values = [binding.value for binding in bindings(module)]
     operands = [ty for value in values for ty in (*_types(value), *_operand_types(value))]
-    return rewritten(module, _Dropper) if any(map(_is_empty, operands)) else module
+    return rewrite(module, _Dropper) if any(map(_is_empty, operands)) else module
 
 
 def reads_empty_operand(value: ir.Expr) -> bool:
@@ -59,7 +59,7 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         return relax.const(value, str(call.ty.dtype))
 
     def _drop_empty_parts(self, call: ir.Call) -> ir.Expr:
-        fields = bound(self, call.args[0])
+        fields = resolve(self, call.args[0])
         parts = list(fields.fields) if isinstance(fields, relax.Tuple) else []
         remaining = [part for part in parts if not _is_empty(part.ty)]
         if len(remaining) == len(parts):

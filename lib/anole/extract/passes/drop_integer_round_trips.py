@@ -9,7 +9,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.value_ranges import Values, is_8bit
-from anole.ir.mutators import bindings, operator_of, rewritten, value_of
+from anole.ir.mutators import bindings, operator_of, rewrite, value_of
 
 
 def drop_integer_round_trips(module: tvm.IRModule) -> tvm.IRModule:
@@ -19,7 +19,7 @@ def drop_integer_round_trips(module: tvm.IRModule) -> tvm.IRModule:
     class Dropper(_RoundTripDropper):
         values = bound_values
 
-    return rewritten(module, mutator(Dropper))
+    return rewrite(module, mutator(Dropper))
 
 
 class _RoundTripDropper(PyExprMutator):  # type: ignore[misc]

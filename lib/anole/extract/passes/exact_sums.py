@@ -20,7 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.errors import ExtractError
 from anole.extract.passes.value_ranges import as_8bit_operand
-from anole.ir.mutators import bindings, bound, extents, operator_of, rewritten, value_of, with_attrs
+from anole.ir.mutators import bindings, extents, operator_of, resolve, rewrite, value_of, with_attrs
 from anole.ir.normalize_products import is_transposed_product, operands_of, transposed_product
 from anole.ir.symbols import is_static, largest
 
@@ -78,7 +78,7 @@ def split_sums(module: tvm.IRModule) -> tvm.IRModule:
     class Splitter(_Splitter):
         slices_of = parts
 
-    return rewritten(module, mutator(Splitter))
+    return rewrite(module, mutator(Splitter))
 
 
 def _parts_of(call: ir.Expr, values: dict[relax.Var, ir.Expr]) -> list[slice]:
@@ -145,7 +145,7 @@ class _Splitter(PyExprMutator):  # type: ignore[misc]
         parts = self.slices_of.get(self._binding)
         if parts is None:
             return call
-        product = call if operator_of(call) in _CHANNELS else bound(self, call.args[0])
+        product = call if operator_of(call) in _CHANNELS else resolve(self, call.args[0])
         data, weight = operands_of(product)
         axis, channels = _CHANNELS.get(operator_of(call), -1), max(len(weight.ty.shape) - 2, 0)
 

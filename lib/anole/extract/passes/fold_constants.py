@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm import ir, relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import bindings, bound, operator_of, resolve_value, rewritten, value_of
+from anole.ir.mutators import bindings, operator_of, resolve, resolve_value, rewrite, value_of
 
 _Fold = Callable[..., NDArray[Any]]
 
@@ -44,7 +44,7 @@ def fold_constants(module: tvm.IRModule) -> tvm.IRModule:
 
     TVM's own pass is slow: it lowers every operator of the network before it checks whether its operands are constant.
     """
-    return rewritten(module, _Folder)
+    return rewrite(module, _Folder)
 
 
 @mutator
@@ -64,7 +64,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
     def _parts(self, operand: ir.Expr) -> list[ir.Expr]:
         """Return the fields of a tuple, or only the operand if it is no tuple."""
-        value = bound(self, operand)
+        value = resolve(self, operand)
         return list(value.fields) if isinstance(value, relax.Tuple) else [operand]
 
     def _evaluate(self, call: ir.Call) -> ir.Expr:
@@ -88,7 +88,7 @@ class _Folder(PyExprMutator):  # type: ignore[misc]
 
     def _constant(self, operand: ir.Expr) -> ir.Expr | None:
         """Replace an operand's variables by constants; return None if it depends on an input."""
-        value = bound(self, operand)
+        value = resolve(self, operand)
         if isinstance(value, relax.Tuple):
             fields = [self._constant(field) for field in value.fields]
             return None if any(field is None for field in fields) else relax.Tuple(fields)

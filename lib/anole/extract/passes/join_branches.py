@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.convolutions import CHANNELS_LAST, Taps, is_channels_last, taps_of, window_attributes
-from anole.ir.mutators import bound_if_read_once, extents, operator_of, read_counts, rewritten, value_of
+from anole.ir.convolutions import CHANNELS_LAST, Window, is_channels_last, window_attributes, windows_of
+from anole.ir.mutators import extents, operator_of, read_counts, resolve_if_read_once, rewrite, value_of
 
 _Values = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class _Branch:
 
     data: ir.Expr
     weight: _Values
-    windows: tuple[Taps, ...]
+    windows: tuple[Window, ...]
     strides: tuple[int, int]
     groups: int
     shift: _Values
@@ -56,7 +56,7 @@ class _Branch:
         weight = np.zeros((1, 1, channels, results))
         index = np.arange(results)
         weight[0, 0, index % channels, index] = self.weight
-        return _Branch(self.data, weight, (Taps(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
+        return _Branch(self.data, weight, (Window(0, 1, 1, 0),) * 2, (1, 1), other.groups, self.shift)
 
 
 def _sum(left: _Branch, right: _Branch, max_taps: int) -> _Branch | None:
@@ -64,9 +64,9 @@ def _sum(left: _Branch, right: _Branch, max_taps: int) -> _Branch | None:
     if not left.data.same_as(right.data) or (left.strides, left.groups) != (right.strides, right.groups):
         return None
     rows, columns = (a.union(b) for a, b in zip(left.windows, right.windows, strict=True))
-    if rows is None or columns is None or rows.taps * columns.taps > max_taps:
+    if rows is None or columns is None or rows.n_taps * columns.n_taps > max_taps:
         return None
-    weight = np.zeros((rows.taps, columns.taps, *left.weight.shape[2:]))
+    weight = np.zeros((rows.n_taps, columns.n_taps, *left.weight.shape[2:]))
     for branch in (left, right):
         row, column = (union.index_of(window) for window, union in zip(branch.windows, (rows, columns), strict=True))
         taps = branch.weight.shape
@@ -81,7 +81,7 @@ def join_branches(module: tvm.IRModule) -> tvm.IRModule:
     Branches are merged only if that does not increase the computation, and if nothing else reads their results. This is
     for networks with parallel training branches (RepVGG, https://arxiv.org/abs/2101.03697, Section 3.3; MobileOne).
     """
-    return rewritten(module, _Joiner)
+    return rewrite(module, _Joiner)
 
 
 @mutator
@@ -106,10 +106,10 @@ class _Joiner(PyExprMutator):  # type: ignore[misc]
 
     def _branches(self, operand: ir.Expr) -> Iterator[_Branch]:
         """Yield the interpretations of an operand: its operator, if nothing else reads the result, and plain data."""
-        value, shift, call = operand, _NO_SHIFT, bound_if_read_once(self, self._uses, operand)
+        value, shift, call = operand, _NO_SHIFT, resolve_if_read_once(self, self._uses, operand)
         if operator_of(call) == "relax.add" and (constant := _constant_of(call)) is not None:
             value, shift = call.args[0], constant
-            call = bound_if_read_once(self, self._uses, value)
+            call = resolve_if_read_once(self, self._uses, value)
         scale = _constant_of(call) if operator_of(call) == "relax.multiply" else None
         convolution = _convolution(call, shift) if operator_of(call) == "relax.nn.conv2d" else None
         if convolution is not None:
@@ -154,5 +154,5 @@ def _convolution(call: ir.Call, shift: _Values) -> _Branch | None:
     attrs, weight = call.attrs, value_of(call.args[1])
     if weight is None or not is_channels_last(call):
         return None
-    windows, strides = taps_of(call, weight), (int(attrs.strides[0]), int(attrs.strides[1]))
+    windows, strides = windows_of(call, weight), (int(attrs.strides[0]), int(attrs.strides[1]))
     return _Branch(call.args[0], weight.astype(np.float64), windows, strides, int(attrs.groups), shift)

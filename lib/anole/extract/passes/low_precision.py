@@ -18,7 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.extract.passes.byte_products import PACKED_LANES, multiply_8bit, pad
 from anole.extract.passes.value_ranges import VALUE_PRESERVING, Operand8Bit, as_8bit_operand
-from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewritten, value_of, with_attrs
+from anole.ir.mutators import ELEMENTWISE, bindings, operator_of, rewrite, value_of, with_attrs
 from anole.ir.normalize_products import operands_of
 from anole.ir.symbols import largest
 from anole.task import BatchMatmul, Dense, Workload
@@ -96,7 +96,7 @@ def lower_precision(
     class Converter(_Converter):
         anchors, stored_as = anchors_, stored
 
-    return rewritten(module, mutator(Converter))
+    return rewrite(module, mutator(Converter))
 
 
 def _operands(

@@ -13,15 +13,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.convolutions import is_channels_last
-from anole.ir.mutators import (
-    bindings,
-    bound_if_read_once,
-    extents,
-    operator_of,
-    read_counts,
-    rewritten,
-    value_of,
-)
+from anole.ir.mutators import bindings, extents, operator_of, read_counts, resolve_if_read_once, rewrite, value_of
 
 _Values = NDArray[np.float64]
 
@@ -84,7 +76,7 @@ def merge_affine(module: tvm.IRModule) -> tvm.IRModule:
     that result. This also folds a batch norm after a bias. A division by constants is treated as a multiplication,
     except of a scalar, where it saves nothing, and before rounding, where the last bit may change the result.
     """
-    return rewritten(module, _Merger)
+    return rewrite(module, _Merger)
 
 
 @mutator
@@ -116,7 +108,7 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
     def _merge(self, step: _Affine) -> _Affine:
         """Merge a step with preceding steps whose results nothing else reads, up to one that it undoes."""
         is_weighted = self._is_weighted(step)
-        while (previous := _step(bound_if_read_once(self, self._uses, step.data))) is not None:
+        while (previous := _step(resolve_if_read_once(self, self._uses, step.data))) is not None:
             if step.undoes(previous, is_weighted):
                 break
             step = step.compose(previous)
@@ -126,13 +118,13 @@ class _Merger(PyExprMutator):  # type: ignore[misc]
         """Whether a chain of steps starts at a product with weights."""
         call: Any = None
         while step is not None:
-            call = bound_if_read_once(self, self._uses, step.data)
+            call = resolve_if_read_once(self, self._uses, step.data)
             step = _step(call)
         return operator_of(call) in _WEIGHTED_OPERATORS
 
     def _scale_weights(self, data: ir.Expr, scale: _Values) -> ir.Call | None:
         """Fold a scale into the weights of the data's operator; return None if impossible."""
-        call = bound_if_read_once(self, self._uses, data)
+        call = resolve_if_read_once(self, self._uses, data)
         if operator_of(call) not in _WEIGHTED_OPERATORS:
             return None
         weight, results = value_of(call.args[1]), extents(call)[-1]

@@ -7,13 +7,13 @@ import tvm
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.convolutions import is_channels_last, taps_of, window_attributes
-from anole.ir.mutators import extents, operator_of, resolve_call, rewritten, value_of, with_attrs
+from anole.ir.convolutions import is_channels_last, window_attributes, windows_of
+from anole.ir.mutators import extents, operator_of, resolve_call, rewrite, value_of, with_attrs
 
 
 def absorb_pads(module: tvm.IRModule) -> tvm.IRModule:
     """Fold explicit zero padding into the padding of convolutions in an NHWC module."""
-    return rewritten(module, _Absorber)
+    return rewrite(module, _Absorber)
 
 
 @mutator
@@ -39,7 +39,7 @@ def drop_idle_taps(module: tvm.IRModule) -> tvm.IRModule:
 
     A 3x3 kernel with dilation 24 on 14x14 pixels becomes 1x1; atrous pyramids on small images shrink a lot.
     """
-    return rewritten(module, _Dropper)
+    return rewrite(module, _Dropper)
 
 
 @mutator
@@ -51,12 +51,12 @@ class _Dropper(PyExprMutator):  # type: ignore[misc]
         weight, data, out = value_of(call.args[1]), extents(call.args[0]), extents(call)
         if weight is None or not data or not out:
             return call
-        windows = taps_of(call, weight)
+        windows = windows_of(call, weight)
         sides = zip(windows, data[1:3], out[1:3], map(int, call.attrs.strides), strict=True)
         new_windows = [window.without_idle_taps(size, outputs, stride) for window, size, outputs, stride in sides]
-        if all(new.taps == old.taps for new, old in zip(new_windows, windows, strict=True)):
+        if all(new.n_taps == old.n_taps for new, old in zip(new_windows, windows, strict=True)):
             return call
         firsts = [old.index_of(new) for new, old in zip(new_windows, windows, strict=True)]
-        rows, columns = (slice(first, first + new.taps) for first, new in zip(firsts, new_windows, strict=True))
+        rows, columns = (slice(first, first + new.n_taps) for first, new in zip(firsts, new_windows, strict=True))
         remaining = relax.const(np.ascontiguousarray(weight[rows, columns]))
         return with_attrs(call, [call.args[0], remaining], **window_attributes(new_windows))

@@ -16,7 +16,7 @@ from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from anole.ir.convolutions import CHANNELS_LAST, is_channels_last
-from anole.ir.mutators import extents, operator_of, rewritten, value_of
+from anole.ir.mutators import extents, operator_of, rewrite, value_of
 
 
 def subpixel(module: tvm.IRModule) -> tvm.IRModule:
@@ -25,7 +25,7 @@ def subpixel(module: tvm.IRModule) -> tvm.IRModule:
     With a stride, the convolution yields the outputs of one input as channels, which a permutation then rearranges. If
     the weight is computed, the convolution reads inputs with zeros in between instead.
     """
-    return rewritten(module, _Forwarder)
+    return rewrite(module, _Forwarder)
 
 
 @dataclass(frozen=True)

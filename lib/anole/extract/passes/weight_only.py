@@ -14,7 +14,7 @@ import tvm.ir._ffi_api
 from tvm import ir, relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from anole.ir.mutators import operator_of, rewritten, value_of
+from anole.ir.mutators import operator_of, rewrite, value_of
 from anole.targets.shared.weight_only import StoredWeights
 from anole.task import Dense, WeightScheme, Workload, weight_scheme
 
@@ -64,7 +64,7 @@ def store_weights(
             scheme = weight_scheme(in_target_precision(workload))
             return call if scheme == workload.weights else _with_scheme(call, scheme)
 
-    return rewritten(module, WeightStorer)
+    return rewrite(module, WeightStorer)
 
 
 def _with_scheme(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
@@ -75,4 +75,4 @@ def _with_scheme(call: ir.Call, scheme: WeightScheme | None) -> ir.Expr:
         value = StoredWeights.read(value, current_scheme).values()
     if scheme is None:
         return relax.op.matmul(data, relax.const(value))
-    return weight_only(data, StoredWeights.rounded(value, scheme), scheme)
+    return weight_only(data, StoredWeights.quantize(value, scheme), scheme)

@@ -14,7 +14,7 @@ from anole.measure.builders import Built
 from anole.measure.device_access import DeviceAccess
 from anole.measure.options import MeasureOptions
 from anole.measure.results import FAILURES, Results
-from anole.measure.worker_functions import start_running
+from anole.measure.worker_functions import make_run_function
 from anole.record import Measurement
 from anole.targets.base import Device
 from anole.task import Workload
@@ -33,7 +33,7 @@ class LocalRunner:
     ) -> None:
         self._access, self._target = access, target
         self._run_limit_s, self._results = options.limits.run_s, results
-        self._start = partial(start_running, target, workload, options.evaluator)
+        self._start = partial(make_run_function, target, workload, options.evaluator)
         self._launched_worker: Worker | None = None
         self._candidate: Built | None = None
         self._submitted_s = self._limit_s = 0.0
@@ -47,7 +47,7 @@ class LocalRunner:
         self._end()
 
     @contextmanager
-    def held(self, n: int) -> Iterator[None]:
+    def hold_devices(self, n: int) -> Iterator[None]:
         """Hold the device exclusively."""
         with self._access.timing():
             self._worker.launch()

@@ -18,7 +18,7 @@ from anole.measure.device_access import RemoteDevices
 from anole.measure.options import MeasureOptions
 from anole.measure.results import Results
 from anole.measure.runners.remote_worker import Ended, RemoteWorker, WorkerState
-from anole.measure.worker_functions import Timed, start_running_remotely
+from anole.measure.worker_functions import Timed, make_remote_run_function
 from anole.record import Measurement
 from anole.targets.base import Device
 from anole.targets.rpc.address import Remote
@@ -55,7 +55,7 @@ class RemoteRunner:
     ) -> None:
         self._access, self._target, self._options, self._results = access, target, options, results
         self._start: Callable[[], Callable[..., Any]] = partial(
-            start_running_remotely, target, workload, options.evaluator, options.limits.session_s
+            make_remote_run_function, target, workload, options.evaluator, options.limits.session_s
         )
         self._workers: list[RemoteWorker] = []
         self._waiting, self._running = deque[_Call](), dict[RemoteWorker, _Call]()
@@ -68,7 +68,7 @@ class RemoteRunner:
         self._give_back()
 
     @contextmanager
-    def held(self, n: int) -> Iterator[None]:
+    def hold_devices(self, n: int) -> Iterator[None]:
         """Hold all servers that exist now, but at most `n`."""
         self._logged.clear()
         self._access.absent.discard(str(self._access.remote))

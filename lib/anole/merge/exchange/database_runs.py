@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from anole.codec import DecodeError, decode, json_fields
 from anole.errors import StoreError, shown
 from anole.keys import canonical_json
-from anole.merge.untrusted_database import Entity, Row, UnreadableError, UntrustedDatabase, opened
+from anole.merge.untrusted_database import Entity, Row, UnreadableError, UntrustedDatabase, open_database
 from anole.record import Confirmation, Run, Source, SpaceFacts, Trial
 from anole.store.content import SCHEMA, Head, Iteration, ShardContent, WarmStart, encode_line, parse_shard
 from anole.store.lines import Chain
@@ -29,7 +29,7 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
         StoreError: the file is missing, damaged, from a newer Anole, or not a database of trials; the message names the
             table and the row.
     """
-    with opened(path) as database:
+    with open_database(path) as database:
         database.check_version("update Anole")
         if database.missing_tables:
             problem = f"it has no table {database.missing_tables[0]}"
@@ -41,7 +41,7 @@ def read_runs(path: Path) -> Iterator[tuple[ShardContent, bytes]]:
 
 def read_models(path: Path) -> list[tuple[str, str, str]]:
     """Return the model, target and key of each task that a database lists for a model."""
-    with opened(path) as database:
+    with open_database(path) as database:
         if "model_task" not in database.kinds:
             return []
         entities = database.entities("model_task", n_columns=3)

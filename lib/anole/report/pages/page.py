@@ -84,7 +84,7 @@ class _Body:
             yield "</section>"
 
     def _figure(self, figure: Shown, title: str) -> str:
-        """Return a figure, or the remedy for its missing data, under a title unless that is empty."""
+        """Return a figure, or the remedy for its missing data, under a title, if there is one."""
         if isinstance(figure, MissingData):
             name = f"<b>{escape(title)}:</b> " if title else ""
             return f'<p class="missing">{name}{_prose(figure.remedy)}</p>'

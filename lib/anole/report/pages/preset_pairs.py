@@ -11,7 +11,7 @@ import numpy as np
 
 from anole.report.cookbook import Recipe, read_chart
 from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
-from anole.text_format import NONE, counted, times
+from anole.text_format import NONE, pluralize, times
 
 _MIN_TASKS, _MIN_PAIRS = 3, 5
 """Min numbers for a bootstrap interval: the interval of a single task contains no variation between tasks."""
@@ -34,7 +34,7 @@ def pairs_section(recipe: Recipe, reader: str) -> Section:
         figure = Figure(
             recipe.question,
             recipe.units,
-            f"{counted(len(query.rows), 'pair')} of runs of one task with one seed.",
+            f"{pluralize(len(query.rows), 'pair')} of runs of one task with one seed.",
             f"{recipe.measured} Geometric mean over tasks, each the mean of its seeds. The interval contains "
             f"{_CONFIDENCE:.0%} of {_N_RESAMPLES} bootstrap samples of the logarithms, by task and then by seed; with "
             f"fewer than {_MIN_TASKS} tasks or {_MIN_PAIRS} pairs there is none. The chart shows at most 40 pairs.",
@@ -42,7 +42,7 @@ def pairs_section(recipe: Recipe, reader: str) -> Section:
             Table.of(("pair", "ratio", "95 % interval", "tasks", "pairs", "trials", "one failed"), map(_row, results)),
             with_rows(read_chart(Path(__file__).with_suffix(".json")), results),
             headline=f"{sum('better' in pair['verdict'] for pair in results)} of "
-            f"{counted(len(results), 'pair')} of presets differ significantly.",
+            f"{pluralize(len(results), 'pair')} of presets differ significantly.",
         )
         return [figure]
 

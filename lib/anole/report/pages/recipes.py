@@ -9,7 +9,7 @@ from typing import Any
 
 from anole.report.cookbook import Recipe
 from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table, with_rows
-from anole.text_format import NONE, counted, significant
+from anole.text_format import NONE, pluralize, significant
 
 Row = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _format_count(count: str, rows: Sequence[Row]) -> str:
     formula, _, noun = count.partition(" as ")
     function, _, column = formula.partition(" ")
     number = _COUNT_FUNCTIONS[function]([row[column] for row in rows] if column else rows)
-    return ("at most " if function == "max" else "") + counted(number, noun or column.removesuffix("s"))
+    return ("at most " if function == "max" else "") + pluralize(number, noun or column.removesuffix("s"))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Table:

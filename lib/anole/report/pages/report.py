@@ -19,7 +19,7 @@ from anole.report.pages.preset_pairs import pairs_section
 from anole.report.pages.recipes import section_of
 from anole.targets import usable_kinds
 from anole.targets.base import named_object
-from anole.text_format import counted, format_names, times
+from anole.text_format import format_names, pluralize, times
 
 _DEPLOYMENT = (
     *("speedup", "latency_by_size", "build_sizes", "latency_under_load"),
@@ -113,7 +113,7 @@ def _title(database: Database) -> str:
     """Return the title: the models, or their number if there are many, and the targets."""
     rows = database.query(_BUILDS).rows
     models, targets = (list(dict.fromkeys(names)) for names in zip(*rows, strict=True)) if rows else ([], [])
-    subject = ", ".join(models) if len(models) <= _MAX_NAMED else counted(len(models), "model")
+    subject = ", ".join(models) if len(models) <= _MAX_NAMED else pluralize(len(models), "model")
     return f"{subject} on {format_names(targets)}" if rows else "Searches"
 
 
@@ -122,7 +122,7 @@ def _tiles(database: Database) -> Mapping[str, str]:
     speedups: dict[str, list[float]] = {}
     for reference, speedup in database.query(_SPEEDUP_QUERY).rows:
         speedups.setdefault(reference, []).append(speedup)
-    counts = (counted(database.query(sql).rows[0][0], noun).split() for noun, sql in _COUNT_QUERIES.items())
+    counts = (pluralize(database.query(sql).rows[0][0], noun).split() for noun, sql in _COUNT_QUERIES.items())
     return {
         f"over {reference} (geometric mean of {len(values)})": times(geometric_mean(values))
         for reference, values in speedups.items()

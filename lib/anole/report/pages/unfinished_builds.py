@@ -13,7 +13,7 @@ from anole.documents.log import explanations
 from anole.errors import AnoleError
 from anole.project.pipeline import Pipeline
 from anole.report.pages.figure import Figure, MissingData, ReportSource, Section, Shown, Table
-from anole.text_format import counted
+from anole.text_format import pluralize
 
 _QUESTION = "Which builds are skipped, failed or not done, and why?"
 
@@ -33,17 +33,17 @@ def _builds(source: ReportSource) -> Shown:
         rows += _unfinished_stage(pipeline, build, merged_builds)
     if not rows:
         return MissingData(
-            _QUESTION, f"none: all {counted(len(pipeline.spec.builds), 'build')} in models.yaml are done."
+            _QUESTION, f"none: all {pluralize(len(pipeline.spec.builds), 'build')} in models.yaml are done."
         )
     return Figure(
         _QUESTION,
         "",
-        f"{counted(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
+        f"{pluralize(len(rows), 'build')} of {len(pipeline.spec.builds) + len(pipeline.skipped)} in models.yaml.",
         "from models.yaml, the files of this folder and the last message of each stage's log, as of this report. "
         "`anole plan` shows the remaining jobs.",
         (),
         Table.of(("build", "stage", "why"), rows),
-        headline=f"{counted(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
+        headline=f"{pluralize(len(rows), 'build')} of models.yaml not done: {', '.join(name for name, *_ in rows[:3])}"
         + (" and more." if len(rows) > 3 else "."),
     )
 
@@ -84,7 +84,7 @@ def _waiting_reason(pipeline: Pipeline, build: BuildSpec, stage: str) -> str:
         return "not done yet"
     errors = (explanations([pipeline.project / _log_of(receipt)]) for receipt in receipts)
     cause = next((f": {messages[-1]}" for messages in errors if messages), "")
-    return f"{counted(len(receipts), 'tuning job')} left{cause}"
+    return f"{pluralize(len(receipts), 'tuning job')} left{cause}"
 
 
 def _log_of(receipt: Path) -> Path:

@@ -23,9 +23,9 @@ from anole.targets.cpu.device.precision import (
     missing_features,
     precisions_of,
 )
-from anole.targets.kind import CONSTRAINED, Inventory, Kind, Rounding, described_space, plain_values, read_space
+from anole.targets.kind import CONSTRAINED, Inventory, Kind, Rounding, check_space, described_space, plain_values
 from anole.targets.rpc.address import Remote
-from anole.text_format import counted
+from anole.text_format import pluralize
 
 if TYPE_CHECKING:
     from anole.targets.cpu.target import CpuTarget
@@ -51,7 +51,7 @@ def read_settings(node: Node, remote: Remote | None) -> dict[str, Any]:
         entry["precision"].choice(DTYPES, "a precision")
     if "weights" in entry:
         entry["weights"].choice(STORED_WEIGHTS, "a type of weights")
-    read_space(entry)
+    check_space(entry)
     settings = plain_values(node, _KEYS)
     if "max_relative_error" in entry:
         settings["max_relative_error"] = entry["max_relative_error"].number(*_RELATIVE_ERRORS)
@@ -154,7 +154,7 @@ def _inventory() -> Inventory:
         facts["not used"] = f"{' '.join(unused)}: kernels compute in {facts['precisions']}"
     facts["threads"] = str(description["threads"])
     counts = sorted({1, int(description["threads"])})
-    return Inventory(facts, {counted(n, "thread"): describe_cpu(threads=n) for n in counts})
+    return Inventory(facts, {pluralize(n, "thread"): describe_cpu(threads=n) for n in counts})
 
 
 def _rounding(description: Mapping[str, Any]) -> Rounding | None:
@@ -163,7 +163,7 @@ def _rounding(description: Mapping[str, Any]) -> Rounding | None:
     return Rounding(dtype, "weights" in description) if dtype or "weights" in description else None
 
 
-def _remedy(configs: Sequence[Config]) -> str:
+def _rounding_remedy(configs: Sequence[Config]) -> str:
     if not any(config.get("algorithm") == WINOGRAD for config in configs):
         return ""
     return "; with `exact: true`, convolutions are computed without Winograd's method, whose rounding errors are larger"
@@ -176,13 +176,13 @@ KIND = Kind(
     _target,
     detected=("mcpu", "threads", "model"),
     measurable_elsewhere=True,
-    observable=True,
+    profilable=True,
     inventory=_inventory,
-    remedy=_remedy,
-    finer="anole.targets.shared.output_tiles:finer_tiles",
+    rounding_remedy=_rounding_remedy,
+    finer_tiles="anole.targets.shared.output_tiles:finer_tiles",
     rounding=_rounding,
     exporter="anole.export.stage:export_build",
-    multiplies={UINT8: INT8, DTYPES[BF16]: BF16},
+    precision_names={UINT8: INT8, DTYPES[BF16]: BF16},
     quantizes_models=lambda settings: settings.get("precision") == INT8,
     serves_ranges=True,
 )

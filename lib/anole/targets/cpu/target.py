@@ -11,14 +11,7 @@ from anole.host.processor import processor
 from anole.record import Config
 from anole.space.space import Space
 from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, DeviceLocation, LocalDevice, version_of
-from anole.targets.cpu.device.precision import (
-    DTYPES,
-    FLOAT32,
-    STORED_WEIGHTS,
-    UINT8,
-    has_8bit_products,
-    precisions_of,
-)
+from anole.targets.cpu.device.precision import DTYPES, FLOAT32, STORED_WEIGHTS, UINT8, has_8bit_products, precisions_of
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates import programs
 from anole.targets.cpu.templates.packed_operands import packed_word_dtype, with_packed_words
@@ -37,7 +30,7 @@ class CpuTarget:
     """A CPU with a number of threads; see `describe_cpu` for its description."""
 
     operators: tuple[str, ...] = ("batch_matmul", "conv2d", "dense")
-    place: Final = DeviceLocation.PROCESSOR
+    location: Final = DeviceLocation.PROCESSOR
     networks = DEVICE_NETWORKS
     preload: tuple[str, ...] = ("anole.targets.cpu.device.builder", "anole.targets.cpu.device.runner")
     runs_on = "cpu"
@@ -107,7 +100,7 @@ class CpuTarget:
 
     def default_config(self, workload: Workload) -> Config:
         """Return a valid config with reasonable speed, without tuning; open spaces also contain it."""
-        return self._programs(workload).default(self.unit, self._sharing_threads(workload), workload)
+        return self._programs(workload).default_config(self.unit, self._sharing_threads(workload), workload)
 
     def spread(self, workload: Workload, config: Config) -> Config:
         """Adapt a config to a range of sizes, without changing the layout of the packed weights."""

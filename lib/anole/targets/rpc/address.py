@@ -36,7 +36,7 @@ class Remote:
         port: port of the tracker or the first server.
         key: the name under which the device's servers are registered with the tracker.
         others: hosts and ports of further servers; none with a key.
-        servers: the maximum number of the tracker's servers that a run uses at once; None for all.
+        servers: the maximum number of the tracker's servers that a run uses in parallel; None for all.
     """
 
     host: str

@@ -30,7 +30,7 @@ class Tracker:
 
     def __init__(self, remote: Remote) -> None:
         self._remote, self._key = remote, remote.key or ""
-        with self._converting_errors():
+        with self._convert_errors():
             self._socket = socket.create_connection((remote.host, remote.port), timeout=_CONNECT_TIMEOUT_S)
             try:
                 self._greet()
@@ -53,7 +53,7 @@ class Tracker:
         Raises:
             DeviceLostError: no server has the key, or the tracker does not answer.
         """
-        with self._converting_errors():
+        with self._convert_errors():
             self._send([SUMMARY])
             summary = self._receive()
             keys = [str(server["key"]).partition(":")[2] for server in summary["server_info"]]
@@ -65,12 +65,12 @@ class Tracker:
 
     def request(self) -> None:
         """Ask for a server; requests are granted in the order in which the tracker received them."""
-        with self._converting_errors():
+        with self._convert_errors():
             self._send([REQUEST, self._key, "", 1])
 
     def granted(self) -> Server:
         """Wait until the request is granted, and return the server."""
-        with self._converting_errors():
+        with self._convert_errors():
             host, port, match_key = self._receive()
             return Server(str(host), int(port), str(match_key))
 
@@ -108,7 +108,7 @@ class Tracker:
         return data
 
     @contextmanager
-    def _converting_errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error) as error:

@@ -68,11 +68,11 @@ class OutputTiles:
         """
         return (self.blocks * self.in_block,) if isinstance(self.count, int) else (self.blocks, self.in_block)
 
-    def joined(self, *position: Any) -> Any:
+    def index_at(self, *position: Any) -> Any:
         """Return the index of the tile at a position along the axes."""
         return position[0] if len(position) == 1 else position[0] * self.in_block + position[1]
 
-    def parted(self, number: Any) -> tuple[Any, ...]:
+    def position_of(self, number: Any) -> tuple[Any, ...]:
         """Return the position of a tile along the axes."""
         return (number,) if len(self.axes) == 1 else (number // self.in_block, number % self.in_block)
 

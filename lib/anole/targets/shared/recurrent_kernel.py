@@ -18,10 +18,10 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from anole.ir.nodes import prefetched
+from anole.ir.nodes import make_prefetch
 from anole.ir.polynomials import Value
 from anole.targets.shared.recurrence import LANES, RECURRENCE, Recurrence
-from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocated
+from anole.targets.shared.recurrent_step import Arguments, RecurrentStep, Sums, UnitPosition, allocate
 
 OPAQUE = 8
 """TVM's operator pattern for a function that is never fused."""
@@ -71,7 +71,7 @@ def recurrent_function(recurrence: Recurrence) -> Iterator[tuple[IRBuilder, Argu
     """Open a function that is marked as the kernel of a recurrence; yield its builder and its operands."""
     with IRBuilder() as builder, T.prim_func(is_private=True, s_tir=True):
         T.func_attr({"tirx.noalias": True, "op_pattern": OPAQUE, RECURRENCE: recurrence.to_json()})
-        yield builder, Arguments.declared(recurrence)
+        yield builder, Arguments.declare(recurrence)
 
 
 class _Kernel(RecurrentStep):
@@ -139,11 +139,11 @@ class _Kernel(RecurrentStep):
         if self._tiling.parts > 1:
             with T.serial(0, rows * self._layer.blocks) as at:
                 row, block = first_row + at // self._layer.blocks, at % self._layer.blocks
-                T.evaluate(prefetched(self._state(step, (direction, row, block * LANES)), level=1))
+                T.evaluate(make_prefetch(self._state(step, (direction, row, block * LANES)), level=1))
         with T.serial(0, rows * blocks) as at:
             row, block = first_row + at // blocks, group * blocks + at % blocks
             for gate in gates:
-                T.evaluate(prefetched(self._projected(next_step, (direction, row, block * LANES), gate), level=1))
+                T.evaluate(make_prefetch(self._projection(next_step, (direction, row, block * LANES), gate), level=1))
 
     def _source(self, step: Value, at: Value) -> Value:
         return alternating_index(step, at, self._layer.hidden)
@@ -158,7 +158,7 @@ class _Kernel(RecurrentStep):
             yield (direction, first_row + row, unit), lambda gate: (row, block, gate, lane)
 
     def _allocated_sums(self) -> Any:
-        return allocated(self._tiling.rows, self._tiling.blocks, self._layer.gates, LANES, scope="local")
+        return allocate(self._tiling.rows, self._tiling.blocks, self._layer.gates, LANES, scope="local")
 
 
 def alternating_index(step: Value, at: Value, extent: Value) -> Value:

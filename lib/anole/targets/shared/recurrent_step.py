@@ -35,7 +35,7 @@ class Arguments:
     symbols: Mapping[str | None, Value]
 
     @classmethod
-    def declared(cls, recurrence: Recurrence) -> Arguments:
+    def declare(cls, recurrence: Recurrence) -> Arguments:
         """Declare the operands of a recurrence."""
         names = {recurrence.steps_symbol, recurrence.batch_symbol} - {None}
         symbols = {name: tirx.Var(name, "int64") for name in names}
@@ -67,13 +67,13 @@ class RecurrentStep(ABC):
         layer = self._layer
 
         def states(*shape: int) -> Any:
-            return allocated(*shape, *slots, scope=scope)
+            return allocate(*shape, *slots, scope=scope)
 
         self._h: Any = states(1 if self._has_factor else 2)
         self._c: Any = states() if layer.cell == "lstm" else None
         self._factor: Any = states() if self._has_factor else None
         self._update: Any = states() if self._resets_first else None
-        self._scale: Any = allocated(layer.directions) if layer.quantized else None
+        self._scale: Any = allocate(layer.directions) if layer.quantized else None
 
     @abstractmethod
     def _tile(
@@ -111,7 +111,7 @@ class RecurrentStep(ABC):
     def quantize(self, step: Value, direction: Value) -> None:
         """Quantize the states of a direction like ONNX's DynamicQuantizeLinear, and subtract the zero point."""
         rows, blocks = self._batch, self._layer.blocks
-        lows, highs = (allocated(LANES, scope="local") for _ in range(2))
+        lows, highs = (allocate(LANES, scope="local") for _ in range(2))
         with T.vectorized(0, LANES) as lane:
             T.buffer_store(lows, const(0), [lane])
             T.buffer_store(highs, const(0), [lane])
@@ -122,7 +122,7 @@ class RecurrentStep(ABC):
         low = reduce(tirx.min, (lows[lane] for lane in range(LANES)))
         high = reduce(tirx.max, (highs[lane] for lane in range(LANES)))
         # TVM would turn division by a constant into multiplication by its reciprocal, which may round differently.
-        levels = allocated(1, scope="local")
+        levels = allocate(1, scope="local")
         T.buffer_store(levels, const(_LEVELS), [0])
         T.buffer_store(self._scale, (high - low) / levels[0], [direction])
         scale = self._scale[direction]
@@ -165,7 +165,7 @@ class RecurrentStep(ABC):
         self._in_direction(direction, act)
         if self._layer.padded != self._layer.hidden:
             with self._tile(direction, first_row, group, has_lanes=False) as (position, _):
-                with only_if(position[-1] < self._layer.hidden):
+                with run_if(position[-1] < self._layer.hidden):
                     self._store_result(step, position)
 
     def _as_loads(self, *variables: Value) -> list[Value]:
@@ -189,7 +189,7 @@ class RecurrentStep(ABC):
         if self._resets_first:
             return cell.gru_next_h(self._update[self._slot(position)], gate(HIDDEN), old)
         if self._layer.cell == "gru":
-            candidate = self._projected(step, position, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
+            candidate = self._projection(step, position, HIDDEN) + cell.opening(gate(RESET)) * gate(HIDDEN)
             return cell.gru_next_h(cell.opening(gate(UPDATE)), candidate, old)
         c, peephole = self._c[self._slot(position)], partial(self._peephole, position)
         T.buffer_store(
@@ -228,7 +228,7 @@ class RecurrentStep(ABC):
             return const(0)
         if self._layer.reset_after and gate == HIDDEN:
             return self._buffers["bias"][position[0], position[-1]]
-        return self._projected(step, position, gate)
+        return self._projection(step, position, gate)
 
     @contextmanager
     def _units(
@@ -242,7 +242,7 @@ class RecurrentStep(ABC):
                 if not self._layer.quantized:
                     return total
                 scale = self._scale[direction] * self._buffers["scales"][direction, index, position[-1]]
-                return self._projected(step, position, index) + total * scale
+                return self._projection(step, position, index) + total * scale
 
             yield position, gate
 
@@ -254,7 +254,7 @@ class RecurrentStep(ABC):
         """Return the state of a hidden unit before a step."""
         return self._h[(self._half(step), *self._slot(position))]
 
-    def _projected(self, step: Value, position: UnitPosition, gate: int) -> Value:
+    def _projection(self, step: Value, position: UnitPosition, gate: int) -> Value:
         """Return the projected inputs for a gate of a hidden unit."""
         direction, row, unit = position
         time = self._time(step, direction, row)
@@ -297,7 +297,7 @@ class RecurrentStep(ABC):
 
     def _if_row(self, row: Value) -> AbstractContextManager[None]:
         """Open a block that runs if a row is within the batch."""
-        return only_if(row < self._batch) if self._has_surplus else nullcontext()
+        return run_if(row < self._batch) if self._has_surplus else nullcontext()
 
     def _or_zero(self, unit: Value, x: Value) -> Value:
         """Return zero for hidden units that are padding."""
@@ -319,12 +319,12 @@ def _argument(parameter: Parameter, symbols: Mapping[str | None, tirx.Var]) -> A
 
 
 @contextmanager
-def only_if(condition: Value) -> Iterator[None]:
+def run_if(condition: Value) -> Iterator[None]:
     """Open a block that runs if a condition holds."""
     with T.If(condition), T.Then():
         yield
 
 
-def allocated(*shape: Value, scope: str = "global") -> Any:
+def allocate(*shape: Value, scope: str = "global") -> Any:
     """Allocate a float32 buffer in the current function."""
     return T.sblock_alloc_buffer(shape, "float32", scope=scope)

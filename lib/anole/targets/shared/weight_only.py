@@ -44,7 +44,7 @@ class StoredWeights:
     scales: _Floats
 
     @classmethod
-    def rounded(cls, weight: NDArray[Any], scheme: WeightScheme) -> Self:
+    def quantize(cls, weight: NDArray[Any], scheme: WeightScheme) -> Self:
         """Quantize weights by a scheme without zero points; the weight of largest magnitude in each block is exact."""
         blocks = weight.reshape(-1, scheme.block, weight.shape[-1])
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(1, keepdims=True), 1)
@@ -104,4 +104,4 @@ def _shifts(scheme: WeightScheme) -> NDArray[np.uint32]:
 def quantize_for_target(target: Target, rows: int, weight: NDArray[Any]) -> NDArray[Any]:
     """Return a dense layer's weight, of shape (in, out), as quantized by the target's scheme."""
     scheme = weight_scheme(target.in_target_precision(Dense(rows, *weight.shape)))
-    return weight if scheme is None else StoredWeights.rounded(weight, scheme).values()
+    return weight if scheme is None else StoredWeights.quantize(weight, scheme).values()

@@ -121,7 +121,7 @@ def _signed_sum(terms: Sequence[tuple[bool, Any]]) -> tuple[bool, Any]:
     return True, reduce(sub, subtracted, reduce(add, added))
 
 
-def transformed(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
+def transform(matrix: Matrix, index: Any, values: Sequence[Any]) -> Any:
     """Return the element of a matrix-vector product at an index."""
     return chosen(index, [weighted_sum(row, values) for row in matrix])
 
@@ -133,17 +133,17 @@ def transform_data(w: Conv2d, tiles: OutputTiles, filtering: Filtering, data: te
 
     def point(i: Any, j: Any, *at: Any) -> Any:
         *position, c = at
-        tile = tiles.joined(*position)
+        tile = tiles.index_at(*position)
         n, y_first, x_first = tiles.first(tile)
         y, x = y_first + i * w.dilation[0] - top, x_first + j * w.dilation[1] - left
         inside = tirx.all(tile < tiles.count, y >= 0, y < w.height, x >= 0, x < w.width)
         return tirx.if_then_else(inside, data[n, y, x, c], tirx.const(0, w.dtype))
 
     def column(a: Any, j: Any, *at: Any) -> Any:
-        return transformed(filtering.data, a, [patch[(i, j, *at)] for i in range(tiles.points)])
+        return transform(filtering.data, a, [patch[(i, j, *at)] for i in range(tiles.points)])
 
     def both(a: Any, b: Any, *at: Any) -> Any:
-        return transformed(filtering.data, b, [columns[(a, j, *at)] for j in range(tiles.points)])
+        return transform(filtering.data, b, [columns[(a, j, *at)] for j in range(tiles.points)])
 
     patch = te.compute(shape, point, name="winograd_patch")
     columns = te.compute(shape, column, name="winograd_data_columns")
@@ -155,11 +155,11 @@ def transform_product(w: Conv2d, tiles: OutputTiles, filtering: Filtering, produ
     size, points = tiles.size, range(tiles.points)
 
     def half(y: Any, b: Any, *at: Any) -> Any:
-        return transformed(filtering.output, y, [product[(a, b, *at)] for a in points])
+        return transform(filtering.output, y, [product[(a, b, *at)] for a in points])
 
     def both(n: Any, y: Any, x: Any, f: Any) -> Any:
         tile, (row, column) = tiles.number(n, y, x), tiles.within(y, x)
-        return transformed(filtering.output, column, [columns[(row, b, *tiles.parted(tile), f)] for b in points])
+        return transform(filtering.output, column, [columns[(row, b, *tiles.position_of(tile), f)] for b in points])
 
     columns = te.compute((size, *product.shape[1:]), half, name="winograd_output_columns")
     shape = (w.batch, w.out_height, w.out_width, w.out_channels)

@@ -66,7 +66,7 @@ class Case:
 
     @property
     def default(self) -> Config:
-        return self._programs.default(self.unit, self.threads, self.workload)
+        return self._programs.default_config(self.unit, self.threads, self.workload)
 
     @property
     def config(self) -> Config:

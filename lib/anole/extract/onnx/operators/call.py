@@ -58,7 +58,7 @@ class Call:
         is_constant = isinstance(value, ir.GenericConst) and isinstance(value.value, runtime.Tensor)
         return value.value.numpy() if is_constant else None
 
-    def required(self, index: int, name: str) -> NDArray[Any]:
+    def require_constant(self, index: int, name: str) -> NDArray[Any]:
         """Return the value of an input that must be constant, since a shape depends on it."""
         value = self.constant(index)
         if value is None:
@@ -109,11 +109,11 @@ class Call:
         """Cast an expression, unless it already has the dtype."""
         return expr if dtype_of(expr) == dtype else self.emit(relax.op.astype(expr, dtype))
 
-    def widened(self, expr: relax.Expr) -> relax.Expr:
+    def widen(self, expr: relax.Expr) -> relax.Expr:
         """Cast an expression to float32, unless it is float64."""
         return self.cast(expr, compute_dtype(dtype_of(expr)))
 
-    def gathered(self, data: relax.Expr, indices: NDArray[Any], axis: int) -> relax.Expr:
+    def gather(self, data: relax.Expr, indices: NDArray[Any], axis: int) -> relax.Expr:
         """Gather elements at constant, valid indices along an axis."""
         # TVM's default mode warns of indices that may be out of bounds.
         return self.emit(relax.op.take(data, const(indices, "int64"), axis, mode="clip"))
@@ -177,6 +177,6 @@ def along(axis: int, rank: int, extent: int = -1) -> list[int]:
     return [extent if axis_ == axis % rank else 1 for axis_ in range(rank)]
 
 
-def replaced(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:
+def replace_index(indices: Sequence[Any], axis: int, index: Any) -> list[Any]:
     """Replace the index of one axis."""
     return [*indices[:axis], index, *indices[axis + 1 :]]

@@ -27,7 +27,7 @@ def _evaluate(call: Call) -> relax.Expr:
     from onnx.reference import ReferenceEvaluator
 
     names = [f"x{index}" for index in range(len(call.inputs))]
-    values: dict[str, Any] = {name: call.required(index, name) for index, name in enumerate(names)}
+    values: dict[str, Any] = {name: call.require_constant(index, name) for index, name in enumerate(names)}
     node = helper.make_node(call.operator, names, ["y"], **call.attributes)
     inputs = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph([node], "constant", inputs, [helper.make_empty_tensor_value_info("y")])

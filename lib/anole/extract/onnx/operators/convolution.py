@@ -183,8 +183,8 @@ def _sources(window: Window, pixel: Sequence[Any], taps: Sequence[Any], image: S
 
 def _col2im(call: Call) -> relax.Expr:
     """Sum overlapping blocks into an image."""
-    image = tuple(int(extent) for extent in call.required(1, "image_shape"))
-    block = tuple(int(extent) for extent in call.required(2, "block_shape"))
+    image = tuple(int(extent) for extent in call.require_constant(1, "image_shape"))
+    block = tuple(int(extent) for extent in call.require_constant(2, "block_shape"))
     window = Window.of(call, block, image)
     counts = window.outputs(image)
     batch, columns, length = call.shape(0)
@@ -259,9 +259,5 @@ def bilinear(pixel: Any, point: Sequence[Any], image: Sequence[int], dtype: str)
     return total
 
 
-CONVERTERS: dict[str, Converter] = {
-    "Col2Im": _col2im,
-    "ConvTranspose": _conv_transpose,
-    "DeformConv": _deform_conv,
-}
+CONVERTERS: dict[str, Converter] = {"Col2Im": _col2im, "ConvTranspose": _conv_transpose, "DeformConv": _deform_conv}
 """Converters by operator type."""

@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from anole.extract.onnx.operators.call import Call, Converter, compute_dtype, const, dtype_of
-from anole.extract.shifts import shifted
+from anole.extract.shifts import shift
 
 _INTERMEDIATE_DTYPES = {
     **dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32"), "int32"),
@@ -69,7 +69,7 @@ def _sinh(call: Call) -> relax.Expr:
 
         return te.compute(data.shape, element, "sinh")
 
-    return call.cast(call.kernel(compute, call.widened(data)), dtype_of(data))
+    return call.cast(call.kernel(compute, call.widen(data)), dtype_of(data))
 
 
 def _power(call: Call) -> relax.Expr:
@@ -102,7 +102,7 @@ def _integer_power(call: Call, base: relax.Expr, exponent: relax.Expr) -> relax.
 
 def _bit_shift(call: Call) -> relax.Expr:
     is_right = call.choice("direction", ("LEFT", "RIGHT"), "") == "RIGHT"
-    return call.emit(shifted(call.input(0), call.input(1), is_right))
+    return call.emit(shift(call.input(0), call.input(1), is_right))
 
 
 def _mod(call: Call) -> relax.Expr:

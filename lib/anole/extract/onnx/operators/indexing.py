@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax, te, tirx
 
-from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, replaced, shape_of
+from anole.extract.onnx.operators.call import Call, Converter, along, const, dtype_of, replace_index, shape_of
 from anole.extract.onnx.operators.convolution import is_inside
 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -58,7 +58,7 @@ def _max_unpool(call: Call) -> relax.Expr:
     pads = call.attributes.get("pads", (0,) * 2 * rank)
     sides = zip(image, window, strides, pads[:rank], pads[rank:], strict=True)
     result = (batch, channels, *((size - 1) * s + k - a - b for size, k, s, a, b in sides))
-    if call.has(2) and tuple(call.required(2, "output_shape")) != result:
+    if call.has(2) and tuple(call.require_constant(2, "output_shape")) != result:
         # ONNX defines the indices for the smaller image, ONNX Runtime for the larger one.
         raise call.refuse(f"output_shape: only {list(result)} is supported, as implied by the other attributes")
     count = prod(shape_of(data))
@@ -86,13 +86,13 @@ def _tensor_scatter(call: Call) -> relax.Expr:
 
 
 def _one_hot(call: Call) -> relax.Expr:
-    depth = int(call.required(1, "depth").item())
+    depth = int(call.require_constant(1, "depth").item())
     indices = _wrap_negative(call, call.input(0), depth)
     rank = len(shape_of(indices)) + 1
     axis = call.axis(rank, -1)
     positions = const(_indices_along(axis, [depth] * rank), "int64")
     is_hot = call.emit(relax.op.equal(relax.op.expand_dims(indices, axis), positions))
-    off, on = (call.emit(relax.op.reshape(call.gathered(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
+    off, on = (call.emit(relax.op.reshape(call.gather(call.input(2), np.array([i]), 0), [])) for i in (0, 1))
     return call.emit(relax.op.where(is_hot, on, off))
 
 
@@ -107,7 +107,7 @@ def _reverse_sequence(call: Call) -> relax.Expr:
         def element(*i: Any) -> Any:
             length = lengths[i[batch]].astype("int32")
             index = tirx.Select(i[time] < length, length - 1 - i[time], i[time])
-            return data(*replaced(i, time, index))
+            return data(*replace_index(i, time, index))
 
         return te.compute(shape, element, "reversed")
 
@@ -135,9 +135,9 @@ def _pad(call: Call) -> relax.Expr:
 
 def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
     """Return the padding before and after each axis."""
-    pads, axes = call.required(1, "pads"), list(range(rank))
+    pads, axes = call.require_constant(1, "pads"), list(range(rank))
     if call.has(3):
-        axes = [call.normal_axis(int(axis), rank) for axis in call.required(3, "axes")]
+        axes = [call.normal_axis(int(axis), rank) for axis in call.require_constant(3, "axes")]
     before, after = [0] * rank, [0] * rank
     for position, axis in enumerate(axes):
         before[axis], after[axis] = int(pads[position]), int(pads[position + len(axes)])
@@ -203,12 +203,12 @@ def _flip_sign_bit(call: Call, data: relax.Expr, dtype: str) -> relax.Expr:
 def _compress(call: Call) -> relax.Expr:
     """Gather the elements that a constant condition selects."""
     data = call.input(0)
-    positions = np.flatnonzero(call.required(1, "condition"))
+    positions = np.flatnonzero(call.require_constant(1, "condition"))
     if not positions.size:
         raise call.refuse("condition selects no element; each extent must be at least 1")
     if "axis" not in call.attributes:
-        return call.gathered(relax.op.reshape(data, [prod(call.shape(0))]), positions, 0)
-    return call.gathered(data, positions, call.axis(len(call.shape(0)), 0))
+        return call.gather(relax.op.reshape(data, [prod(call.shape(0))]), positions, 0)
+    return call.gather(data, positions, call.axis(len(call.shape(0)), 0))
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -17,7 +17,7 @@ from tvm import ir, relax
 from anole.extract.onnx.operators.call import Call, along, const, dtype_of, shape_of
 from anole.extract.onnx.operators.convolution import Window, check_groups, convolve
 from anole.extract.passes.exact_sums import Ranges, exact_parts
-from anole.ir.mutators import bound, operator_of, resolve_call
+from anole.ir.mutators import operator_of, resolve, resolve_call
 
 _Values = NDArray[Any]
 
@@ -88,7 +88,7 @@ def as_integral_float(call: Call, value: relax.Expr) -> relax.Expr:
 
 def _is_rounded(call: Call, value: relax.Expr) -> bool:
     """Whether a float expression is always an integer: rounded or cast, then at most added or clipped to integers."""
-    call_: Any = bound(call.builder, value)
+    call_: Any = resolve(call.builder, value)
     operator = operator_of(call_)
     if operator == "relax.add":
         return all(_is_rounded(call, operand) for operand in call_.args)

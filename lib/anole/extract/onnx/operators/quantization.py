@@ -24,7 +24,7 @@ from anole.extract.onnx.operators.integer_products import (
 )
 from anole.extract.passes.value_ranges import VALUE_PRESERVING
 from anole.extract.passes.weight_only import weight_only
-from anole.ir.mutators import bound, operator_of, resolve_call, resolve_value, with_attrs
+from anole.ir.mutators import operator_of, resolve, resolve_call, resolve_value, with_attrs
 from anole.targets.shared.weight_only import StoredWeights
 
 _INTEGER_DTYPES = ("uint8", "int8", "uint16", "int16")
@@ -51,7 +51,7 @@ def quantize(call: Call) -> relax.Expr:
 def _bypass(call: Call, data: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr | None:
     """Requantize data that was dequantized by the same scale and then only moved or selected; else return None."""
     moves: list[Any] = []
-    while operator_of(move_ := bound(call.builder, data)) in VALUE_PRESERVING:
+    while operator_of(move_ := resolve(call.builder, data)) in VALUE_PRESERVING:
         moves.append(move_)
         data = moves[-1].args[0]
     dequantized = _split_dequantized(call, data) if moves else None
@@ -81,7 +81,7 @@ def _rescale_product(call: Call, data: relax.Expr, scale: relax.Expr) -> relax.E
     divisor = _fold_constant(call, scale)
     if scaled_product is None or divisor is None or divisor.size != 1 or dtype_of(scaled_product[0]) != "int32":
         return None
-    if operator_of(bound(call.builder, scaled_product[0])) in _DEQUANTIZING_OPS:
+    if operator_of(resolve(call.builder, scaled_product[0])) in _DEQUANTIZING_OPS:
         return None
     factor = scaled_product[1] / divisor.astype(np.float32).reshape(())
     product = call.emit(relax.op.multiply(call.cast(scaled_product[0], "float32"), const(factor, "float32")))
@@ -94,7 +94,7 @@ def _round_and_clamp(
     """Quantize: divide by a scale, if any, round half to even, add the zero point, and clamp."""
     if dtype not in _INTEGER_DTYPES:
         raise call.refuse(f"found {dtype}; allowed: {', '.join(_INTEGER_DTYPES)}")
-    divided = call.widened(data if scale is None else call.emit(relax.op.divide(data, scale)))
+    divided = call.widen(data if scale is None else call.emit(relax.op.divide(data, scale)))
     rounded = call.emit(relax.op.round(divided))
     if (zero := _zero_point(call, zero, dtype_of(divided))) is not None:
         rounded = call.emit(relax.op.add(rounded, zero))
@@ -136,7 +136,7 @@ def _broadcast_parameter(call: Call, parameter: relax.Expr, data: relax.Expr) ->
     size = call.integer("block_size", 0)
     if size and len(param_shape) == len(shape) and -(-shape[axis] // size) == param_shape[axis]:
         blocks = np.arange(shape[axis]) // size
-        return call.gathered(parameter, blocks, axis)
+        return call.gather(parameter, blocks, axis)
     raise call.refuse(f"found scales or zero points of shape {list(param_shape)} for data of shape {list(shape)}")
 
 
@@ -240,7 +240,7 @@ def _fold_constant(call: Call, expr: relax.Expr) -> NDArray[Any] | None:
     """Return the value of a constant that may be reshaped, cast or gathered, or None for other expressions."""
     if (value := resolve_value(call.builder, expr)) is not None:
         return value
-    call_: Any = bound(call.builder, expr)
+    call_: Any = resolve(call.builder, expr)
     if operator_of(call_) not in ("relax.reshape", "relax.astype", "relax.take"):
         return None
     if operator_of(call_) == "relax.take":

@@ -35,11 +35,7 @@ _PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
 }
 """The parameters of activation functions, with defaults where ONNX and ONNX Runtime agree."""
 
-_DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
-    "forward": (False,),
-    "reverse": (True,),
-    "bidirectional": (False, True),
-}
+_DIRECTIONS: Mapping[str, tuple[bool, ...]] = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """By the attribute ``direction``, whether each direction runs backward."""
 
 

@@ -36,7 +36,7 @@ def _axes(call: Call) -> list[int]:
     """Return the axes of a reduction; empty if it reduces all axes, or none."""
     axes = call.attributes.get("axes", ())
     if call.has(1):
-        axes = call.required(1, "axes").tolist()
+        axes = call.require_constant(1, "axes").tolist()
     return sorted(call.normal_axis(int(axis), len(call.shape(0))) for axis in axes)
 
 
@@ -80,7 +80,7 @@ def _layer_normalization(call: Call) -> relax.Expr | list[relax.Expr]:
     if call.n_outputs == 1:
         return call.by_tvm()
     emit, rank, dtype = call.emit, len(call.shape(0)), dtype_of(call.input(0))
-    axes, data = list(range(call.axis(rank, -1), rank)), call.widened(call.input(0))
+    axes, data = list(range(call.axis(rank, -1), rank)), call.widen(call.input(0))
     mean = emit(relax.op.mean(data, axes, keepdims=True))
     centered = emit(relax.op.subtract(data, mean))
     inverse = emit(relax.op.divide(const(1, dtype_of(data)), _deviation(call, centered, axes)))
@@ -98,7 +98,7 @@ def _deviation(call: Call, data: relax.Expr, axes: list[int]) -> relax.Expr:
 def _mean_variance_normalization(call: Call) -> relax.Expr:
     """Compute the variance from centered data; ONNX's difference of mean squares suffers from cancellation."""
     axes, dtype = list(map(int, call.attributes.get("axes", (0, 2, 3)))), dtype_of(call.input(0))
-    data = call.widened(call.input(0))
+    data = call.widen(call.input(0))
     centered = call.emit(relax.op.subtract(data, relax.op.mean(data, axes, keepdims=True)))
     variance = relax.op.mean(relax.op.multiply(centered, centered), axes, keepdims=True)
     deviation = relax.op.add(relax.op.sqrt(variance), const(1e-9, dtype_of(data)))
@@ -111,7 +111,7 @@ def _rms_normalization(call: Call) -> relax.Expr:
     axis = call.axis(rank, -1)
     if axis == rank - 1 and dtype == "float32":
         return call.by_tvm()
-    data = call.widened(call.input(0))
+    data = call.widen(call.input(0))
     scaled = call.emit(relax.op.divide(data, _deviation(call, data, list(range(axis, rank)))))
     return call.emit(relax.op.multiply(call.cast(scaled, dtype), call.input(1)))
 
@@ -121,7 +121,7 @@ def _cumulative_converter(operator: Callable[..., relax.Expr]) -> Converter:
 
     def convert(call: Call) -> relax.Expr:
         data, is_reversed = call.input(0), call.flag("reverse")
-        axis = call.normal_axis(int(call.required(1, "axis").item()), len(call.shape(0)))
+        axis = call.normal_axis(int(call.require_constant(1, "axis").item()), len(call.shape(0)))
         operand = relax.op.flip(data, axis) if is_reversed else data
         result = operator(operand, axis, dtype_of(data), call.flag("exclusive"))
         return call.emit(relax.op.flip(result, axis) if is_reversed else result)

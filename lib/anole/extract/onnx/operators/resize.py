@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax, te
 
-from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replaced, shape_of
+from anole.extract.onnx.operators.call import Call, Converter, const, dtype_of, replace_index, shape_of
 
 _MAX_UNROLLED_TAPS = 8
 _COORD_MODES = (
@@ -24,7 +24,7 @@ _ROUNDINGS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "ceil": np.ceil,
 }
 
-# Modes in which TVM's kernels, which resize both axes at once, are correct; "nearest" only with integer factors.
+# Modes in which TVM's kernels, which resize both axes in one step, are correct; "nearest" only with integer factors.
 _TVM_MODES = {
     "nearest": (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")),
     "linear": tuple(
@@ -59,7 +59,7 @@ def _resize(call: Call) -> relax.Expr:
     if mode != "nearest":
         if not dtype.startswith("float"):
             raise call.refuse(f"mode {mode} of {dtype}; only floating-point data can be interpolated")
-        result = call.widened(result)
+        result = call.widen(result)
     for axis, side in enumerate(sides):
         if not side.is_unchanged:
             result = _resize_axis(call, result, axis, mode, side)
@@ -146,7 +146,7 @@ def _resize_axis(call: Call, data: relax.Expr, axis: int, mode: str, side: _Side
         rounding = call.choice("nearest_mode", _ROUNDINGS, "floor" if _has_old_inputs(call) else "round_prefer_floor")
         nearest = np.clip(_round(coords, rounding), 0, side.inputs - 1)
         if not outside.any():
-            return call.gathered(data, nearest, axis)
+            return call.gather(data, nearest, axis)
         indices, weights = nearest[:, None], np.ones((side.outputs, 1))
     else:
         indices, weights = _taps(call, mode, coords, side)
@@ -161,11 +161,11 @@ def _weighted_sum(
     """Compute weighted sums of elements along an axis; `indices` and `weights` have shape (outputs, taps)."""
     dtype = dtype_of(data)
     outputs, taps = indices.shape
-    extents = replaced(shape_of(data), axis, outputs)
+    extents = replace_index(shape_of(data), axis, outputs)
 
     def compute(data: te.Tensor, sources: te.Tensor, factors: te.Tensor, added: te.Tensor) -> te.Tensor:
         def term(i: tuple[Any, ...], tap: Any) -> Any:
-            return factors[i[axis], tap] * data(*replaced(i, axis, sources[i[axis], tap]))
+            return factors[i[axis], tap] * data(*replace_index(i, axis, sources[i[axis], tap]))
 
         if taps > _MAX_UNROLLED_TAPS:
             tap = te.reduce_axis((0, taps), "tap")

@@ -20,7 +20,7 @@ def _dft(call: Call) -> relax.Expr:
     shape = shape_of(data)
     rank = len(shape)
     if call.has(2):
-        axis = int(call.required(2, "axis").item())
+        axis = int(call.require_constant(2, "axis").item())
     else:
         axis = call.integer("axis", -2 if call.opset >= 20 else 1)
     axis = call.normal_axis(axis, rank)
@@ -31,7 +31,7 @@ def _dft(call: Call) -> relax.Expr:
     if is_inverse and is_onesided:
         length = 2 * (length - 1)
     if call.has(1):
-        length = int(call.required(1, "dft_length").item())
+        length = int(call.require_constant(1, "dft_length").item())
     matrix = _matrix(shape[axis], length, shape[-1], is_inverse, is_onesided)
     order = [i for i in range(rank - 1) if i != axis]
     return _apply_matrix(call, data, matrix, order, axis)
@@ -74,7 +74,7 @@ def _apply_matrix(call: Call, data: relax.Expr, matrix: NDArray[np.float64], ord
         raise call.refuse(f"a transform of {n_samples} samples to {frequencies} frequencies is too long")
     shape = shape_of(data)
     rank = len(shape)
-    signals = call.widened(data)
+    signals = call.widen(data)
     batch_shape = [shape[i] for i in order]
     if [*order, axis] != list(range(rank - 1)):
         signals = call.emit(relax.op.permute_dims(signals, [*order, axis, rank - 1]))
@@ -92,10 +92,10 @@ def _stft(call: Call) -> relax.Expr:
     shape = shape_of(data)
     if len(shape) == 2:
         data, shape = call.emit(relax.op.expand_dims(data, 2)), (*shape, 1)
-    step = int(call.required(1, "frame_step").item())
+    step = int(call.require_constant(1, "frame_step").item())
     window = call.constant(2)
     if call.has(3):
-        length = int(call.required(3, "frame_length").item())
+        length = int(call.require_constant(3, "frame_length").item())
     elif call.has(2):
         length = call.shape(2)[0]
     else:
@@ -104,7 +104,7 @@ def _stft(call: Call) -> relax.Expr:
         raise call.refuse(f"found frames of {length} every {step} samples of {shape[1]}")
     frames = 1 + (shape[1] - length) // step
     indices = step * np.arange(frames)[:, None] + np.arange(length)
-    signals = call.gathered(data, indices.ravel(), 1)
+    signals = call.gather(data, indices.ravel(), 1)
     signals = call.emit(relax.op.reshape(signals, [shape[0], frames, length, shape[2]]))
     if call.has(2) and call.shape(2) != (length,):
         raise call.refuse(f"found a window of {call.shape(2)[0]} samples for frames of {length}")

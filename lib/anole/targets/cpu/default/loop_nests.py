@@ -139,7 +139,7 @@ def collapse(schedule: s_tir.Schedule, loops: list[LoopRV], axes: list[Axis]) ->
     for position in reversed(range(1, len(axes))):
         outer, inner = axes[position - 1], axes[position]
         if outer.wraps(inner):
-            axes = [*axes[: position - 1], outer.merged(inner), *axes[position + 1 :]]
+            axes = [*axes[: position - 1], outer.merge(inner), *axes[position + 1 :]]
             fused = schedule.fuse(loops[position - 1], loops[position])
             loops = [*loops[: position - 1], fused, *loops[position + 1 :]]
     return loops, axes

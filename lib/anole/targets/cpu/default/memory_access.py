@@ -49,7 +49,7 @@ class Axis:
         is_regular = all(o is not None and i is not None and o == i * inner.extent for o, i in pairs)
         return is_regular or self.extent == 1 or inner.extent == 1
 
-    def merged(self, inner: Axis) -> Axis:
+    def merge(self, inner: Axis) -> Axis:
         """Merge this axis with the next inner one."""
         return replace(inner, extent=self.extent * inner.extent) if inner.extent > 1 else self
 

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from anole.ir.nodes import blocks_of, collect, nest_around, with_nests, with_values
-from anole.ir.symbols import simplified, typical_shape
+from anole.ir.symbols import simplify, typical_shape
 from anole.targets.shared.anchor import is_same_extent
 
 _ROW = "local"
@@ -60,7 +60,7 @@ class _Rows:
         if len({(prod(shape[:-1]), shape[-1]) for shape in shapes}) != 1:
             raise ValueError("the reductions have no rows, or different rows")
         extent = reductions[0].iter_vars[-1].dom.extent
-        return cls(prod(shapes[0][:-1]), extent, simplified((extent + (lanes - 1)) // lanes * lanes), sizes)
+        return cls(prod(shapes[0][:-1]), extent, simplify((extent + (lanes - 1)) // lanes * lanes), sizes)
 
     def covers(self, block: s_tir.SBlock) -> bool:
         """Whether a block, other than a copy, visits every element of every row."""

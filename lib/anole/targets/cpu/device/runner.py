@@ -32,8 +32,8 @@ class CpuRunner:
     """A runner of candidates of one workload on the same inputs.
 
     As in a network, the data is warm, because the previous layer has just written it, and the weights come from memory:
-    every run reads a different copy, and reuses a copy after `cold_bytes`, unless these are 0. If both operands are
-    activations, both are warm.
+    every run reads a different copy, which is reused after `cold_bytes`; with 0 bytes, the weights stay warm. If both
+    operands are activations, both are warm.
     """
 
     def __init__(self, template: Template, workload: Workload, cold_bytes: int = _COLD_BYTES) -> None:

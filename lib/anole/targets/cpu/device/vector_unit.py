@@ -50,7 +50,7 @@ class VectorUnit:
         """Width of a weight panel that leaves three quarters of the registers for accumulators and data."""
         return self.lanes * self.registers // 4
 
-    def padded(self, extent: int) -> int:
+    def round_up(self, extent: int) -> int:
         """Round an extent up to a multiple of the number of lanes."""
         return -(-extent // self.lanes) * self.lanes
 

@@ -17,7 +17,7 @@ _OPTIONS = ("-std=c11", "-O2", "-fPIC", "-fno-diagnostics-show-caret")
 
 
 def compile_runtime(threads: int, folder: Path) -> Path:
-    """Compile, unless it exists, the object to link with a library whose parallel loops run on `threads` threads.
+    """Compile the object to link with a library whose parallel loops run on `threads` threads, if it does not exist.
 
     With 0, the loops run on all logical CPUs. It raises MachineError if there is no C compiler.
     """
@@ -25,7 +25,7 @@ def compile_runtime(threads: int, folder: Path) -> Path:
 
 
 def compile_tiles(folder: Path) -> Path:
-    """Compile, unless it exists, the object to link with a library that multiplies tiles.
+    """Compile the object to link with a library that multiplies tiles, if it does not exist.
 
     If the compiler does not know the AMX instructions, the library never uses them.
     """
@@ -37,10 +37,10 @@ def compile_tiles(folder: Path) -> Path:
 
 
 def _compile(path: Path, name: str, *options: str) -> Path:
-    """Compile a source file of this folder to an object, unless the object exists."""
+    """Compile a source file of this folder to an object, if the object does not exist."""
     if path.exists():
         return path
-    # Several processes may compile the object at once, so it is moved into place atomically.
+    # Several processes may compile the object in parallel, so it is moved into place atomically.
     with TemporaryDirectory(dir=path.parent) as temporary, as_file(files(__name__).joinpath(name)) as source:
         complete_path = f"{temporary}/{path.name}"
         run_tool("C compiler", [find_compiler(), *_OPTIONS, *options, "-c", str(source), "-o", complete_path])

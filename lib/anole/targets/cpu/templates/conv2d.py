@@ -38,7 +38,7 @@ class Conv2dTemplate(ConvolutionTemplate):
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
-        tiled = self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
+        tiled = self.tile(func, config, self.unit.lanes_of(config["tile_f"][2]))
         sch, names = tiled.sch, ("rc", "ry", "rx")
         splits = [sch.split(axis, config[f"tile_{name}"]) for axis, name in zip(tiled.reduction, names, strict=True)]
         outer, inner = zip(*splits, strict=True)

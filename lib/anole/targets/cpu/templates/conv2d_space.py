@@ -18,7 +18,7 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unrolled
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, CACHE_LINE_BYTES, covering, unroll
 from anole.targets.cpu.templates.skip_padding import active_share, skips
 from anole.task import Conv2d
 
@@ -60,7 +60,7 @@ def leaves_gaps(w: Conv2d) -> bool:
     return any(w.padding) and w.strides[1] * w.in_channels % (_WAY_BYTES // FLOAT_BYTES) == 0
 
 
-def covered(w: Conv2d) -> tuple[int, int]:
+def covered_size(w: Conv2d) -> tuple[int, int]:
     """Return the numbers of rows and columns to compute, rounded up to allow good register tiles.
 
     Register tiles extend along the columns, or along the rows of a single column; the other number is unchanged.
@@ -70,7 +70,7 @@ def covered(w: Conv2d) -> tuple[int, int]:
 
 def padded_filters(unit: VectorUnit, w: Conv2d) -> int:
     """Return the number of output channels to compute: a multiple of the lanes, unless groups forbid it."""
-    return unit.padded(w.out_channels) if w.groups == 1 else w.out_channels
+    return unit.round_up(w.out_channels) if w.groups == 1 else w.out_channels
 
 
 def filter_knob(unit: VectorUnit, w: Conv2d) -> Knob:
@@ -93,7 +93,7 @@ def conv2d_space(unit: VectorUnit, threads: int, w: Conv2d) -> Space:
     tiles = DirectTiles(unit, threads, w)
     knobs = [
         filter_knob(unit, w),
-        *tiles.pixel_knobs(*covered(w)),
+        *tiles.pixel_knobs(*covered_size(w)),
         split_knob("tile_rc", w.in_channels // w.groups, 2, agent="reduction"),
         split_knob("tile_ry", w.kernel[0], 2, agent="reduction"),
         split_knob("tile_rx", w.kernel[1], 2, agent="reduction"),
@@ -120,15 +120,15 @@ class DirectTiles(ConvolutionTiles):
         """
         w, chunks = self.w, self.chunks(columns)
         weights = w.kernel[0] * w.kernel[1] * w.in_channels // w.groups * padded_filters(self.unit, w)
-        streamed = self._streamed(columns)
+        streamed = self._load_cost(columns)
         streamed += weights * (_MEMORY_LINE_COST + _NOT_PREFETCHED_COST * (1 - columns.get("prefetch", 0)))
-        work = self._computed(columns, weights) + (streamed + _PADDED_LINE_COST * self._padded(columns)) / _LINE
+        work = self._compute_cost(columns, weights) + (streamed + _PADDED_LINE_COST * self._n_padded(columns)) / _LINE
         return np.asarray(work * (-(-chunks // self.threads) / chunks) + _THREADS_START_COST * (chunks > 1))
 
-    def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
+    def _compute_cost(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         """Estimate the time of the multiply-adds, shape (n,)."""
         w, vectors, pixels, panels = self.w, self.vectors(columns), self.multipliers(columns), columns["tile_f"][:, 2]
-        vector_products = weights * w.batch * prod(covered(w)) / np.gcd(panels, self.unit.lanes)
+        vector_products = weights * w.batch * prod(covered_size(w)) / np.gcd(panels, self.unit.lanes)
         min_accumulators = min(_FEW_ACCUMULATORS, self.unit.registers // 2)
         condition = _CONDITION_COST if self.unit.multiplies_scalars else _CONDITION_AND_BROADCAST_COST
         has_few, has_many = vectors * pixels < min_accumulators, vectors * pixels > _MANY_ACCUMULATORS
@@ -143,7 +143,7 @@ class DirectTiles(ConvolutionTiles):
         computed = vector_products / 2 * (np.maximum(1.0, 1 / vectors + 1 / pixels) + extra_cost)
         return np.asarray(computed * active_share(w, columns) if skips(w) else computed)
 
-    def _streamed(self, columns: Columns) -> NDArray[np.float64]:
+    def _load_cost(self, columns: Columns) -> NDArray[np.float64]:
         """Estimate the cost of repeated loads into the caches, shape (n,), times the values per cache line."""
         # A quarter of each cache is reserved for data outside of this loop nest.
         nest, room = self.nest(columns), [3 * size // 4 // FLOAT_BYTES for size in (_FIRST_CACHE_BYTES, CACHE_BYTES)]
@@ -161,7 +161,7 @@ class DirectTiles(ConvolutionTiles):
         common = np.gcd(np.where(row_columns > 1, np.gcd(step, period), period), np.where(rows > 1, row, period))
         return np.asarray(rows * row_columns / np.minimum(period // common, _WAY_BYTES // CACHE_LINE_BYTES))
 
-    def _padded(self, columns: Columns) -> NDArray[np.int64]:
+    def _n_padded(self, columns: Columns) -> NDArray[np.int64]:
         """Return the number of elements that padding writes, shape (n,): all data, or the rows that a chunk reads."""
         w = self.w
         rows = (columns["tile_y"][:, 1:].prod(axis=1) - 1) * w.strides[0] + (w.kernel[0] - 1) * w.dilation[0] + 1
@@ -177,11 +177,11 @@ class DirectTiles(ConvolutionTiles):
         """Return the loop nests of n configs that read a row of a panel in `vectors` vectors of `lanes` lanes."""
         splits = {name: columns[f"tile_{name}"] for name in ("rc", "ry", "rx")}
         inner_first = {name: split[:, 1] for name, split in reversed(splits.items())}
-        annotations = unrolled(columns, self.multipliers(columns) * vectors, inner_first)
+        annotations = unroll(columns, self.multipliers(columns) * vectors, inner_first)
         outer = [Loop(f"{name}_outer", name, split[:, 0], 6 + at) for at, (name, split) in enumerate(splits.items())]
         inner = [
             Loop(f"{name}_inner", name, split[:, 1], 9 + at, annotations[name])
             for at, (name, split) in enumerate(splits.items())
         ]
-        size = (covered(self.w)[1], padded_filters(self.unit, self.w))
-        return self.tiled(columns, lanes, [*outer, *inner], size)
+        size = (covered_size(self.w)[1], padded_filters(self.unit, self.w))
+        return self.tile(columns, lanes, [*outer, *inner], size)

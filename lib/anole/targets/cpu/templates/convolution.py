@@ -33,7 +33,7 @@ class ConvolutionTemplate:
         """Pack HWIO weights into panels, zero-padded."""
         return pack_panels(weight, config["tile_f"][2], prod(config["tile_f"]))
 
-    def tiled(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
+    def tile(self, func: tirx.PrimFunc, config: Config, lanes: int) -> TiledNest:
         """Split the loops of a function's anchor, with vectors of `lanes` lanes.
 
         Tile loops are over filters, rows and columns in the config's order, register loops over rows, columns, vectors.

@@ -68,7 +68,7 @@ class ConvolutionTiles(RegisterTiles):
         limits = self.attainable(columns, self.fit(columns))
         return self.constraints(lambda _: limits["chunks"], lambda _: limits["accumulators"])
 
-    def tiled(
+    def tile(
         self,
         columns: Columns,
         lanes: Ints,

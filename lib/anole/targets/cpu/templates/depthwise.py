@@ -39,7 +39,7 @@ class DepthwiseTemplate(ConvolutionTemplate):
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
         lanes = int(panel_lanes(self.unit, workload, np.array([config["tile_f"][2]]))[0])
-        tiled = self.tiled(func, config, lanes)
+        tiled = self.tile(func, config, lanes)
         has_surplus = prod(config["tile_f"]) > workload.out_channels
         tiled.arrange("pad", config["pad_at"], 0 if has_surplus else self.unit.lanes, lanes)
         func = tiled.finish(tiled.reduction, config["auto_unroll_max_step"])

@@ -18,7 +18,7 @@ from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
-from anole.targets.cpu.templates.register_tiles import unrolled, waking
+from anole.targets.cpu.templates.register_tiles import unroll, waking
 from anole.task import Conv2d
 
 _MIN_LANES = 4
@@ -54,7 +54,7 @@ def channel_lanes(unit: VectorUnit, w: Conv2d) -> int:
 
 
 def panel_lanes(unit: VectorUnit, w: Conv2d, panels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of lanes of a weight panel's row that are read at once, for n widths, shape (n,)."""
+    """Return the number of lanes of a weight panel's row that are read together, for n widths, shape (n,)."""
     lanes = channel_lanes(unit, w)
     return np.where(panels % lanes == 0, lanes, unit.lanes_of_each(panels))
 
@@ -135,6 +135,6 @@ class _DepthwiseTiles(ConvolutionTiles):
     def nest(self, columns: Columns) -> LoopNest:
         """Return the loop nests of n configs."""
         w, lanes = self.w, panel_lanes(self.unit, self.w, columns["tile_f"][:, 2])
-        taps = unrolled(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
+        taps = unroll(columns, self.accumulators(columns), {"rx": w.kernel[1], "ry": w.kernel[0]})
         reduction = [Loop("ry", "ry", w.kernel[0], 6, taps["ry"]), Loop("rx", "rx", w.kernel[1], 7, taps["rx"])]
-        return self.tiled(columns, lanes, reduction, (w.out_width, computed_channels(self.unit, w)))
+        return self.tile(columns, lanes, reduction, (w.out_width, computed_channels(self.unit, w)))

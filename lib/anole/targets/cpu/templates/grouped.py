@@ -34,7 +34,7 @@ class GroupedTemplate(ConvolutionTemplate):
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
-        bundle, tiled = Bundle.of(self.unit, workload), self.tiled(func, config, self.unit.lanes)
+        bundle, tiled = Bundle.of(self.unit, workload), self.tile(func, config, self.unit.lanes)
         rc, ry, rx = tiled.reduction
         rows, columns, vectors = tiled.registers
         register = {"f": [vectors], "p": [rows, columns], "r": [rx]}

@@ -20,7 +20,7 @@ from anole.space.loops import Annotation, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
 from anole.targets.cpu.templates.convolution_tiles import ConvolutionTiles, panel_knob
-from anole.targets.cpu.templates.register_tiles import evenness, unrolled
+from anole.targets.cpu.templates.register_tiles import evenness, unroll
 from anole.task import Conv2d
 
 REGISTER_ORDERS = tuple("".join(order) for order in permutations("fpr"))
@@ -51,7 +51,7 @@ class Bundle:
         """Return the smallest bundle that fills full vectors, or a bundle of all groups if there are fewer."""
         filters = w.out_channels // w.groups
         groups = min(w.groups, lcm(filters, unit.lanes) // filters)
-        return cls(groups, unit.padded(groups * filters), filters, w.in_channels // w.groups, unit.lanes)
+        return cls(groups, unit.round_up(groups * filters), filters, w.in_channels // w.groups, unit.lanes)
 
     @property
     def channels(self) -> int:
@@ -65,7 +65,7 @@ class Bundle:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether vectors read all channels of their groups at once, which covers all steps of the reduction."""
+        """Whether vectors read all channels of their groups together, which covers all steps of the reduction."""
         groups = [len(set(self.groups_of(vector))) for vector in range(self.vectors)]
         return (
             max(groups) > _MAX_BLENDED_GROUPS
@@ -136,11 +136,11 @@ class _GroupedTiles(ConvolutionTiles):
         levels = 8 + 2 * depths[np.searchsorted(REGISTER_ORDERS, columns["register_order"])]
         channels, (rows, taps) = w.in_channels // w.groups, w.kernel
         extents = {"rc": channels, "ry": rows} if shuffled else {"ry": rows, "rc": channels}
-        annotations = unrolled(columns, self.accumulators(columns) * taps, extents)
+        annotations = unroll(columns, self.accumulators(columns) * taps, extents)
         reduction = [
             Loop("ry", "ry", rows, 6 if shuffled else 7, annotations["ry"]),
             Loop("rc", "rc", channels, 7 if shuffled else 6, Annotation.UNROLLED if shuffled else annotations["rc"]),
             Loop("rx", "rx", taps, levels[:, 2], Annotation.UNROLLED),
         ]
         size = (w.out_width, self.filters)
-        return self.tiled(columns, self.unit.lanes, reduction, size, (levels[:, 0], levels[:, 1]))
+        return self.tile(columns, self.unit.lanes, reduction, size, (levels[:, 0], levels[:, 1]))

@@ -10,8 +10,8 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, s_tir, tirx
 
-from anole.ir.nodes import collect, map_nodes, prefetched, with_loop, with_nests, with_new_definition, with_values
-from anole.ir.symbols import simplified
+from anole.ir.nodes import collect, make_prefetch, map_nodes, with_loop, with_nests, with_new_definition, with_values
+from anole.ir.symbols import simplify
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES
 from anole.targets.cpu.templates.register_tiles import CACHE_LINE_BYTES
@@ -138,7 +138,7 @@ def end_after_rows(func: tirx.PrimFunc, loop: tirx.For, rows: Any, register: int
             if axis.iter_type == tirx.IterVar.DataPar
         ]
         n_tiles = (rows - with_values(spatial[-2], at_start) + (register - 1)) // register
-        return tirx.For(tiles.loop_var, tiles.min, simplified(tirx.min(tiles.extent, n_tiles)), tiles.kind, tiles.body)
+        return tirx.For(tiles.loop_var, tiles.min, simplify(tirx.min(tiles.extent, n_tiles)), tiles.kind, tiles.body)
 
     return with_loop(func, loop, end_early)
 
@@ -217,7 +217,7 @@ def prefetch(func: tirx.PrimFunc, loop: tirx.For, later: Callable[..., Sequence[
     *outer, last = later(*(with_values(with_values(index, bindings), at_start) for index in weight.indices))
     line = tirx.Var("line", "int32")
     load = tirx.BufferLoad(weight.source, [*outer, last + line * (CACHE_LINE_BYTES // FLOAT_BYTES)])
-    prefetches = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(prefetched(load, level=2)))
+    prefetches = tirx.For(line, 0, lines, tirx.ForKind.SERIAL, tirx.Evaluate(make_prefetch(load, level=2)))
 
     def prepend_prefetches(loop: tirx.For) -> tirx.For:
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, tirx.SeqStmt([prefetches, loop.body]))

@@ -18,7 +18,7 @@ from anole.space import Knob, Space, option_knob, split_knob
 from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import FLOAT_BYTES, VectorUnit
-from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering, evenness, unrolled, waking
+from anole.targets.cpu.templates.register_tiles import CACHE_BYTES, RegisterTiles, covering, evenness, unroll, waking
 from anole.task import BatchMatmul, Dense
 
 PACKED_AT = ("inline", "tile", "root")
@@ -82,7 +82,7 @@ def batch_matmul_space(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     """
     tiles = _BatchMatmulTiles(unit, threads, w)
     # Unpacked vectors need contiguous float32 columns that fill registers.
-    in_place = unit.padded(w.columns) == w.columns and not w.transpose_right and w.dtype == "float32"
+    in_place = unit.round_up(w.columns) == w.columns and not w.transpose_right and w.dtype == "float32"
     knobs = [*tiles.splits(), option_knob("pack_at", PACKED_AT if in_place else PACKED_AT[1:]), *_unroll_knobs()]
     return Space(knobs, tiles.constraints(tiles.enough_chunks), tiles.nest, merit=tiles.merit)
 
@@ -106,7 +106,7 @@ class _ProductTiles(RegisterTiles):
     @property
     def width(self) -> int:
         """Number of columns to compute."""
-        return self.unit.padded(self.w.columns)
+        return self.unit.round_up(self.w.columns)
 
     def multipliers(self, columns: Columns) -> NDArray[np.int64]:
         """Return the rows of a tile, shape (n,)."""
@@ -132,12 +132,12 @@ class _ProductTiles(RegisterTiles):
             split_knob("tile_k", self.w.inner, 2, agent="reduction"),
         ]
 
-    def tiled(self, columns: Columns, chunks: Sequence[Loop], buffers: tuple[Buffer, ...]) -> LoopNest:
+    def tile(self, columns: Columns, chunks: Sequence[Loop], buffers: tuple[Buffer, ...]) -> LoopNest:
         """Return the loop nests of n configs; the given parallel loops have levels below 3."""
         y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
         lanes = self.unit.lanes_of_each(x[:, 2])
         vectors = x[:, 2] // lanes
-        annotation = unrolled(columns, y[:, 2] * vectors, {"k_inner": k[:, 1]})["k_inner"]
+        annotation = unroll(columns, y[:, 2] * vectors, {"k_inner": k[:, 1]})["k_inner"]
         loops = (
             *chunks,
             Loop("x_tile", "x", x[:, 1], 3),
@@ -188,7 +188,7 @@ class DenseTiles(_ProductTiles):
         )
         data = Buffer("data", (self.rows, self.w.inner), ({"y": 1}, {"k": 1}))
         weight = Buffer("weight", (self.width, self.w.inner), ({"x": 1}, {"k": 1}))
-        return self.tiled(columns, chunks, (data, weight, Buffer("out", (self.rows, self.width), ({"y": 1}, {"x": 1}))))
+        return self.tile(columns, chunks, (data, weight, Buffer("out", (self.rows, self.width), ({"y": 1}, {"x": 1}))))
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class _WeightOnlyTiles(DenseTiles):
         Several packed words are unpacked in sequence, but only one vector of a panel at a time.
         """
         rows, words, steps = self.multipliers(columns), columns["tile_k"][:, 1], self.accumulators(columns)
-        is_unrolled = unrolled(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
+        is_unrolled = unroll(columns, steps, {"k": words})["k"] == Annotation.UNROLLED
         merit = self.shares(columns) + evenness(self.chunks(columns), self.threads)
         merit += 2.0 * np.log2(np.minimum(rows, _MAX_SHARING_ROWS)) - np.log2(steps)
         merit += is_unrolled * np.log2(np.minimum(words, _MAX_WORDS)) - 0.1 * np.log2(words)
@@ -239,4 +239,4 @@ class _BatchMatmulTiles(_ProductTiles):
         data = Buffer("data", (w.batch, self.rows, w.inner), ({"b": 1}, {"y": 1}, {"k": 1}))
         right = Buffer("right", (w.batch, w.inner, row), ({"b": 1}, {"k": 1}, {"x": 1}))
         out = Buffer("out", (w.batch, self.rows, self.width), ({"b": 1}, {"y": 1}, {"x": 1}))
-        return self.tiled(columns, chunks, (data, right, out))
+        return self.tile(columns, chunks, (data, right, out))

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 from tvm import s_tir, te, tirx
 
-from anole.ir.symbols import simplified
+from anole.ir.symbols import simplify
 from anole.record import Config
 from anole.targets.base import ANCHOR
 from anole.targets.cpu.device.vector_unit import VectorUnit
@@ -114,7 +114,7 @@ def _multiply(
 
 def covered_extent(extent: Any, split: Sequence[int], chunk: int) -> Any:
     """Return the extent that a split covers; a dynamic extent is rounded up to chunks."""
-    return prod(split) if isinstance(extent, int) else simplified((extent + chunk - 1) // chunk * chunk)
+    return prod(split) if isinstance(extent, int) else simplify((extent + chunk - 1) // chunk * chunk)
 
 
 def _pack_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> te.Tensor:
@@ -129,5 +129,5 @@ def _pack_panels(w: BatchMatmul, panel: int, columns: Any, right: te.Tensor) -> 
             else tirx.if_then_else(x < w.columns, value, tirx.const(0, right.dtype))
         )
 
-    panels = columns // panel if isinstance(columns, int) else simplified(columns // panel)
+    panels = columns // panel if isinstance(columns, int) else simplify(columns // panel)
     return te.compute((w.batch, panels, w.inner, panel), point, name=_PANELS)

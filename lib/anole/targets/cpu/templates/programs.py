@@ -12,7 +12,7 @@ from anole.record import Config
 from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, TILES, WINOGRAD, Template, named_object
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered, leaves_gaps
+from anole.targets.cpu.templates.conv2d_space import conv2d_prefetches, conv2d_space, covered_size, leaves_gaps
 from anole.targets.cpu.templates.depthwise_space import computed_channels, depthwise_space, is_depthwise
 from anole.targets.cpu.templates.grouped_space import grouped_space, is_bundled
 from anole.targets.cpu.templates.open_spaces import (
@@ -76,13 +76,13 @@ class Programs:
     Attributes:
         space: returns the space of their configs.
         template: the template's class, or a function that makes the template of a vector unit, as ``module:object``.
-        default: maps the arguments of `space` to a valid config that is fast enough without tuning.
+        default_config: maps the arguments of `space` to a valid config that is fast enough without tuning.
         has_packed_words: whether the template is for packed words, and the workload has low-precision operands.
     """
 
     space: SpaceOf
     template: str
-    default: Callable[[VectorUnit, int, Any], Config]
+    default_config: Callable[[VectorUnit, int, Any], Config]
     has_packed_words: bool = False
 
     def template_for(self, unit: VectorUnit) -> Template:
@@ -113,7 +113,7 @@ def program_parts(unit: VectorUnit, w: Workload, exact: bool, is_open: bool) -> 
             "conv2d.surplus": depthwise and computed_channels(unit, w) > w.out_channels,
             "conv2d.grouped": bundled,
             "conv2d.prefetch": not depthwise and conv2d_prefetches(w),
-            "cover": direct and covered(w) != (w.out_height, w.out_width),
+            "cover": direct and covered_size(w) != (w.out_height, w.out_width),
             "conv2d.idle": direct and skips(w),
             "conv2d.gap": direct and leaves_gaps(w),
             "conv2d.winograd": allows_winograd(w, exact),
@@ -242,7 +242,7 @@ def _adapt_to_packed_words(programs: Programs) -> Programs:
     return Programs(
         lambda unit, threads, w: programs.space(unit, threads, with_packed_words(w)),
         programs.template,
-        lambda unit, threads, w: programs.default(unit, threads, with_packed_words(w)),
+        lambda unit, threads, w: programs.default_config(unit, threads, with_packed_words(w)),
         has_packed_words=True,
     )
 

@@ -132,7 +132,7 @@ class RegisterTiles(ABC):
         return [fit, enough_accumulators, enough_chunks]
 
 
-def unrolled(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
+def unroll(columns: Columns, steps: Ints, extents: Mapping[str, Ints]) -> dict[str, NDArray[np.int64]]:
     """Return the annotations of reduction loops: unrolled while the body stays within ``auto_unroll_max_step``.
 
     `steps` are the vector operations of the register tile; `extents` has the innermost loop first. With

@@ -40,7 +40,7 @@ def _rewrite_over_blocks(block: s_tir.SBlock, tiles: OutputTiles) -> tirx.Stmt:
     for axis in (*axes, f):
         analyzer.bind(axis.var, axis.dom)
     at_block, at_tile, y_in_tile, x_in_tile = (axis.var for axis in axes)
-    tile = tiles.joined(at_block, at_tile)
+    tile = tiles.index_at(at_block, at_tile)
     image, y_first, x_first = tiles.first(tile)
     d_y, d_x = tiles.dilation
     values = {n.var: image, y.var: y_first + y_in_tile * d_y, x.var: x_first + x_in_tile * d_x}

@@ -28,7 +28,7 @@ class TiledConvolution(Conv2dTemplate):
 
     def schedule(self, func: tirx.PrimFunc, workload: Conv2d, config: Config) -> tirx.PrimFunc:
         """Schedule the function with the config's loop nest."""
-        w, tiled = workload, self.tiled(func, config, self.unit.lanes_of(config["tile_f"][2]))
+        w, tiled = workload, self.tile(func, config, self.unit.lanes_of(config["tile_f"][2]))
         tiled.arrange("pad", config["pad_at"], self.unit.lanes, self.unit.lanes, unrolled=False)
         rows, row_columns = config["tile_y"][2], config["tile_x"][1]
         n_strips, row = map(int, strips(w, rows, row_columns))

@@ -18,7 +18,7 @@ from anole.space import Constraint, Space
 from anole.space.loops import Loop, LoopNest
 from anole.space.space import Columns
 from anole.targets.cpu.device.vector_unit import VectorUnit
-from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space, covered, padded_filters
+from anole.targets.cpu.templates.conv2d_space import DirectTiles, conv2d_space, covered_size, padded_filters
 from anole.targets.cpu.templates.product_space import DenseTiles, dense_space
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 
@@ -103,10 +103,10 @@ class _ConvolutionInTiles(DirectTiles):
         in_strips = (row_columns <= SIDE) | ((rows == 1) & (row_columns <= 2 * SIDE))
         return np.asarray(in_strips & (panel % SIDE == 0) & (rows * row_columns * panel <= _MAX_ACCUMULATORS))
 
-    def _computed(self, columns: Columns, weights: int) -> NDArray[np.float64]:
+    def _compute_cost(self, columns: Columns, weights: int) -> NDArray[np.float64]:
         w, panel = self.w, columns["tile_f"][:, 2]
         n_strips, rows = strips(w, columns["tile_y"][:, 2], columns["tile_x"][:, 1])
-        calls = w.batch * prod(covered(w)) * padded_filters(self.unit, w) / (self.multipliers(columns) * panel)
+        calls = w.batch * prod(covered_size(w)) * padded_filters(self.unit, w) / (self.multipliers(columns) * panel)
         taps, words = runs(w)
         return np.asarray(calls * _cycles(n_strips, rows, panel, prod(taps) * in_groups(words)[0]))
 
@@ -115,7 +115,7 @@ class _ConvolutionInTiles(DirectTiles):
         extents = {"rc": self.w.in_channels, "ry": self.w.kernel[0], "rx": self.w.kernel[1]}
         reduction = [Loop(f"{name}_inner", name, extent, 9 + at) for at, (name, extent) in enumerate(extents.items())]
         lanes = np.gcd(columns["tile_f"][:, 2], self.unit.lanes)
-        return self.tiled(columns, lanes, reduction, (covered(self.w)[1], padded_filters(self.unit, self.w)))
+        return self.tile(columns, lanes, reduction, (covered_size(self.w)[1], padded_filters(self.unit, self.w)))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ and 9.3e-6 for F(6x6, 3x3). They are 2.4e-6 for F(2x2, 5x5) and 7.3e-6 for F(4x4
 _MAX_TILES = 256
 _UNROLLED_CHANNELS = (1, 2, 4)
 _PREFETCHED_CHANNELS = (4, 16)
-"""Input channels between two prefetches: each costs a separate step, but fewer issue more requests at once."""
+"""Input channels between two prefetches: each costs a separate step, but fewer prefetches issue more requests each."""
 
 _SHARED_CACHE_BYTES = 16 << 20
 """Approximate part of the last-level cache that is left for weights."""

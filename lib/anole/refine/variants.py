@@ -1,4 +1,4 @@
-"""Compile a network with different candidates of its tasks, round by round, and time them."""
+"""Compile and time variants of a network: in each, every task has another candidate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from anole.documents.receipt import Receipts
 from anole.errors import BuildError
 from anole.extract.imported import read_network
 from anole.measure.device_access import DeviceAccess
-from anole.refine.candidates import (
-    Candidates,
-    Positions,
-    round_positions,
-    seconds_per_call,
-    with_candidates,
-)
+from anole.refine.candidates import Candidates, Positions, seconds_per_call, variant_positions, with_candidates
 from anole.refine.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -71,23 +65,23 @@ class Compiler:
         return read_network(self._path)
 
 
-def time_rounds(
+def time_variants(
     compiler: Compiler, stopwatch: Stopwatch, candidates: Candidates, n_turns: int, seconds: float
 ) -> list[list[dict[str, float]]]:
-    """Return the seconds of one call of each task, by round and turn; a round that fails has no turns.
+    """Return the seconds of one call of each task, by variant and turn; a variant that fails has no turns.
 
-    The rounds take turns of at least `seconds`, which exposes all of them to the same states of the machine.
+    The variants take turns of at least `seconds`, which exposes all of them to the same states of the machine.
 
     Raises:
-        BuildError: the first round, which has the candidates that are fastest alone, fails.
+        BuildError: the first variant fails, which has the candidates that are fastest alone.
     """
-    n_rounds = max(map(len, candidates.values()))
-    turns: list[list[dict[str, float]]] = [[] for _ in range(n_rounds)]
-    remaining = list(range(n_rounds))
+    n_variants = max(map(len, candidates.values()))
+    turns: list[list[dict[str, float]]] = [[] for _ in range(n_variants)]
+    remaining = list(range(n_variants))
     for _ in range(n_turns):
         for number in tuple(remaining):
             try:
-                folder, build = compiler.compile(round_positions(candidates, number))
+                folder, build = compiler.compile(variant_positions(candidates, number))
                 kernels_s = stopwatch.kernels_s(folder, seconds)
             except BuildError as error:
                 if number == 0:
