@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anole.documents.build import read_build, write_build
-from anole.documents.document import with_schema
+from anole.documents.document import encode_with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.stage import evaluate_build
@@ -45,7 +45,7 @@ def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def evaluate(folder: Path) -> dict[str, Any]:
     evaluate_build(folder, folder.parent / "evaluation.json")
-    evaluation = with_schema(read_evaluation(folder.parent / "evaluation.json"))
+    evaluation = encode_with_schema(read_evaluation(folder.parent / "evaluation.json"))
     (latency,) = evaluation["latencies"]
     return {**evaluation, **latency}
 
