@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anole.errors import TargetError
 from anole_cuda.device.builder import prepare_to_compile
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 """Kinds of attributes in section ``.nv.info`` that have a kernel's symbol, and its registers or stack bytes."""
@@ -36,12 +36,12 @@ class Resources:
 
     def occupancy(self, arch: str, threads: int) -> float:
         """Return the occupancy with blocks of `threads`: the share of a multiprocessor's warps that are resident."""
-        multiprocessor = Multiprocessor.of(arch)
-        blocks = multiprocessor.resident_blocks(threads, self.registers, self.shared_bytes)
-        return float(blocks * -(-threads // multiprocessor.warp) / multiprocessor.warps)
+        gpu = GpuSpecs.of(arch)
+        blocks = gpu.resident_blocks(threads, self.registers, self.shared_bytes)
+        return float(blocks * -(-threads // gpu.warp) / gpu.warps)
 
 
-def resources(source: str, arch: str) -> Resources:
+def resources_of(source: str, arch: str) -> Resources:
     """Compile CUDA C++ for an architecture, as candidates are compiled, and return the resources of its kernels.
 
     Raises:

@@ -116,8 +116,8 @@ def test_the_models_yaml_of_the_accelerator_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta/README.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
-    assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
-    assert pipeline.place("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
+    assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-searched-dcoc"]
+    assert pipeline.place("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["searched"]["area_max"] == 1.5
 
 
 @pytest.mark.parametrize("page", LINKED, ids=relative)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import line, read_rows
 from benchmarks.search.evidence import ALPHA, MARGIN, Effect, Logs, Rows, effect, holm
 from benchmarks.search.exact import CLAIMS as FILE
@@ -179,7 +179,7 @@ SPACES = {"constrained": "constrained spaces", "open": "open spaces", "gpu": "GP
 
 def main() -> None:
     """Print the page."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     folder = parser.parse_args().folder
     sys.stdout.write(page(read_data(folder)))

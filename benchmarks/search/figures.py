@@ -1,4 +1,4 @@
-"""Figures of searches that claims compare: costs, trials and seconds, also after equal trials, seconds or results."""
+"""Figures of searches that claims compare: costs, trials and seconds, also at equal trials, seconds or costs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _similarity(row: Row) -> float:
 
 
 def whole_batches(row: Row) -> list[int]:
-    """Return the sizes of a run's batches without the last one, unless it is the only one."""
+    """Return the sizes of a run's batches except the last one, which may be incomplete; of a single batch, its size."""
     sizes = list(map(int, row["batches"].split()))
     return sizes[:-1] or sizes
 

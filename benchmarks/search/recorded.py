@@ -2,9 +2,9 @@
 
     HUB=folder python -m benchmarks.search.recorded > docs/results/data/search/recorded.csv
 
-As on hardware, the first run is not timed. An evaluator sees the following runs in order and stops when it likes; its
-latency is compared with the mean of all timed runs. AdaTune's evaluator has micro-batches of one run, since single run
-times are recorded.
+As on hardware, the first run is not timed. An evaluator sees the following runs in order until it stops; its latency is
+compared with the mean of all timed runs. AdaTune's evaluator has micro-batches of one run, since single run times are
+recorded.
 """
 
 from __future__ import annotations

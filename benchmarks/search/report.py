@@ -71,7 +71,7 @@ def sections(data: Data) -> list[str]:
     """Return the sections of all non-empty tables."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
     early = (_by_trials(data), _batches(data), *(_versus_anole(data, n_trials) for n_trials in (64, 256)))
-    found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data), _recorded(data))
+    found = (_networks(data), *early, *tables, _prices(data), _vta_networks(data), _layers(data), _evaluators(data))
     return [section for section in found if section]
 
 
@@ -132,7 +132,7 @@ def _batches(data: Data) -> str:
     return _section("Batches of adaptive sampling", lead, head, rows)
 
 
-def _recorded(data: Data) -> str:
+def _evaluators(data: Data) -> str:
     """Return the table of evaluators on recorded run times, over all spaces of others."""
     lines, rows = data.get("recorded", ()), []
     for evaluator in dict.fromkeys(row["evaluator"] for row in lines):
@@ -240,7 +240,7 @@ def _cost_s(row: Row, price_s: float) -> float:
     return float(search_s or "nan") + price_s * float(trials or "nan")
 
 
-def _accelerated(data: Data) -> str:
+def _vta_networks(data: Data) -> str:
     """Return the table of entire networks on the accelerator: the optimum, and how much slower each variant is."""
     lines = data.get("accelerator", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))

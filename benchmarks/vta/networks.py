@@ -41,7 +41,7 @@ def run(job: Job) -> Sequence[Row]:
     """Replay a search on the table of each layer of a network."""
     network, variant, seed, _ = job
     layers = networks()[network]
-    found = {layer: _searched(layer, variant, int(seed)) for layer in layers}
+    found = {layer: _search_layer(layer, variant, int(seed)) for layer in layers}
     seconds = {"latency_s": _min_s(layers, {layer: best for layer, (best, _) in found.items()})}
     seconds["optimum_s"] = _optimum_s(network)
     counts = {"layers": len(layers), "optimal_layers": sum(is_optimal for _, is_optimal in found.values())}
@@ -49,7 +49,7 @@ def run(job: Job) -> Sequence[Row]:
 
 
 @cache
-def _searched(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
+def _search_layer(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
     """Return the lowest latencies that a search of a layer finds, and whether one is the optimum."""
     table = _table(layer)
     found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)

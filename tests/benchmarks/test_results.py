@@ -605,7 +605,7 @@ def test_the_table_of_planning_matches_its_file() -> None:
         assert line in lines_of("tuning-time.md"), line
 
 
-def described() -> dict[str, Row]:
+def read_provenance() -> dict[str, Row]:
     """Return the row of provenance.csv for each file, by name."""
     found = rows("provenance.csv")
     assert len({row["file"] for row in found}) == len(found)
@@ -614,11 +614,11 @@ def described() -> dict[str, Row]:
 
 def test_every_file_is_described_once() -> None:
     files = {str(path.relative_to(DATA)) for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md"}
-    assert set(described()) == files - {"provenance.csv"}
+    assert set(read_provenance()) == files - {"provenance.csv"}
 
 
 def test_a_description_has_command_machine_commit_and_state() -> None:
-    for name, row in described().items():
+    for name, row in read_provenance().items():
         assert row["command"] and row["shows"], name
         assert row["machine"] in ("EPYC", "Zen 4", "Zen 3", "Xeon"), name
         assert re.fullmatch(r"2026-11-\d\d(/2026-11-\d\d)?", row["date"]), name
@@ -629,7 +629,7 @@ def test_a_description_has_command_machine_commit_and_state() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_stale_files_are_marked_where_quoted(page: Path) -> None:
-    stale = {name for name, row in described().items() if row["state"].startswith("stale")}
+    stale = {name for name, row in read_provenance().items() if row["state"].startswith("stale")}
     for passage in re.split(r"\n\n|\n(?=\||- )", page.read_text()):
         quoted = {name for name in re.findall(r"\(data/([^)]+)\)", passage) if name in stale}
         if quoted and not passage.startswith("!["):
@@ -638,7 +638,7 @@ def test_stale_files_are_marked_where_quoted(page: Path) -> None:
 
 def test_pages_quote_every_file() -> None:
     quoted = {name for page in PAGES for name in re.findall(r"\(data/([^)]+)\)", page.read_text())}
-    assert quoted - {"README.md", "provenance.csv"} == set(described())
+    assert quoted - {"README.md", "provenance.csv"} == set(read_provenance())
 
 
 def test_the_tables_of_the_gpu_model_match_their_files() -> None:

@@ -30,7 +30,7 @@ def by_winograd(size: int, target: Any, workload: Workload) -> Choice:
     """Return a Winograd program if the workload allows it, and the default otherwise."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(target, workload)
-    space = target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
+    space = target.space(workload).restrict({ALGORITHM: ["winograd"], "tile_size": [size]})
     return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(size))[0]))
 
 

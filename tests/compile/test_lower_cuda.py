@@ -16,7 +16,7 @@ from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.winograd import WinogradTemplate
 from anole_cuda.templates.winograd_space import can_winograd, winograd_space
-from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.programs import run_network
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from .conftest import by_default, functions, lowered, random_config
@@ -35,7 +35,7 @@ def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
 def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
     """Assert that the module runs entirely on the GPU, and computes the network's outputs."""
     assert all("threadIdx.x" in func.script() for func in functions(module).values())
-    net.check(gpu.call(network_results, tvm.ir.save_json(module), TARGET.description, net.inputs))
+    net.check(gpu.call(run_network, tvm.ir.save_json(module), TARGET.description, net.inputs))
 
 
 @pytest.mark.guard

@@ -15,7 +15,7 @@ from .processes import Running
 _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 
 
-def absence() -> str | None:
+def why_no_small_disk() -> str | None:
     """Return the reason why this machine cannot mount small disks; None if it can."""
     try:
         done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ from anole.search.presets import read_tuner
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
 from kit.oracle import Oracle
-from kit.quality import batch_sizes, shares
+from kit.quality import batch_sizes, format_shares
 
 from .conftest import searched
 
@@ -61,7 +61,7 @@ def test_noisy_kernels_are_run_more_often(preset: str) -> None:
     repeats = defaultdict[object, list[int]](list)
     for trial in searched(formula, read_tuner({"preset": preset, "surrogate": "none"}), 60, measure=measure):
         repeats[trial.config["noise"]].append(trial.measurement.repeats)
-    assert shares(repeats["quiet"]) == "3: 100 %"
+    assert format_shares(repeats["quiet"]) == "3: 100 %"
     assert np.mean(repeats["loud"]) > 4.5 and {3, 10} < set(repeats["loud"])
 
 

@@ -23,7 +23,7 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _STARTS_S = 30.0
 
 
-def absence() -> str | None:
+def why_slurm_cannot_start() -> str | None:
     """Return why slurm cannot be started here; None if it can."""
     missing = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
     if missing:

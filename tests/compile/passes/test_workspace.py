@@ -12,7 +12,7 @@ from tvm import ir, relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
 from anole_cuda.settings import describe_cuda
-from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.programs import run_network
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...extract.passes.building import module_of
@@ -54,7 +54,7 @@ def exchanged(builder: relax.BlockBuilder, steps: ir.GlobalVar, x: ir.Expr) -> i
 
 
 def results_of(module: tvm.IRModule, gpu: EmulatedGpu) -> list[np.ndarray]:
-    return gpu.call(network_results, tvm.ir.save_json(module), describe_cuda("sm_90"), [DATA])
+    return gpu.call(run_network, tvm.ir.save_json(module), describe_cuda("sm_90"), [DATA])
 
 
 @pytest.mark.guard

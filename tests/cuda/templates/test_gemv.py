@@ -12,7 +12,7 @@ from tvm import ir, tirx
 from anole.record import Config
 from anole.task import Dense
 from anole_cuda.device.builder import cuda_target
-from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.programs import run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from .candidates import TARGET, scheduled
@@ -56,8 +56,8 @@ def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) ->
 @pytest.mark.parametrize("along_k", [33, 48, 100])
 def test_rejected_configs_have_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
     with pytest.raises(EmulationError, match="race: a read and a write"):
-        emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
-    assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
+        emulated_gpu.call(run_candidate, TARGET.description, *config_of(1, along_k))
+    assert emulated_gpu.call(run_candidate, TARGET.description, *config_of(2, along_k)) < 1e-6
 
 
 def test_a_layer_without_full_warps_has_a_config() -> None:

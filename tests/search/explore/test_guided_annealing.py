@@ -53,7 +53,8 @@ def test_measured_configs_are_not_proposed(guided):
 
 def test_without_a_merit_candidates_are_uniform(bowl):
     history = measured(bowl.space)
-    np.testing.assert_array_equal(first_candidates(history), draw(history, 128, np.random.default_rng(0)).vectors)
+    expected = draw(history, 128, np.random.default_rng(0))
+    np.testing.assert_array_equal(first_candidates(history), expected.vectors)
 
 
 def test_with_a_fitted_surrogate_it_equals_annealing(bowl, oracle):
@@ -92,7 +93,7 @@ def test_the_best_configs_of_each_shared_value_are_tried_first(guided):
         "order": guided.knobs[3].values[:1],
         "unroll": guided.knobs[4].values[:1],
     }
-    space = replace(guided.restricted(few), shared=("tile_x",))
+    space = replace(guided.restrict(few), shared=("tile_x",))
     vectors = space.vectors(space.all_valid_indices)
     merits, values = space.merit(space.columns(vectors)), vectors[:, 1]
     expected = [np.sort(merits[values == value])[-2:].tolist() for value in np.unique(values)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anole.search.roles import Candidates
 from anole.search.sample import adaptive_sampler
-from anole.search.sample.adaptive_sampler import AdaptiveSampler, find_knee, k_means
+from anole.search.sample.adaptive_sampler import AdaptiveSampler, cluster_at_knee, k_means
 from anole.space import Constraint
 
 from ...examples import examples
@@ -29,7 +29,7 @@ def blobs(n_blobs, seed, n_each=40, n_knobs=6):
 
 
 def k_of(points, ks, threshold=2.5, seed=0):
-    return len(find_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
+    return len(cluster_at_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
 
 
 def grid_space(constraints=()):
@@ -194,12 +194,12 @@ def test_max_points_limits_the_clustered_points(bowl, monkeypatch):
 
     def spy(points, *rest):
         clustered_points.append(points)
-        return find_knee(points, *rest)
+        return cluster_at_knee(points, *rest)
 
-    monkeypatch.setattr(adaptive_sampler, "find_knee", spy)
+    monkeypatch.setattr(adaptive_sampler, "cluster_at_knee", spy)
     for seed in (0, 0, 1):
         chosen(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
-    everything = history.space.normalized(vectors).tolist()
+    everything = history.space.normalize(vectors).tolist()
     assert [len(points) for points in clustered_points] == [300] * 3
     assert all(row in everything for row in clustered_points[0].tolist())
     np.testing.assert_array_equal(clustered_points[0], clustered_points[1])

@@ -23,7 +23,7 @@ from anole.targets.shared.recurrent_kernel import Tiling, alternating_index, rec
 from anole_cuda.default.recurrence import schedule_recurrence
 from anole_cuda.device.builder import skip_compilation
 from anole_cuda.settings import describe_cuda
-from kit.emulated_gpu.programs import function_results
+from kit.emulated_gpu.programs import run_function
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...examples import examples
@@ -181,7 +181,7 @@ def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: Em
     arguments = [given[each.name] for each in own.parameters]
     arguments += [np.full(each.shape, np.nan, np.float32) for each in own.results]
     text = tvm.ir.save_json(function.with_attr("global_symbol", "main"))
-    check_results(own, given, emulated_gpu.call(function_results, text, describe_cuda("sm_90"), arguments))
+    check_results(own, given, emulated_gpu.call(run_function, text, describe_cuda("sm_90"), arguments))
     with skip_compilation():
         library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), H200)
     loop = library.mod.imports[0].inspect_source().partition("for (int")[2]

@@ -17,7 +17,7 @@ NAND2_UM2 = 0.798
 
 
 def of(geometry, what, technology_nm=45):
-    return unit_energies(geometry, technology_nm).each_j[COUNTED.index(what)]
+    return unit_energies(geometry, technology_nm).per_event_j[COUNTED.index(what)]
 
 
 @pytest.mark.parametrize("technology_nm", TECHNOLOGIES_NM)
@@ -35,7 +35,7 @@ def test_larger_and_wider_memories_cost_more():
     assert of(large, "wgt_reads") > of(DEFAULT, "wgt_reads")
     assert of(large, "inp_reads") < of(DEFAULT, "inp_reads")
     assert sram(1024, 64).read_pj == 2 * sram(512, 64).read_pj
-    assert unit_energies(Geometry(block_in=32, block_out=32)).standing_w > unit_energies(DEFAULT).standing_w
+    assert unit_energies(Geometry(block_in=32, block_out=32)).leakage_w > unit_energies(DEFAULT).leakage_w
 
 
 def test_memories_deeper_than_the_file_has_are_banks():
@@ -57,7 +57,7 @@ def test_energy_includes_all_accesses_and_leakage_over_time():
     accesses = np.zeros(len(COUNTED), dtype=np.int64)
     accesses[COUNTED.index("products")] = 10
     assert energies.of(accesses, 0.0) == pytest.approx(10 * of(DEFAULT, "products"))
-    assert energies.of(accesses, 2.0) - energies.of(accesses, 0.0) == pytest.approx(2 * energies.standing_w)
+    assert energies.of(accesses, 2.0) - energies.of(accesses, 0.0) == pytest.approx(2 * energies.leakage_w)
 
 
 def test_memory_area_is_close_to_cacti():

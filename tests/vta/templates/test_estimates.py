@@ -16,7 +16,7 @@ from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, check_schedule
-from anole_vta.templates.design import EPILOGUE, padded_to_blocks, tiles_of
+from anole_vta.templates.design import EPILOGUE, pad_to_blocks, tiles_of
 from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, divisors, min_cycles, resource_limits, traffic
 
 from ...examples import examples
@@ -36,7 +36,7 @@ RESIDUAL = (Bias(), Residual(), *SHIFT_AND_CLIP)
 
 def by_trying(w, geometry, threads, tiles, epilogue):
     """Return the blocks of input and of output channels of a tile, by trying schedules."""
-    w = padded_to_blocks(w, geometry)
+    w = pad_to_blocks(w, geometry)
 
     def fits(ci, co):
         try:

@@ -21,7 +21,7 @@ class Exhaustive(Stateless):
     Our own method, not from a paper: it proves that the best config found is the optimum.
 
     Attributes:
-        n_candidates: number of configs proposed at once.
+        n_candidates: number of configs in each proposal.
     """
 
     name: ClassVar[str] = "exhaustive"
