@@ -88,9 +88,9 @@ def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "a,b\n1,2\n"
 
 
-def row(optimizer: str, problem: str, seed: int, score: float, **more: Any) -> dict[str, str]:
+def row(optimizer: str, problem: str, seed: int, score: float, **columns: Any) -> dict[str, str]:
     plain = {"optimizer": optimizer, "problem": problem, "seed": seed, "score": score, "ratio": 2.0, "cpu_s": 1.5}
-    return dict.fromkeys(COLUMNS, "") | {name: str(value) for name, value in (plain | more).items()}
+    return dict.fromkeys(COLUMNS, "") | {name: str(value) for name, value in (plain | columns).items()}
 
 
 def test_the_leaderboard_is_over_common_problems_with_equal_weight() -> None:

@@ -25,7 +25,7 @@ EXPRESSIONS = (
 )
 
 
-def valid(restriction: Any) -> list[dict[str, Any]]:
+def valid_configs(restriction: Any) -> list[dict[str, Any]]:
     space = make_space(VALUES, [restriction])
     return [space.config(vector) for vector in space.vectors(space.all_valid_indices)]
 
@@ -34,9 +34,9 @@ def valid(restriction: Any) -> list[dict[str, Any]]:
 def test_an_expression_means_the_same_as_in_python(expression: str) -> None:
     every = [dict(zip(VALUES, each, strict=True)) for each in itertools.product(*VALUES.values())]
     expected = [config for config in every if eval(expression, {}, config)]
-    found = valid(expression)
+    found = valid_configs(expression)
     assert len(found) == len(expected) and all(config in found for config in expected)
-    assert valid(lambda config: eval(expression, {}, config)) == found
+    assert valid_configs(lambda config: eval(expression, {}, config)) == found
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from benchmarks.zoo.sweep import choose_networks, read, write
 from .conftest import Benchmark
 
 
-def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
-    return {"network": network, "stage": stage, **others}
+def line(network: str, stage: str = DONE, **columns: Any) -> dict[str, Any]:
+    return {"network": network, "stage": stage, **columns}
 
 
 def test_written_rows_are_read_back(tmp_path: Path) -> None:

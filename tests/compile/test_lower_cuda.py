@@ -19,7 +19,7 @@ from anole_cuda.templates.winograd_space import can_winograd, winograd_space
 from kit.emulated_gpu.programs import run_network
 from kit.emulated_gpu.worker import EmulatedGpu
 
-from .conftest import by_default, functions, lowered, random_config
+from .conftest import by_default, functions, lower_network, random_config
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
@@ -54,7 +54,7 @@ def test_any_configs_compute_the_same(
     network: Callable[[str], Any], name: str, choose: Callable[[Any, Workload], Choice], emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    check_emulated(net, lowered(net.imported, TARGET, choose), emulated_gpu)
+    check_emulated(net, lower_network(net.imported, TARGET, choose), emulated_gpu)
 
 
 @pytest.mark.guard
@@ -63,7 +63,7 @@ def test_winograd_computes_the_same(
     network: Callable[[str], Any], name: str, size: int, emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    module = lowered(net.imported, TARGET, partial(by_winograd, size))
+    module = lower_network(net.imported, TARGET, partial(by_winograd, size))
     assert any("winograd_product" in func.script() for func in functions(module).values())
     check_emulated(net, module, emulated_gpu)
 
@@ -81,7 +81,7 @@ def test_a_network_is_compiled_to_binaries_without_a_gpu(
 ) -> None:
     options = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
     with TARGET.compiler_target() as target, options:
-        executable = tvm.compile(lowered(network(name).imported, TARGET, choose), target)
+        executable = tvm.compile(lower_network(network(name).imported, TARGET, choose), target)
     executable.export_library(str(tmp_path / "network.so"))
     library = (tmp_path / "network.so").read_bytes()
     assert b".nv.info" in library

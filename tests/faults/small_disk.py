@@ -53,7 +53,7 @@ class SmallDisk:
         return Running([*enter, *there, *command], Path("/"), environment)
 
     @contextmanager
-    def refusing(self, fault: int | str) -> Iterator[None]:
+    def impose(self, fault: int | str) -> Iterator[None]:
         """Within the block, leave only this many bytes free, in entire pages, or make this folder read-only."""
         if isinstance(fault, int):
             space, ballast = os.statvfs(self.seen), self.seen / "ballast"

@@ -88,7 +88,7 @@ class Readers:
 
     def read_shard(self, data: bytes) -> None:
         """Read a shard; accepted content must survive a round trip."""
-        text = _sealed(data[1:]) if data[:1] == RESEALED else data[1:]
+        text = _seal(data[1:]) if data[:1] == RESEALED else data[1:]
         content = parse_shard(self.shard, complete_lines(text))
         if content is not None:
             again = parse_shard(self.shard, encode_shard(content, self.shard))
@@ -170,7 +170,7 @@ def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=parent)
 
 
-def _sealed(data: bytes) -> bytes:
+def _seal(data: bytes) -> bytes:
     """Recompute the checksums of a shard's lines, for the run in the first line."""
     lines = [strip_checksum(line) for line in data.split(b"\n")]
     key = ""

@@ -192,7 +192,7 @@ def test_an_interrupted_run_resumes_with_the_same_trials(bowl, settings, n_recor
     assert len(bowl.asked) == len(resumed.fresh) == 20 - n_recorded
 
 
-def killed_after(n, measure):
+def kill_after(n, measure):
     """Return a function that measures n configs and is then interrupted, and the list of measured configs."""
     measured = []
 
@@ -210,7 +210,7 @@ def test_a_repeatedly_killed_run_loses_and_repeats_no_measurement(bowl, settings
     uninterrupted_trials = uninterrupted(settings)
     recorded, all_measured = [], []
     for survives in (0, 4, 1, 7, 3):
-        measure, measured = killed_after(survives, bowl.measure)
+        measure, measured = kill_after(survives, bowl.measure)
         session = Session(bowl, settings, 20, recorded=recorded, measure=measure)
         with pytest.raises(KeyboardInterrupt):
             session.run()

@@ -23,7 +23,7 @@ from anole_vta.section import accelerator_of
 from .conftest import change_arrays, change_stream
 
 
-def copied(accelerated: Path, folder: Path) -> Path:
+def copy_build(accelerated: Path, folder: Path) -> Path:
     """Return a copy of a build that is four times as fast as untuned.
 
     Like builds of older versions, it has no SHA-256, so tests can change its files.
@@ -40,7 +40,7 @@ def copied(accelerated: Path, folder: Path) -> Path:
 def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of a build, with its project as the working directory."""
     monkeypatch.chdir(accelerated)
-    return copied(accelerated, tmp_path)
+    return copy_build(accelerated, tmp_path)
 
 
 def evaluate(folder: Path) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def evaluate(folder: Path) -> dict[str, Any]:
 def evaluation(accelerated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(accelerated)
-        return evaluate(copied(accelerated, tmp_path_factory.mktemp("evaluated")))
+        return evaluate(copy_build(accelerated, tmp_path_factory.mktemp("evaluated")))
 
 
 def test_a_build_is_compared_with_itself_untuned_and_with_the_network(

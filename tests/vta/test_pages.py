@@ -9,7 +9,7 @@ from anole_vta.network.artifact import load_programs
 from anole_vta.report import utilization
 from anole_vta.simulator.timing import simulate
 
-from ..report.pages.conftest import FRONT, figure, lacking, npu_project, old_project, recorded, source_of
+from ..report.pages.conftest import FRONT, advice, figure, npu_project, old_project, recorded, source_of
 
 __all__ = ["npu_project", "old_project", "recorded"]
 
@@ -20,7 +20,7 @@ def test_an_explored_front_is_shown_with_its_knees(recorded: Path, tmp_path: Pat
         broken = tmp_path / "accelerators/edge/front.csv"
         broken.parent.mkdir(parents=True)
         broken.write_text("network,area\nnet,1\n")
-        assert "broken" in lacking(replace(source, project=tmp_path), "fronts", "Front of time, area and energy: edge")
+        assert "broken" in advice(replace(source, project=tmp_path), "fronts", "Front of time, area and energy: edge")
     assert found.table is not None and found.chart is not None
     assert [row[:2] + row[3:] for row in found.table.rows] == [
         ("net", "time x area", "1.40x", "29.4", "1.10", "RTL"),
@@ -59,5 +59,5 @@ def test_the_utilization_of_a_build_matches_its_report(npu_project: Path) -> Non
 
 def test_an_accelerator_that_is_not_searched_has_no_front(npu_project: Path) -> None:
     with source_of(npu_project) as source:
-        assert "`hardware: search`" in lacking(source, "fronts", "Geometries")
-        assert "`accelerators`" in lacking(source, "fronts", "Front of time")
+        assert "`hardware: search`" in advice(source, "fronts", "Geometries")
+        assert "`accelerators`" in advice(source, "fronts", "Front of time")

@@ -144,13 +144,13 @@ def until(holds: Callable[[], bool], what: str, seconds: float = _STARTS_S) -> N
         TimeoutError: it does not hold in time.
     """
     end_s = time.monotonic() + seconds
-    while not _safely(holds):
+    while not _holds_safely(holds):
         if time.monotonic() > end_s:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
         time.sleep(0.2)
 
 
-def _safely(holds: Callable[[], bool]) -> bool:
+def _holds_safely(holds: Callable[[], bool]) -> bool:
     try:
         return holds()
     except subprocess.CalledProcessError:

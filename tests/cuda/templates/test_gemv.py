@@ -15,7 +15,7 @@ from anole_cuda.device.builder import cuda_target
 from kit.emulated_gpu.programs import run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
-from .candidates import TARGET, scheduled
+from .candidates import TARGET, schedule
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
 THREADS = [*range(1, 34), 40, 48, 63, 64, 65, 83, 96, 100, 128, 320]
@@ -31,7 +31,7 @@ def relies_on_lockstep(workload: Dense, config: Config) -> bool:
     """Whether lanes of a warp must synchronize, for which TVM generates no CUDA C++ code."""
     target = cuda_target(TARGET.description)
     pipeline, _, _ = tirx.get_default_tir_pipeline(target)
-    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": scheduled(workload, config)})))
+    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": schedule(workload, config)})))
     scopes: list[str] = []
 
     def record_scope(call: Any) -> None:

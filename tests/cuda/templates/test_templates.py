@@ -30,7 +30,7 @@ from .candidates import (
     by_winograd,
     default_of,
     kernels_of,
-    scheduled,
+    schedule,
     source_of,
     winograd_convolutions,
     workloads,
@@ -113,7 +113,7 @@ def test_winograd_is_correct_with_both_tile_sizes(workload: Conv2d, size: int, e
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_source_binds_the_configured_threads(kind: str) -> None:
     workload, config = default_of(kind)
-    text, script = source_of(workload, config), scheduled(workload, config).script()
+    text, script = source_of(workload, config), schedule(workload, config).script()
     found = re.findall(r'T\.thread_binding\((\d+), thread="((?:block|thread)Idx\.[xyz])"', script)
     bound = {axis: int(extent) for extent, axis in found}
     assert all(f"(int){axis}" in text for axis, extent in bound.items() if extent > 1)
@@ -175,7 +175,7 @@ def test_the_winograd_kernels_bind_the_configured_threads(size: int) -> None:
 def test_winograds_intermediate_results_are_in_gpu_memory() -> None:
     config = by_winograd(WINOGRAD)
     with skip_compilation():
-        host = compile_kernel(scheduled(WINOGRAD, config), TARGET.description).mod.inspect_source()
+        host = compile_kernel(schedule(WINOGRAD, config), TARGET.description).mod.inspect_source()
     allocated = re.findall(r"%(\w+) = .*call ptr %\d+\(i32 (\d+), i32 %dev_id, i64 (\d+)", host)
     tiles = output_tiles(WINOGRAD, config)
     sizes = [4 * tiles.points**2 * tiles.axes[0] * channels for channels in (32, 64)]

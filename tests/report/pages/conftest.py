@@ -130,7 +130,7 @@ def figure(source: ReportSource, key: str, title: str = "") -> Figure:
     return found
 
 
-def lacking(source: ReportSource, key: str, title: str = "") -> str:
+def advice(source: ReportSource, key: str, title: str = "") -> str:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, MissingData)
     return found.remedy

@@ -20,7 +20,7 @@ from anole.report.pages.preset_pairs import mean_interval
 from anole.report.pages.report import all_sections, figures_of
 
 from ...record_project import Project
-from .conftest import SLOWNESS, figure, lacking, section, source_of
+from .conftest import SLOWNESS, advice, figure, section, source_of
 
 KEYS = [each.key for each in all_sections()]
 FILLED_BY = {"fronts": "old_project", "utilization": "npu_project", "geometry": "npu_project"}
@@ -173,7 +173,7 @@ def test_a_missing_table_is_reported_with_the_remedy(tmp_path: Path) -> None:
     connection.executescript("drop table kernel_latency; drop table kernel_profile")
     connection.close()
     with source_of(tmp_path) as source:
-        remedy = lacking(source, "slowest_kernels")
+        remedy = advice(source, "slowest_kernels")
     assert "no such table: kernel_latency" in remedy or "no such table: kernel_profile" in remedy
     assert "`anole merge` updates a database of an older version" in remedy
 
