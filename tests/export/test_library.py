@@ -288,7 +288,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
         made = sanitized.program(tmp_path / "sanitized", SANITIZER)
     except Exception as error:
         pytest.skip(f"the compiler has no ThreadSanitizer: {error}")
-    # The sanitizer does not support address randomization over a wide range: its programs would end at once.
+    # The sanitizer does not support address randomization over a wide range: its programs would end immediately.
     command = [needs("setarch"), "-R", str(made)]
     if subprocess.run([*command], capture_output=True).returncode != 2:
         pytest.skip("programs with the ThreadSanitizer do not start here")

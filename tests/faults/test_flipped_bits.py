@@ -1,7 +1,7 @@
 """Each flipped bit of a file is either rejected with one message or has no effect on the content.
 
 The same holds for other damage: lines that are swapped, missing, duplicated or from another run, and inserted or
-missing bytes. One kind of damage is undetectable: another valid value in a models.yaml, which is written by hand and
+missing bytes. One kind of damage is undetectable: another valid value in a models.yaml, which users write, and which
 has no checksum; there the tests accept a message or any valid content. `tests/store/test_shard.py` truncates shards,
 and `tests/merge/test_damage.py` damages databases.
 """

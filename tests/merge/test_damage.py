@@ -128,7 +128,7 @@ def test_content_that_cannot_be_copied_is_reported_and_the_old_file_is_kept(merg
 
 
 def test_replaced_newer_records_are_reported(merged: Any) -> None:
-    """Even if the database is not trusted."""
+    """They are reported even if the database is not trusted."""
     run = merged.run_of(merged.CONV)
     path = merged.tune(run, merged.CONV, [1e-3])
     folder = merged.compile("resnet18", [(merged.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z").parent

@@ -201,7 +201,7 @@ def test_data_may_be_padded_with_a_computed_zero_point(channels: int, low: int) 
 
 
 def test_a_value_may_be_stored_in_two_ways() -> None:
-    """As uint8 for an integer product, and in bfloat16 for a float32 product that reads it in another shape."""
+    """An integer product reads it as uint8, and a float32 product reads it in bfloat16 and in another shape."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))

@@ -230,7 +230,7 @@ def test_the_last_configs_may_be_random(bowl, k, random, n_corner):
 
 
 def test_clustering_may_use_only_the_two_widest_knobs():
-    """Two clusters by the wide knobs; a third knob, with values farther apart in [0, 1], makes no difference."""
+    """The wide knobs have two clusters. A third knob makes no difference, although its values are farther apart."""
     space = space_of([40, 2, 30])
     vectors = np.array([[x + dx, odd, y] for x, y in ((3, 4), (33, 24)) for dx in (0, 2) for odd in (0, 1)])
     sampler = AdaptiveSampler(k_min=2, k_max=3, clustered="widest")

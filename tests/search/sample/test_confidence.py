@@ -40,7 +40,7 @@ def test_low_values_may_be_dropped_as_in_algorithm_2():
 
 @pytest.mark.parametrize("values", [None, np.full(10, 0.3)])
 def test_equal_values_replace_nothing(values):
-    """As before the surrogate's first fit. The candidates are on a diagonal."""
+    """Values are equal before the surrogate's first fit. The candidates are on a diagonal."""
     found = pick(Candidates(ALL[::11], np.zeros(10), values=values), 6)
     assert len(found) == 6 and (found[:, 0] == found[:, 1]).all()
 

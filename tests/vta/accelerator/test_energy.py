@@ -44,7 +44,7 @@ def test_memories_deeper_than_the_file_has_are_banks():
 
 
 def test_dram_costs_most_and_older_processes_cost_more():
-    """The order of costs in Horowitz (2014): operations, on-chip memories, DRAM."""
+    """Costs rise as in Horowitz (2014): operations, on-chip memories, DRAM."""
     bits = 8 * DEFAULT.element_bytes(Memory.WGT)
     per_bit = cost(DEFAULT, "wgt_reads") / bits
     assert cost(DEFAULT, "products") / 16 < cost(DEFAULT, "dram_bits") and per_bit < cost(DEFAULT, "dram_bits") / 10

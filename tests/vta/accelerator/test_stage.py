@@ -1,4 +1,4 @@
-"""The exploration stage: its table matches the layers of the networks, and no point is dominated."""
+"""Fronts of accelerators: their table matches the layers of the networks, and no point is dominated."""
 
 from __future__ import annotations
 

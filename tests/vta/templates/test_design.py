@@ -74,7 +74,7 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
     assert (design.schedule.tile_co, design.schedule.tile_ci) == (4, 1)
     # With two threads over output channels, each has at most half of them.
     assert design_of(LAYERS[0], DEFAULT, CONFIG | {"oc_threading": 2}).schedule.tile_co == 2
-    # Without padding, several blocks of input channels are loaded at once if rows are complete.
+    # Without padding, several blocks of input channels are loaded together if rows are complete.
     pointwise = Conv2d(1, 14, 14, 64, 64, (1, 1))
     assert design_of(pointwise, DEFAULT, CONFIG).schedule.tile_ci == 4
 

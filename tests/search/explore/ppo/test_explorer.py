@@ -101,7 +101,7 @@ def test_the_log_has_the_statistics_of_the_search(history, oracle):
 
 
 def test_episodes_may_run_one_by_one_with_an_update_after_each(history, oracle):
-    """As in the papers."""
+    """The papers run episodes in this way."""
     settings = replace(BRIEF, n_episodes=6, n_steps=12, horizon=12, converged_share=None, at_once=1)
     alone, parallel = (propose(each, oracle, history).log for each in (settings, replace(settings, at_once=None)))
     assert (alone["updates"], alone["steps"], alone["episode_steps"]) == (6, 72, 12)

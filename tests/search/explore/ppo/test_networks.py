@@ -93,7 +93,7 @@ def test_a_critic_of_states_ignores_moves():
 
 
 def test_the_sizes_are_the_papers():
-    """DCOC, section 4.1."""
+    """Section 4.1 of DCOC states them."""
     shapes = [tuple(layer.weight.shape) for layer in agents().critic if hasattr(layer, "weight")]
     assert shapes == [(20, 5), (20, 20), (20, 20), (1, 20)]
     assert [tuple(policy[0].weight.shape) for policy in agents().policies] == [(20, 2), (20, 2), (20, 1)]

@@ -234,7 +234,7 @@ def test_adam_takes_the_papers_steps():
 
 @pytest.mark.parametrize("critic", ["actions", "state"])
 def test_ratios_are_per_knob_and_entropies_are_agent_means(space, critic):
-    """As in the code of MAPPO's authors; the first agent has knobs 0 and 2, the second has knob 1."""
+    """The code of MAPPO's authors does this. The first agent has knobs 0 and 2, the second has knob 1."""
     learner, *done = new_rollout(space, MAPPO(critic=critic))
     batch = learner.batch(*done)
     log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1)).detach()

@@ -40,5 +40,5 @@ class AbacusTarget(CpuTarget):
         return plain.restrict({"auto_unroll_max_step": [0], "unroll_explicit": [0]})
 
     def default_config(self, workload: Workload) -> Config:
-        """Return the config with the highest merit."""
+        """Return the config with the highest merit in a sample."""
         return self.space(workload).best_sampled
