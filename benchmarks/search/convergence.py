@@ -50,10 +50,10 @@ def run(job: Job) -> Sequence[Row]:
     surrogate.fit(history)
     highest = float(surrogate.score(space.vectors(space.all_valid_indices)).max())
     with _record_bests() as bests:
-        found = explorer.start(space).propose(surrogate, history, rng)
+        candidates = explorer.start(space).propose(surrogate, history, rng)
     near = np.flatnonzero(np.asarray(bests) >= highest - NEAR * abs(highest))
     steps = int(near[0]) if len(near) else explorer.n_steps
-    return [{"steps": steps, "reached": int(len(near) > 0), "queries": int(found.log["queries"])}]
+    return [{"steps": steps, "reached": int(len(near) > 0), "queries": int(candidates.log["queries"])}]
 
 
 @contextmanager

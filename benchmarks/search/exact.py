@@ -96,11 +96,11 @@ SPACES: Mapping[str, SpaceKind] = {
 
 def claimed_variants() -> dict[str, set[str]]:
     """Return the variants in the papers' claims, and the baseline of all comparisons, by kind of space."""
-    found = {space: {"anole cold", "random"} for space in SPACES}
+    variants = {space: {"anole cold", "random"} for space in SPACES}
     for claim in read_rows(CLAIMS):
         for space in claim["spaces"].split():
-            found[space] |= {claim["over"], claim["under"]}
-    return found
+            variants[space] |= {claim["over"], claim["under"]}
+    return variants
 
 
 def jobs() -> Iterator[Job]:
@@ -133,10 +133,10 @@ def run(job: Job) -> Sequence[Row]:
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    found = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
+    run = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    gaps = table.gaps([trial.config for trial in found.trials])
-    return [{**_figures(found, gaps), **_time_to_optimum(found, gaps, cpu_share)}]
+    gaps = table.gaps([trial.config for trial in run.trials])
+    return [{**_figures(run, gaps), **_time_to_optimum(run, gaps, cpu_share)}]
 
 
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:

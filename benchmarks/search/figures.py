@@ -112,8 +112,8 @@ class Measure:
         """Return the logarithms of the ratio, or without `under` of the figure, by block and pair."""
         if not under:
             assert self.read is not None
-            own = [row for row in rows if row[variant] == over]
-            return {(row[block], row["seed"]): float(np.log(self.read(row))) for row in own}
+            variant_rows = [row for row in rows if row[variant] == over]
+            return {(row[block], row["seed"]): float(np.log(self.read(row))) for row in variant_rows}
         pairs = pairs_of(rows, over, under, variant=variant, block=block)
         return {key: float(np.log(self._ratio(*pair))) for key, pair in pairs.items()}
 

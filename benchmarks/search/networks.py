@@ -141,11 +141,11 @@ def jobs_of_timing() -> Iterator[Job]:
 def run_timing(job: Job) -> Sequence[Row]:
     """Time all builds of a network in turns, and return a row for each."""
     network, _ = job
-    found = _finished_builds(network)
-    build = next(path.parent for name, path in found.items() if name in OURS)
+    builds = _finished_builds(network)
+    build = next(path.parent for name, path in builds.items() if name in OURS)
 
     def starts(scratch: Path) -> Starts:
-        return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
+        return {name: partial(_start, name, network, build, scratch) for name in (*builds, *REFERENCES)}
 
     started, times = time_in_turns(build, device_of(read_build(build)), starts, _PACE)
     fastest = [min(map(np.median, turns)) for turns in zip(*times.values(), strict=True)]

@@ -47,9 +47,9 @@ class Recorded:
 
     def __call__(self, number: int) -> float:
         """Return the mean seconds of the next runs."""
-        found = self.runs_s[self.n_done : self.n_done + number]
-        self.n_done += len(found)
-        return float(np.mean(found))
+        next_s = self.runs_s[self.n_done : self.n_done + number]
+        self.n_done += len(next_s)
+        return float(np.mean(next_s))
 
 
 def replay(name: str, runs_s: Sequence[Sequence[float]]) -> Iterator[dict[str, object]]:

@@ -143,12 +143,12 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
     began_s = time.perf_counter()
     space = VtaTarget(DESCRIPTION).space(layer)
     programs, indices, of_each = distinct_programs(space)
-    found = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
-    _log(layer, found, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
+    runs = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, runs, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*PROGRAM, "cycles"])
-    for row, (cycles, _) in zip(programs.tolist(), found, strict=True):
+    for row, (cycles, _) in zip(programs.tolist(), runs, strict=True):
         writer.writerow([*row, "" if cycles is None else cycles])
     return lzma.compress(file.getvalue().encode(), preset=9)
 
@@ -159,15 +159,15 @@ def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
     target = VtaTarget(DESCRIPTION)
     space = target.space(layer).restrict(OWN_BUFFERS)
     indices = space.all_valid_indices
-    found = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
-    _log(layer, found, f"{len(found)} of {space.size} configs can be lowered", began_s)
+    runs = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, runs, f"{len(runs)} of {space.size} configs can be lowered", began_s)
     return {
         "workload": asdict(layer),
         "restriction": OWN_BUFFERS,
         "target": DESCRIPTION,
         "cardinalities": space.cardinalities.tolist(),
-        "seconds": round(sum(each_s for _, each_s in found), 1),
-        "latency_us": [None if cycles is None else round(1e6 * cycles / target.frequency_hz, 2) for cycles, _ in found],
+        "seconds": round(sum(each_s for _, each_s in runs), 1),
+        "latency_us": [None if cycles is None else round(1e6 * cycles / target.frequency_hz, 2) for cycles, _ in runs],
     }
 
 
@@ -188,13 +188,13 @@ def _simulate(layer: Workload, configs: list[dict[str, Any]], pool: ProcessPoolE
 
 
 def _simulate_all(layer: Workload, configs: list[dict[str, Any]]) -> list[Simulated]:
-    target, found = VtaTarget(DESCRIPTION), list[Simulated]()
+    target, simulated = VtaTarget(DESCRIPTION), list[Simulated]()
     for config in configs:
         began_s, cycles = time.perf_counter(), None
         with suppress(ConfigError):
             cycles = target.cycles(layer, config)
-        found.append((cycles, time.perf_counter() - began_s))
-    return found
+        simulated.append((cycles, time.perf_counter() - began_s))
+    return simulated
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def test_a_node_is_chosen_by_its_labels() -> None:
             pod(TUNE, node_selector=wrong)
 
 
-def test_what_job_yaml_says_beside_stays() -> None:
+def test_other_content_of_job_yaml_stays() -> None:
     base = template()
     base["metadata"] = {"namespace": "tuning"}
     spec = base["spec"]["template"]["spec"]

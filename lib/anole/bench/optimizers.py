@@ -95,8 +95,8 @@ def _run_smac(kind: str, objective: Objective, seed: int) -> None:
         facade = _member(smac, kind or "HyperparameterOptimizationFacade")
         optimizer = facade(scenario, lambda config, seed=0: 0.0, logging_level=False)
         while not objective.done:
-            asked = optimizer.ask()
-            optimizer.tell(asked, TrialValue(cost=_loss(objective, asked.config)))
+            trial = optimizer.ask()
+            optimizer.tell(trial, TrialValue(cost=_loss(objective, trial.config)))
 
 
 def _run_nevergrad(kind: str, objective: Objective, seed: int) -> None:
@@ -110,8 +110,8 @@ def _run_nevergrad(kind: str, objective: Objective, seed: int) -> None:
     parametrization.random_state = np.random.RandomState(seed)
     optimizer = _member(nevergrad.optimizers, kind or "NGOpt")(parametrization, budget=objective.n_trials)
     while not objective.done:
-        asked = optimizer.ask()
-        optimizer.tell(asked, _loss(objective, asked.value))
+        candidate = optimizer.ask()
+        optimizer.tell(candidate, _loss(objective, candidate.value))
 
 
 def _run_kernel_tuner(kind: str, objective: Objective, seed: int) -> None:

@@ -168,9 +168,9 @@ def _run(problem_name: str, optimizer: str, seed: str, trials: str) -> dict[str,
 def _drop_stale_rows(path: Path, jobs: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[Row]:
     """Rewrite a file without half-written and outdated rows; return the remaining rows."""
     rows = read_runs(path)
-    kept = [row for row in rows if (key := tuple(row[each] for each in KEYS)) == jobs.get(key[:3], key)]
-    write_atomically(path, ",".join(COLUMNS) + "\n" + _format_rows(kept))
-    return kept
+    valid_rows = [row for row in rows if (key := tuple(row[each] for each in KEYS)) == jobs.get(key[:3], key)]
+    write_atomically(path, ",".join(COLUMNS) + "\n" + _format_rows(valid_rows))
+    return valid_rows
 
 
 def _format_rows(rows: Iterable[Row]) -> str:

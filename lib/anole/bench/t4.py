@@ -55,9 +55,9 @@ def read_t4(path: Path) -> Problem:
         indices = space.indices(space.vectors_of(config for config, *_ in results)).tolist()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(f"{path}: is not a T4 file ({type(error).__name__}: {error})") from error
-    found = {index: each for index, each in zip(indices, results, strict=True) if each[2] != "constraints"}
-    space = restrict_to(space, "it has no result", np.isin(np.arange(space.size), list(found)))
-    valid = [found[index] for index in space.all_valid_indices.tolist()]
+    results_by_index = {index: each for index, each in zip(indices, results, strict=True) if each[2] != "constraints"}
+    space = restrict_to(space, "it has no result", np.isin(np.arange(space.size), list(results_by_index)))
+    valid = [results_by_index[index] for index in space.all_valid_indices.tolist()]
     if not np.isfinite([cost_s for _, cost_s, *_ in valid]).any():
         raise StoreError(f"{path}: none of its configs has a result")
     _, costs_s, failures, runs_s = zip(*valid, strict=True)

@@ -128,10 +128,10 @@ def diversify(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: 
 
     A config need not have all of these knobs. Configs far slower than the best are left out.
     """
-    near = [each for each in ranking if _cost_s(each.measurement) <= _MAX_SLOWDOWN * _cost_s(ranking[0].measurement)]
-    leaders = _first_of_each(near, lambda each: canonical_json([each.config.get(name) for name in knobs]))
+    fast = [each for each in ranking if _cost_s(each.measurement) <= _MAX_SLOWDOWN * _cost_s(ranking[0].measurement)]
+    leaders = _first_of_each(fast, lambda each: canonical_json([each.config.get(name) for name in knobs]))
     leader_ids = {id(leader) for leader in leaders}
-    return [*leaders, *(each for each in near if id(each) not in leader_ids)][:n]
+    return [*leaders, *(each for each in fast if id(each) not in leader_ids)][:n]
 
 
 def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -> list[_Ranked]:
