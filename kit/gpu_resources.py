@@ -14,7 +14,7 @@ _REGISTERS, _FRAME = 0x2F, 0x11
 """Kinds of attributes in section ``.nv.info`` that have a kernel's symbol, and its registers or stack bytes."""
 
 _SHARED, _RESERVED, _RESERVED_BYTES = ".nv.shared.", ".nv.shared.reserved.", 1 << 10
-"""Prefixes of the sections for the shared memory of kernels and of the system, and the size of the latter."""
+"""Prefixes of the sections for the shared memory of kernels and of the system, and the size of the system's part."""
 
 _SIZED = 4
 """The format of an attribute with the size of its value in the header."""

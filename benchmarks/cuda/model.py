@@ -55,7 +55,7 @@ def main() -> None:
     """Print a row for each layer of `tophub`, or two for each layer of `logs`."""
     parser = make_parser(__doc__)
     parser.add_argument("what", choices=("tophub", "logs"))
-    parser.add_argument("sources", nargs="+", help="a CSV file of best configs; or logs, each with its GPU")
+    parser.add_argument("sources", nargs="+", help="a CSV file of best configs, or pairs LOG:GPU")
     args = parser.parse_args()
     compare = rows_of_best if args.what == "tophub" else compare_rankings
     rows = [row for source in args.sources for row in compare(source)]

@@ -29,7 +29,7 @@ LAYERS = {
 }
 
 SMALL_LAYERS = {"small": Conv2d(1, 6, 6, 8, 16, (3, 3), padding=SAME)}
-"""A layer for quick runs of benchmarks, also on an emulated GPU; it is compared only on request."""
+"""A layer for quick runs of benchmarks, including runs on an emulated GPU; it is compared only on request."""
 
 KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
 

@@ -33,7 +33,7 @@ from benchmarks.zoo.networks import Network, zoo
 def main() -> None:
     """Append a row to a file for each network that is not in it, and replace the rows to repeat."""
     parser = make_parser(__doc__)
-    parser.add_argument("file", type=Path, help="file of the results, which is continued")
+    parser.add_argument("file", type=Path, help="file of the results; a later call resumes")
     parser.add_argument("--networks", default="", help="comma-separated names, or prefixes of names")
     parser.add_argument("--seconds", type=float, default=900.0, help="time limit per network")
     parser.add_argument("--gigabytes", type=float, help="memory limit per network; 80 %% of the memory by default")

@@ -20,7 +20,7 @@ _MAX_CONFIGS = 1 << 24
 """Limit on the size of a space with a table."""
 
 _FLOP = 10**9
-"""Assumed work of a kernel without a workload: GFLOP/s are then runs per second."""
+"""Assumed work of a kernel without a workload: GFLOP/s are then executions per second."""
 
 STATUSES = {"timeout": Status.RUN_TIMEOUT, "compile": Status.BUILD_ERROR, "correctness": Status.WRONG_ANSWER}
 """The status of a failure by its T4 kind; all other kinds are run errors."""

@@ -37,7 +37,7 @@ class Part(Settings, Protocol[Role_co]):
 
 
 class Stateless:
-    """Base class for settings of a stateless part, which are the part itself."""
+    """Base class for the settings of a part without state: the settings are the part itself."""
 
     def start(self, space: Space) -> Self:
         """Return the part."""
@@ -45,7 +45,7 @@ class Stateless:
 
 
 class EvaluatorSettings(Settings, Evaluator, Protocol):
-    """The settings of an evaluator, which is stateless: they are the evaluator itself."""
+    """The settings of an evaluator. An evaluator has no state, so its settings are the evaluator itself."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Subject:
     """The task to search.
 
     Attributes:
-        flop: floating-point operations per run of the task's kernel.
+        flop: floating-point operations per execution of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
         prior: examples from similar tasks, which the surrogate is fitted to before the first measurement.
         default: the config that is built without tuning; some explorers start with it.

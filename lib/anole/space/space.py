@@ -86,7 +86,7 @@ class Space(Encoding):
             use its own.
         core: optional; for some knobs, the values that are most likely to satisfy the constraints. `best_sampled` finds
             valid configs among these if they are rare elsewhere.
-        toll: optional; subtracted from the speed of each config for its cost, in runs per second; see `worths`.
+        toll: optional; subtracted from the speed of each config for its cost, in executions per second (`worths`).
         merit_is_speed: whether the merit is proportional to speed * worth, with the same factor for all algorithms,
             which lets a surrogate start from it.
         programs: optional; maps the columns of n configs that can run to rows, shape (n, n_figures), that are equal

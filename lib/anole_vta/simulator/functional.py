@@ -25,7 +25,7 @@ from anole_vta.isa import (
 
 
 class FunctionalSimulator:
-    """An accelerator with its memories and DRAM, which is modified in place.
+    """An accelerator with its memories and DRAM; running a program modifies both in place.
 
     Instructions run in program order, one of the orders that the tokens allow.
 
