@@ -19,10 +19,10 @@ import pytest
 from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.host.process import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
-from .holding import start_holding
+from .holding import make_holding
 
 
-def start_misbehaving() -> Callable[..., object]:
+def make_misbehaving() -> Callable[..., object]:
     def handle(action: str, argument: object = None) -> object:
         match action:
             case "echo":
@@ -66,11 +66,11 @@ def start_misbehaving() -> Callable[..., object]:
     return handle
 
 
-def start_failing() -> Callable[..., object]:
+def fail_to_make() -> Callable[..., object]:
     raise OSError("no such device")
 
 
-def start_without_hardware() -> Callable[..., object]:
+def make_without_hardware() -> Callable[..., object]:
     raise TargetError("no such GPU")
 
 
@@ -80,7 +80,7 @@ def test_a_process_with_a_grace_period_releases_its_resources(
     grace_s: float, is_released: bool, n_calls: int, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
-    with Worker(partial(start_holding, note), grace_s=grace_s) as worker:
+    with Worker(partial(make_holding, note), grace_s=grace_s) as worker:
         worker.launch()
         for _ in range(n_calls):
             worker.call(timeout_s=60)
@@ -88,7 +88,7 @@ def test_a_process_with_a_grace_period_releases_its_resources(
 
 
 def test_a_process_that_does_not_end_in_time_is_killed() -> None:
-    with Worker(start_misbehaving, grace_s=0.2) as worker:
+    with Worker(make_misbehaving, grace_s=0.2) as worker:
         worker.submit("hang")
         pid = worker.pid
     assert not is_alive(pid)
@@ -96,7 +96,7 @@ def test_a_process_that_does_not_end_in_time_is_killed() -> None:
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    with Worker(start_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
+    with Worker(make_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
         yield worker
 
 
@@ -163,7 +163,7 @@ def test_a_hanging_call_is_killed_with_its_descendants(worker: Worker, tmp_path:
 
 
 def test_missing_hardware_is_a_target_error_at_each_attempt() -> None:
-    with Worker(start_without_hardware) as worker:
+    with Worker(make_without_hardware) as worker:
         for _ in range(2):
             with pytest.raises(TargetError, match=r"^no such GPU$"):
                 worker.submit("pid")
@@ -173,14 +173,14 @@ def test_a_worker_is_replaced_after_some_calls_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Worker(start_misbehaving, calls_before_restart=2) as worker:
+    with Worker(make_misbehaving, calls_before_restart=2) as worker:
         first, second, child, third = (worker.call(what, timeout_s=10) for what in ("pid", "pid", "child", "pid"))
         assert first == second != third and len(list(tmp_path.iterdir())) == 1
     assert all(is_gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
 
 
 def test_a_worker_that_fails_to_start_is_a_measure_error() -> None:
-    with Worker(start_failing) as worker, pytest.raises(MeasureError, match="no such device"):
+    with Worker(fail_to_make) as worker, pytest.raises(MeasureError, match="no such device"):
         worker.call("echo", 1, timeout_s=10)
 
 
@@ -196,10 +196,10 @@ def test_a_worker_dies_with_its_master(tmp_path: Path) -> None:
     script.write_text(
         "import os, signal, sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        "from tests.host.test_process import start_misbehaving\n"
+        "from tests.host.test_process import make_misbehaving\n"
         "from anole.host.process import Worker\n"
         "if __name__ == '__main__':\n"
-        "    worker = Worker(start_misbehaving)\n"
+        "    worker = Worker(make_misbehaving)\n"
         "    open(sys.argv[1], 'w').write(str(worker.call('pid', timeout_s=30)))\n"
         "    worker.submit('hang')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -35,7 +35,7 @@ from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
 from anole_cuda.device.runner import find_gpu
 
-from ...host.holding import start_holding
+from ...host.holding import make_holding
 from ..faulty_cpu import CallingCpu, KeepingCpu
 from ..servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
 
@@ -480,7 +480,7 @@ def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processe
 @pytest.mark.guard
 def test_a_worker_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
-    start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
+    start, options = partial(make_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
     worker = RemoteWorker([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
     states: list[WorkerState] = []
     while states.count(WorkerState.READY) < 2:

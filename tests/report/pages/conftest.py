@@ -113,7 +113,7 @@ def npu_project(once: Callable[..., Path], accelerated: Path) -> Path:
 
 
 @contextmanager
-def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
+def open_source(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
     """Open a project's database as a report source."""
     with Database(project / layout.DATABASE) as database:
         yield ReportSource(database, project, spec)
