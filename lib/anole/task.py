@@ -269,7 +269,7 @@ class Task:
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")
         if type(version) is not int or version < 0:
-            raise ValueError(f"the template_version is {shown(version)}, not an integer")
+            raise ValueError(f"the template_version is {shown(version)}, not an integer >= 0")
         return cls(workload_from_json(workload), target, version)
 
     def _identity(self) -> dict[str, Any]:

@@ -31,6 +31,6 @@ class Exhaustive(Stateless):
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return the candidates, with zero scores."""
         space = history.space
-        listed = space.sample if space.merit is None else space.top_by_merit
-        vectors = listed(self.n_candidates, rng, history.visited, from_all=space.size <= _MAX_CONFIGS)
+        choose = space.sample if space.merit is None else space.top_by_merit
+        vectors = choose(self.n_candidates, rng, history.visited, from_all=space.size <= _MAX_CONFIGS)
         return Candidates(vectors, np.zeros(len(vectors)))
