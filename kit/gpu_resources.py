@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from anole.errors import TargetError
 from anole_cuda.device.builder import prepare_to_compile
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 """Kinds of attributes in section ``.nv.info`` that have a kernel's symbol, and its registers or stack bytes."""
 
 _SHARED, _RESERVED, _RESERVED_BYTES = ".nv.shared.", ".nv.shared.reserved.", 1 << 10
-"""Prefixes of the sections for the shared memory of kernels and of the system, and the size of the latter."""
+"""Prefixes of the sections for the shared memory of kernels and of the system, and the size of the system's part."""
 
 _SIZED = 4
 """The format of an attribute with the size of its value in the header."""
@@ -36,12 +36,12 @@ class Resources:
 
     def occupancy(self, arch: str, threads: int) -> float:
         """Return the occupancy with blocks of `threads`: the share of a multiprocessor's warps that are resident."""
-        multiprocessor = Multiprocessor.of(arch)
-        blocks = multiprocessor.resident_blocks(threads, self.registers, self.shared_bytes)
-        return float(blocks * -(-threads // multiprocessor.warp) / multiprocessor.warps)
+        gpu = GpuSpecs.of(arch)
+        blocks = gpu.resident_blocks(threads, self.registers, self.shared_bytes)
+        return float(blocks * -(-threads // gpu.warp) / gpu.warps)
 
 
-def resources(source: str, arch: str) -> Resources:
+def resources_of(source: str, arch: str) -> Resources:
     """Compile CUDA C++ for an architecture, as candidates are compiled, and return the resources of its kernels.
 
     Raises:

@@ -34,7 +34,7 @@ def batch_sizes(trials: Iterable[Trial]) -> list[int]:
     return list(Counter(trial.iteration for trial in trials).values())
 
 
-def shares(counts: Iterable[int]) -> str:
+def format_shares(counts: Iterable[int]) -> str:
     """Format the frequency of each count, such as batch sizes or repeats of a timing: ``16: 75 %, 24: 25 %``."""
     frequencies = Counter(counts)
     return ", ".join(f"{count}: {100 * n / frequencies.total():.0f} %" for count, n in sorted(frequencies.items()))

@@ -17,7 +17,7 @@ from hypothesis import is_hypothesis_test, settings
 from anole.documents.build import Build
 from anole.documents.receipt import Receipts
 from anole.testing.formulas import Formula, bowl, handful, rivals
-from kit.emulated_gpu.machine import absence
+from kit.emulated_gpu.machine import why_unavailable
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from .tiny_builds import build_tiny
@@ -119,7 +119,7 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def emulated_gpu() -> Iterator[EmulatedGpu]:
     """A process with an emulated GPU; skips the test if none can be emulated."""
-    if (reason := absence()) is not None:
+    if (reason := why_unavailable()) is not None:
         pytest.skip(reason)
     with EmulatedGpu() as gpu:
         yield gpu

@@ -59,7 +59,7 @@ class Cell:
     core: bool = False
 
 
-def claimed(processor: str) -> dict[str, str]:
+def claim(processor: str) -> dict[str, str]:
     return {"ANOLE_CPUINFO": f"{{folder}}/anole/tests/host/processors/{processor}.txt"}
 
 
@@ -71,10 +71,10 @@ CELLS = (
         stranger=True,
     ),
     Cell("one-core", "one core for two test processes", {}, core=True),
-    Cell("xeon", "64 claimed cores of an Intel(R) Xeon(R) with AMX", {**claimed("xeon_amx"), "ANOLE_CORES": "64"}),
-    Cell("vm", "a virtual machine without a model name: code for x86-64-v3", claimed("nameless_vm")),
-    Cell("amd", "an AMD EPYC", claimed("epyc_zen4"), NATIVE),
-    Cell("avx2", "an Intel(R) Xeon(R) with AVX2 only: code for haswell", claimed("haswell"), NATIVE),
+    Cell("xeon", "64 claimed cores of an Intel(R) Xeon(R) with AMX", {**claim("xeon_amx"), "ANOLE_CORES": "64"}),
+    Cell("vm", "a virtual machine without a model name: code for x86-64-v3", claim("nameless_vm")),
+    Cell("amd", "an AMD EPYC", claim("epyc_zen4"), NATIVE),
+    Cell("avx2", "an Intel(R) Xeon(R) with AVX2 only: code for haswell", claim("haswell"), NATIVE),
     Cell(
         "german",
         "numbers with commas, a time zone of -3:30 hours",
@@ -111,12 +111,12 @@ def main() -> int:
     os.umask(0o022)
     shutil.rmtree(LOGS, ignore_errors=True)
     LOGS.mkdir(parents=True)
-    with place(arguments.folder) as folder:
+    with provide_folder(arguments.folder) as folder:
         return run_all(folder, [cell for cell in CELLS if not arguments.cells or cell.name in arguments.cells])
 
 
 @contextmanager
-def place(kept: Path | None) -> Iterator[Path]:
+def provide_folder(kept: Path | None) -> Iterator[Path]:
     """Provide the folder of the run, whose name breaks commands that do not quote it."""
     with tempfile.TemporaryDirectory(prefix="anole-", ignore_cleanup_errors=True) as temporary:
         os.chmod(temporary, 0o755)
@@ -136,7 +136,7 @@ def run_all(folder: Path, cells: Sequence[Cell]) -> int:
     for cell in cells:
         usable = [version for version, python in found.items() if not cell.stranger or is_reachable_by_all(python)]
         version = usable[CELLS.index(cell) % len(usable)] if usable else "?"
-        if (reason := absence(cell, folder, usable)) is not None:
+        if (reason := why_unavailable(cell, folder, usable)) is not None:
             result = f"skipped, {reason}"
         else:
             outcome = run(cell, folder, environment(folder, version, found[version]))
@@ -199,16 +199,16 @@ def environment(folder: Path, version: str, python: Path) -> Path:
     return venv
 
 
-def absence(cell: Cell, folder: Path, pythons: Sequence[str]) -> str | None:
+def why_unavailable(cell: Cell, folder: Path, pythons: Sequence[str]) -> str | None:
     """Return why a cell cannot be run on this machine."""
     if cell.stranger and os.geteuid() != 0:
         return "only root can become another user"
     if not pythons:
         return "found no Python that every user can start"
-    return german_absence(folder / "locales") if "LOCPATH" in cell.variables else None
+    return why_no_german_locale(folder / "locales") if "LOCPATH" in cell.variables else None
 
 
-def german_absence(locales: Path) -> str | None:
+def why_no_german_locale(locales: Path) -> str | None:
     """Create the German locale; return why it cannot be created."""
     if shutil.which("localedef") is None:
         return "there is no localedef"

@@ -102,7 +102,7 @@ def test_the_target_adds_a_command_and_a_section(package, monkeypatch):
 def test_models_yaml_can_name_the_parts_and_they_tune(package):
     settings = read_tuner(yaml.safe_load(BLOCKS["tuning of models.yaml"]))
     parts = [settings.explorer, settings.sampler, settings.surrogate, settings.evaluator]
-    assert [part.name for part in parts] == ["climbing", "lottery", "neighbours", "minimum"]
+    assert [part.name for part in parts] == ["climbing", "lottery", "neighbors", "minimum"]
     assert (settings.explorer.n_parents, settings.evaluator.repeats) == (8, 5)
     formula = bowl()
     best = tune_in_memory(Subject(formula.space, formula.flop, "task"), settings, formula.measure, 96, seed=0)

@@ -17,7 +17,7 @@ import pytest
 
 from anole.documents import layout
 from anole.documents.build import read_build
-from anole.documents.document import with_schema
+from anole.documents.document import encode_with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_manifest, read_task
 from anole.documents.receipt import read_receipts, read_refined
@@ -61,11 +61,11 @@ def plain(path: Path) -> Any:
 @pytest.mark.parametrize("build", BUILDS)
 def test_documents_have_the_same_content(build: str) -> None:
     found = read_build(OLD / "builds" / build)
-    assert without_nulls(with_schema(found)) == without_nulls(plain(OLD / "builds" / build / "build.json"))
+    assert without_nulls(encode_with_schema(found)) == without_nulls(plain(OLD / "builds" / build / "build.json"))
     manifest = OLD / layout.manifest_path(found.model, found.target)
-    assert with_schema(read_manifest(manifest)) == {**plain(manifest), "prepared": [], "files": None}
+    assert encode_with_schema(read_manifest(manifest)) == {**plain(manifest), "prepared": [], "files": None}
     evaluation = OLD / layout.evaluation_path(build)
-    assert without_nulls(with_schema(read_evaluation(evaluation))) == without_nulls(plain(evaluation))
+    assert without_nulls(encode_with_schema(read_evaluation(evaluation))) == without_nulls(plain(evaluation))
 
 
 def test_tasks_have_the_same_keys() -> None:
@@ -87,7 +87,7 @@ def test_receipts_have_the_same_content() -> None:
             assert [each.config for each in receipt.rivals] == [each["config"] for each in held["rivals"]]
             assert [each.config for each in receipt.designs] == [each["config"] for each in held["designs"]]
     (path,) = (OLD / "work/refined").iterdir()
-    assert with_schema(read_refined(path)) == plain(path)
+    assert encode_with_schema(read_refined(path)) == plain(path)
 
 
 def test_nothing_is_tuned_again(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:

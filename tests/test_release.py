@@ -44,7 +44,7 @@ def test_the_file_for_the_catalog_is_complete() -> None:
     assert "snakemake" in readme and "workflow" in readme, "the catalog lists only such repositories"
 
 
-def copied(folder: Path) -> None:
+def copy_files(folder: Path) -> None:
     """Copy the files that the Containerfile copies into the image into a folder."""
     for words in re.findall(r"^COPY (.+)$", RECIPE, re.MULTILINE):
         *sources, to = words.split()
@@ -66,7 +66,7 @@ def files_of_the_wheel(project: Path, folder: Path) -> set[str]:
 @pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv, which `make env` installs")
 def test_the_container_has_all_files_of_the_package(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
-    copied(tmp_path / "image")
+    copy_files(tmp_path / "image")
     assert files_of_the_wheel(tmp_path / "image", tmp_path / "its") == files_of_the_wheel(ROOT, tmp_path / "whole")
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 
 
-def checked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([folder / ".ci/size", *arguments], capture_output=True, text=True, check=False)
 
 
@@ -44,12 +44,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_folders_must_stay_within_their_budgets_and_lines_may_move(project: Path) -> None:
-    assert "is not checked" in checked(project).stdout
+    assert "is not checked" in run_check(project).stdout
     subprocess.run(["git", "init", "--quiet", project], check=True)
     commit(project, "Begin")
-    found = checked(project)
+    found = run_check(project)
     assert found.returncode == 1 and "tests exceeds its budget" in found.stdout
-    found = checked(project, "--assign")
+    found = run_check(project, "--assign")
     assert found.returncode == 0
     assert [line.split()[:4] for line in found.stdout.splitlines()] == [
         ["lib/anole/targets/cpu", "2", "of", "2"],
@@ -59,23 +59,23 @@ def test_folders_must_stay_within_their_budgets_and_lines_may_move(project: Path
         ["words", "of", "docs", "2"],
     ]
     (project / "tests/file.py").write_text("pass\n" * 2)
-    assert checked(project).returncode == 1
-    assert checked(project, "--assign").returncode == 0
+    assert run_check(project).returncode == 1
+    assert run_check(project, "--assign").returncode == 0
     (project / "tests/file.py").write_text("pass\n" * 3)
-    assert "lines exceeds its budget" in checked(project, "--assign").stdout
+    assert "lines exceeds its budget" in run_check(project, "--assign").stdout
 
 
 def test_a_commit_that_raises_the_budget_needs_a_reason(project: Path) -> None:
     subprocess.run(["git", "init", "--quiet", project], check=True)
-    checked(project, "--assign")
+    run_check(project, "--assign")
     commit(project, "Begin")
     (project / "tests/file.py").write_text("pass\n" * 3)
     budget(project, lines=6)
-    checked(project, "--assign")
+    run_check(project, "--assign")
     commit(project, "Add lines")
-    found = checked(project)
+    found = run_check(project)
     assert found.returncode == 1 and "needs `Budget: +2 lines, because ...`" in found.stdout
     assert "tests" in found.stdout and "+2 since the release" in found.stdout
     subprocess.run(["git", "-C", project, "reset", "--quiet", "--soft", "HEAD^"], check=True)
     commit(project, "Add lines\n\nBudget: +2 lines, because issue 7 allows them")
-    assert checked(project).returncode == 0
+    assert run_check(project).returncode == 0

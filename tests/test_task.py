@@ -1,4 +1,4 @@
-"""Workloads and tasks: their plain forms, labels and keys."""
+"""Workloads and tasks: their JSON forms, labels and keys."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
         (CONV, "conv2d 64->64 k3x3 s1 56x56", 231_211_008),
         (Dense(4, 512, 1000), "dense 512->1000 n4", 4_096_000),
         (Dense(1, 512, 10, weights=WeightScheme(8, 512)), "dense 512->10 weights int8", 10_240),
-        (Dense(1, 512, 10, weights=WeightScheme(4, 32, True)), "dense 512->10 weights uint4x32", 10_240),
+        (Dense(1, 512, 10, weights=WeightScheme(4, 32, zeros=True)), "dense 512->10 weights uint4x32", 10_240),
         (BatchMatmul(8, 128, 64, 32), "batch_matmul 8x 128x64x32", 4_194_304),
         (BatchMatmul(1, 2, 3, 4, transpose_right=True), "batch_matmul 1x 2x3x4 transposed", 48),
         (BatchMatmul(1, 2, 4, 4, dtype="uint8"), "batch_matmul 1x 2x4x4 uint8", 64),
     ],
     ids=lambda value: getattr(value, "operator", None),
 )
-def test_a_workload_round_trips(workload: Workload, label: str, flop: int) -> None:
+def test_json_label_and_flop_of_a_workload(workload: Workload, label: str, flop: int) -> None:
     assert workload_from_json(workload_to_json(workload)) == workload
     assert (workload.label, workload.flop) == (label, flop)
 
@@ -52,7 +52,7 @@ def test_keys_are_stable(workload: Workload, key: str) -> None:
 
 
 @pytest.mark.parametrize("workload", [CONV, Dense(4, 512, 1000)], ids=["conv2d", "dense"])
-def test_an_exact_product_is_a_different_task(workload: Conv2d | Dense) -> None:
+def test_an_exact_workload_is_a_different_task(workload: Conv2d | Dense) -> None:
     exact = replace(workload, exact=True)
     assert workload_from_json(workload_to_json(exact)) == exact
     assert Task(exact, TARGET, 1).key != Task(workload, TARGET, 1).key
@@ -82,14 +82,14 @@ def test_a_transposed_product_is_a_different_task() -> None:
         ({"dilation": [0, 0]}, r"dilation\[0\] is 0, not"),
         ({"padding": [0, 0, 0, -1]}, r"padding\[3\] is -1, not"),
         ({"groups": 0}, "groups is 0"),
-        ({"groups": 65}, "conv2d has 0 floating-point operations"),
+        ({"groups": 65}, "conv2d 64->64 k3x3 s1 g65 56x56 has 0 floating-point operations"),
         ({"kernel": [59, 3]}, "conv2d 64->64 k59x3 s1 56x56: the output would have 0x56 elements"),
         ({"height": 2**30, "width": 2**30}, "floating-point operations; 1 to 2\\^63 - 1 are allowed"),
         ({"dtype": 3}, "dtype is 3, not text"),
         ({"color": 3}, "color is unknown; allowed: batch, "),
     ],
 )
-def test_an_impossible_workload_is_rejected(change: dict[str, object], problem: str) -> None:
+def test_an_invalid_workload_is_rejected(change: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         workload_from_json({**workload_to_json(CONV), **change})
 
@@ -104,7 +104,7 @@ def test_an_impossible_workload_is_rejected(change: dict[str, object], problem: 
         ({"bits": 4}, "weights.block is missing"),
     ],
 )
-def test_an_impossible_weight_scheme_is_rejected(scheme: dict[str, object], problem: str) -> None:
+def test_an_invalid_weight_scheme_is_rejected(scheme: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         workload_from_json({**workload_to_json(Dense(1, 512, 1000)), "weights": scheme})
 
@@ -119,6 +119,6 @@ def test_an_impossible_weight_scheme_is_rejected(scheme: dict[str, object], prob
         ({"template_version": "1"}, "the template_version is '1', not an integer"),
     ],
 )
-def test_an_impossible_task_is_rejected(change: dict[str, object], problem: str) -> None:
+def test_an_invalid_task_is_rejected(change: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Task.from_json({**Task(CONV, TARGET, 1).to_json(), **change})

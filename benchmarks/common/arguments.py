@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 
-def described(document: str | None) -> ArgumentParser:
+def make_parser(document: str | None) -> ArgumentParser:
     """Return a parser with a module docstring as its description, not reformatted."""
     return ArgumentParser(description=document, formatter_class=RawDescriptionHelpFormatter)
 
@@ -18,7 +18,7 @@ def parser_for_builds(
     document: str | None, rounds: int, rivals: str | None = None, turn_s: float | None = None
 ) -> ArgumentParser:
     """Return a parser for a command that times builds; an option whose default is None is left out."""
-    parser = described(document)
+    parser = make_parser(document)
     parser.add_argument("builds", nargs="+", type=Path)
     parser.add_argument("--rounds", type=int, default=rounds, help="turns per engine")
     if rivals is not None:
@@ -28,12 +28,12 @@ def parser_for_builds(
     return parser
 
 
-def listed(kind: Callable[[str], Any] = str) -> Callable[[str], list[Any]]:
+def list_of(kind: Callable[[str], Any] = str) -> Callable[[str], list[Any]]:
     """Return a converter of comma-separated text to a list, as the type of an option."""
     return lambda text: [kind(word) for word in text.split(",") if word]
 
 
-def chosen(names: str, allowed: Iterable[str]) -> list[str]:
+def choose_names(names: str, allowed: Iterable[str]) -> list[str]:
     """Return the names in a comma-separated list; for an empty list, all allowed names.
 
     Raises:

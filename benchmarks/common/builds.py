@@ -47,7 +47,7 @@ def device_of(build: Build) -> Device:
 
 
 @contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
+def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for processes that are started within the block."""
     saved = dict(os.environ)
     os.environ.update(variables)
@@ -73,7 +73,7 @@ def time_in_turns(
         AnoleError: an engine exits before its last turn.
     """
     with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
-        with environment({**device.environment(), **access.environment()}):
+        with set_environment({**device.environment(), **access.environment()}):
             engines = start_engines(starts_in(Path(scratch)), running, folder)
         with access.timing():
             timers = {name: partial(engine.burst, schedule.min_burst_s) for name, engine in engines.items()}

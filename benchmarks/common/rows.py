@@ -38,7 +38,7 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> 
         sys.stdout.flush()
 
 
-def rounded(row: Mapping[str, object]) -> dict[str, object]:
+def round_row(row: Mapping[str, object]) -> dict[str, object]:
     """Return a row with its floats formatted with four significant digits."""
     return {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in row.items()}
 

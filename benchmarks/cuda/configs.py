@@ -29,10 +29,10 @@ from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.winograd_space import winograd_space
-from benchmarks.common.arguments import chosen, described
+from benchmarks.common.arguments import choose_names, make_parser
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import conv2d
-from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.programs import run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
@@ -91,14 +91,14 @@ COLUMNS = ("template", "workload", "config", "error", "outcome", "seconds", "det
 
 def main() -> None:
     """Print a row for each config, and the counts."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--templates", default="", help="comma-separated; default: all")
     parser.add_argument("--configs", type=int, default=100, help="number of configs per template")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no config after this time")
     parser.add_argument("--large", action="store_true", help="use layers of known networks instead of small ones")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    samples = draw(chosen(args.templates, FIXED), args.configs, args.seed, large=args.large)
+    samples = sample_configs(choose_names(args.templates, FIXED), args.configs, args.seed, large=args.large)
     counts = Counter[tuple[str, Outcome]]()
     print_rows(COLUMNS, execute(samples, time.monotonic() + 60 * args.minutes, counts))
     templates = dict.fromkeys(template for template, _ in counts)
@@ -114,24 +114,24 @@ def execute(
     with EmulatedGpu() as gpu:
         for template, workload, config in itertools.takewhile(lambda _: time.monotonic() < deadline_s, samples):
             began_s = time.perf_counter()
-            outcome, error, detail = judge(gpu, workload, config)
+            outcome, error, detail = run_config(gpu, workload, config)
             seconds, first_line = f"{time.perf_counter() - began_s:.3f}", detail.split("\n", 1)[0]
             values = (template, workload.label, canonical_json(config), f"{error:.3g}", outcome, seconds, first_line)
             yield dict(zip(COLUMNS, values, strict=True))
             counts[template, outcome] += 1
 
 
-def judge(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
+def run_config(gpu: EmulatedGpu, workload: Workload, config: Config) -> tuple[Outcome, float, str]:
     """Return the outcome of a config, its relative error (NaN without a result), and the device's message."""
     try:
-        error = gpu.call(candidate_error, TARGET.description, workload, config)
+        error = gpu.call(run_candidate, TARGET.description, workload, config)
     except EmulationError as fault:
         outcomes = (outcome for outcome, pattern in _FAULTS.items() if re.search(pattern, str(fault)))
         return next(outcomes, Outcome.FAILED), nan, str(fault)
     return (Outcome.RIGHT if error < MAX_ERROR else Outcome.WRONG), error, ""
 
 
-def draw(
+def sample_configs(
     names: Sequence[str], configs: int, seed: int, *, large: bool = False
 ) -> Iterator[tuple[str, Workload, Config]]:
     """Cycle through the templates, and yield each with a workload and a random valid config of it."""

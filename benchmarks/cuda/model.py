@@ -25,7 +25,7 @@ from scipy.stats import kendalltau, spearmanr
 from anole.space.space import Columns
 from anole.task import Conv2d
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates.conv2d_space import (
     PADDING,
     conv2d_space,
@@ -37,14 +37,14 @@ from anole_cuda.templates.conv2d_space import (
 from anole_cuda.templates.roofline import Kernel, latency_s, widths
 from anole_cuda.templates.staged import Reduction, Staged, staged_kernel
 from anole_cuda.templates.winograd_space import winograd_space
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import print_rows, read_rows
 
 LIMITS = BlockLimits()
-GPUS: Mapping[str, Multiprocessor] = {
-    "V100": Multiprocessor.of("sm_70"),
-    "RTX-3090": Multiprocessor.of("sm_86"),
-    "GTX-1080-Ti": Multiprocessor("GTX 1080 Ti", 28, 1.58e9, 484e9, 2816 << 10, 128, 64, 32, 96 << 10, 0, 256),
+GPUS: Mapping[str, GpuSpecs] = {
+    "V100": GpuSpecs.of("sm_70"),
+    "RTX-3090": GpuSpecs.of("sm_86"),
+    "GTX-1080-Ti": GpuSpecs("GTX 1080 Ti", 28, 1.58e9, 484e9, 2816 << 10, 128, 64, 32, 96 << 10, 0, 256),
 }
 SPATIAL, REDUCTION = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
 OPTIONS = ("auto_unroll_max_step", "unroll_explicit")
@@ -53,16 +53,16 @@ N_SAMPLES, N_TOP = 2000, 5
 
 def main() -> None:
     """Print a row for each layer of `tophub`, or two for each layer of `logs`."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("what", choices=("tophub", "logs"))
-    parser.add_argument("sources", nargs="+", help="a CSV file of best configs; or logs, each with its GPU")
+    parser.add_argument("sources", nargs="+", help="a CSV file of best configs, or pairs LOG:GPU")
     args = parser.parse_args()
-    compare = of_best if args.what == "tophub" else compare_rankings
+    compare = rows_of_best if args.what == "tophub" else compare_rankings
     rows = [row for source in args.sources for row in compare(source)]
     print_rows(list(rows[0]), rows)
 
 
-def of_best(source: str) -> Iterable[dict[str, object]]:
+def rows_of_best(source: str) -> Iterable[dict[str, object]]:
     """Yield a row for each layer: the shares of random configs that the model and the rules rank above the best one."""
     gpu = GPUS["V100"]
     for row in read_rows(Path(source)):
@@ -87,7 +87,7 @@ def of_best(source: str) -> Iterable[dict[str, object]]:
             "measured_us": row["direct_us"],
             "model_us": f"{model_us[0]:.1f}",
             "better_by_model": f"{(sampled_us < model_us).mean():.4f}",
-            "better_by_rules": f"{(rules(workload, sampled) > rules(workload, best)).mean():.4f}",
+            "better_by_rules": f"{(score_by_rules(workload, sampled) > score_by_rules(workload, best)).mean():.4f}",
             **ratios,
         }
 
@@ -99,7 +99,7 @@ def compare_rankings(source: str) -> Iterable[dict[str, object]]:
         columns = columns_of(workload, [config for config, _ in records])
         measured_s = np.array([latency for _, latency in records])
         model_s = latency_s(GPUS[name], nchw_kernel(GPUS[name], workload, columns))
-        costs = -rules(workload, columns)
+        costs = -score_by_rules(workload, columns)
         space = conv2d_space(LIMITS, GPUS[name], workload)
         valid = np.all([constraint.holds(columns) for constraint in space.constraints], axis=0)
         for subset, mask in (("all", np.ones_like(valid)), ("valid", valid)):
@@ -159,7 +159,7 @@ def columns_of(w: Conv2d, configs: Sequence[Mapping[str, Sequence[int]]]) -> Col
     return {**columns, **{name: np.array([config[name][0] for config in configs]) for name in OPTIONS}}
 
 
-def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
+def nchw_kernel(gpu: GpuSpecs, w: Conv2d, columns: Columns) -> Kernel:
     """Describe AutoTVM's kernels: NCHW data and OIHW weights, copied value by value, with columns innermost."""
     f, y, x = (columns[name] for name in SPATIAL)
     rc, ry, rx = (columns[name] for name in REDUCTION)
@@ -189,7 +189,7 @@ def nchw_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
     )
 
 
-def rules(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
+def score_by_rules(w: Conv2d, columns: Columns) -> NDArray[np.float64]:
     """Score configs by heuristics on typical counts of threads, blocks and values, shape (n,)."""
     f, y, x = (columns[name] for name in SPATIAL)
     usage, row_pixels = conv2d_usage(w, columns), x[:, 1:].prod(axis=1)

@@ -21,7 +21,7 @@ from anole.space.space import Columns
 from anole.targets.shared.kernel import define
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
 from anole_cuda.device.builder import source
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.conv2d_space import conv2d_kernel
@@ -29,10 +29,10 @@ from anole_cuda.templates.gemv_space import gemv_kernel
 from anole_cuda.templates.product_space import product_kernel
 from anole_cuda.templates.roofline import Kernel
 from anole_cuda.templates.winograd_space import winograd_kernels
-from benchmarks.common.arguments import described, listed
+from benchmarks.common.arguments import list_of, make_parser
 from benchmarks.common.rows import print_rows
 from benchmarks.kernels.layers import conv2d
-from kit.gpu_resources import resources
+from kit.gpu_resources import resources_of
 
 WORKLOADS: Mapping[str, Workload] = {
     "conv2d": conv2d(28, 128, 256, stride=2),
@@ -55,9 +55,9 @@ COLUMNS = (
 
 def main() -> None:
     """Print a row for each candidate and architecture."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--configs", type=int, default=8, help="number of configs per template and architecture")
-    parser.add_argument("--architectures", type=listed(), default=ARCHITECTURES, help="comma-separated")
+    parser.add_argument("--architectures", type=list_of(), default=ARCHITECTURES, help="comma-separated")
     args = parser.parse_args()
     print_rows(COLUMNS, compare_all(args.architectures, args.configs))
 
@@ -67,15 +67,15 @@ def compare_all(architectures: Sequence[str], n_configs: int) -> Iterator[dict[s
     for seed, arch in enumerate(architectures):
         target = CudaTarget(describe_cuda(arch))
         for name in WORKLOADS:
-            for config in draw(target, name, n_configs, seed=seed):
+            for config in sample_configs(target, name, n_configs, seed=seed):
                 yield {"template": name, "arch": arch, **compare(target, name, config)}
 
 
-def draw(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
+def sample_configs(target: CudaTarget, template: str, n: int, seed: int) -> list[Config]:
     """Return random valid configs of a template, with its algorithm if the layer's space has several."""
     space = target.space(WORKLOADS[template])
     if template in space.algorithms:
-        space = space.restricted({ALGORITHM: [template]})
+        space = space.restrict({ALGORITHM: [template]})
     return [space.config(vector) for vector in space.sample(n, np.random.default_rng(seed))]
 
 
@@ -84,7 +84,7 @@ def compare(target: CudaTarget, name: str, config: Config) -> dict[str, object]:
     workload, arch = WORKLOADS[name], target.description["arch"]
     template = target.template(workload)
     text = source(template.schedule(define(template, workload, config), workload, config), target.description)
-    usage = resources(text, arch)
+    usage = resources_of(text, arch)
     space = target.space(workload)
     kernels = kernels_of(target.gpu, name, workload, space.columns(space.vector(config)[None, :]))
     # The main kernel of a candidate has the most threads and the most shared memory.
@@ -101,7 +101,7 @@ def compare(target: CudaTarget, name: str, config: Config) -> dict[str, object]:
     }
 
 
-def kernels_of(gpu: Multiprocessor, name: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
+def kernels_of(gpu: GpuSpecs, name: str, workload: Workload, columns: Columns) -> Sequence[Kernel]:
     """Return the model's descriptions of the kernels that a template makes of configs."""
     if name == "winograd":
         return winograd_kernels(gpu, workload, columns)
@@ -110,7 +110,7 @@ def kernels_of(gpu: Multiprocessor, name: str, workload: Workload, columns: Colu
     return [(conv2d_kernel if isinstance(workload, Conv2d) else product_kernel)(gpu, workload, columns)]
 
 
-def occupancy(gpu: Multiprocessor, kernel: Kernel) -> float:
+def occupancy(gpu: GpuSpecs, kernel: Kernel) -> float:
     """Return the modeled occupancy of a kernel: the share of a multiprocessor's warps that are resident."""
     blocks = gpu.resident_blocks(kernel.threads, kernel.registers, kernel.shared_bytes)
     return float(blocks[0] * -(-kernel.threads[0] // gpu.warp) / gpu.warps)

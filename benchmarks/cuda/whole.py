@@ -1,4 +1,4 @@
-"""Run all benchmarks for a device with one command and without network access; a later call continues.
+"""Run all benchmarks for a device with one command and without network access; a later call resumes.
 
     python -m benchmarks.cuda.whole --target cuda --folder docs/results/data/gpu --minutes 9
 
@@ -45,7 +45,7 @@ from anole.search.presets import PRESETS
 from anole.targets import get_target
 from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model
-from benchmarks.common.arguments import described, log_progress
+from benchmarks.common.arguments import log_progress, make_parser
 from benchmarks.common.checkout import declare_targets
 from benchmarks.search.variants import LAYERS, Place
 
@@ -111,7 +111,7 @@ SELF_TEST = Plan(
 
 def main() -> None:
     """Run the benchmarks within about `--minutes`."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cuda", help="local target")
     parser.add_argument("--folder", type=Path, required=True, help="folder for the results")
     parser.add_argument("--minutes", type=float, default=9.0)
@@ -229,7 +229,7 @@ class Network:
 
 
 def _tune(network: Network, trials: int, ends_s: float) -> bool:
-    """Tune and build a network, unless it has that many trials or the time is up; return whether it was built."""
+    """Tune and build a network if it has fewer trials and there is time; return whether it was built."""
     n_done = read_build(network.build).trials if (network.build / FILE).exists() else -1
     if n_done >= trials or time.monotonic() > ends_s:
         return False

@@ -24,7 +24,7 @@ import numpy as np
 
 from anole.documents.build import BuiltTask, read_build
 from anole.errors import BuildError
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.builds import rows_of_builds
 from benchmarks.common.rows import print_rows
 
@@ -58,7 +58,7 @@ Dots = dict[tuple[str, float], tuple[list[float], list[float]]]
 
 def main() -> None:
     """Print a row for each kernel, or plot such rows."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     commands = parser.add_subparsers(required=True, dest="part")
     kernels = commands.add_parser("kernels")
     kernels.add_argument("builds", nargs="+", type=Path)

@@ -31,8 +31,8 @@ from anole.quantize.stage import quantize_model
 from anole.targets import get_target
 from anole.targets.cpu.device.precision import BF16, FLOAT32, INT8, missing_features
 from anole.targets.cpu.settings import describe_cpu
-from benchmarks.common.arguments import chosen, described, log_progress
-from benchmarks.common.rows import Row, head, line, print_rows, rounded
+from benchmarks.common.arguments import choose_names, log_progress, make_parser
+from benchmarks.common.rows import Row, head, line, print_rows, round_row
 from benchmarks.networks.engines import compile_untuned
 from benchmarks.networks.trained import CASES, Arrays, Case
 from kit.cases import one_line
@@ -48,14 +48,14 @@ _log = logging.getLogger(__name__)
 
 def main() -> None:
     """Print a row for each network and precision."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--networks", default="", help="comma-separated; default: all")
     parser.add_argument("--precisions", default=",".join(_PRECISIONS), help="comma-separated")
     args = parser.parse_args()
-    precisions = chosen(args.precisions, _PRECISIONS)
+    precisions = choose_names(args.precisions, _PRECISIONS)
     log_progress()
     os.environ.update(get_target(describe_cpu(threads=_THREADS)).environment())
-    print_rows(_COLUMNS, (row for name in chosen(args.networks, CASES) for row in _rows(name, precisions)))
+    print_rows(_COLUMNS, (row for name in choose_names(args.networks, CASES) for row in _rows(name, precisions)))
 
 
 def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -75,7 +75,7 @@ def _rows(name: str, precisions: Sequence[str]) -> Iterator[dict[str, Any]]:
             row, began_s = {**common, "precision": precision, "inputs": len(samples)}, time.monotonic()
             try:
                 facts, outputs = _compute(case, model, precision, samples, Path(scratch))
-                yield rounded({**row, **facts, "agreement": case.agree(expected, outputs), **loss(expected, outputs)})
+                yield round_row({**row, **facts, "agreement": case.agree(expected, outputs), **loss(expected, outputs)})
             except Exception as error:
                 yield {**row, "reason": one_line(error)}
             _log.info("%s in %s: %.0f s", name, precision, time.monotonic() - began_s)

@@ -25,9 +25,9 @@ from anole.documents import layout
 from anole.documents.build import read_build
 from anole.evaluate.comparison import relative_error
 from anole.evaluate.timing.turns import TurnSchedule
-from benchmarks.common.arguments import chosen, parser_for_builds
+from benchmarks.common.arguments import choose_names, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
-from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.common.rows import print_rows, quartiles, round_row
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 
 COLUMNS = (
@@ -42,7 +42,7 @@ def main() -> None:
     parser = parser_for_builds(__doc__, rounds=30, rivals=",".join(PACKAGES))
     parser.add_argument("--database", type=Path, default=layout.DATABASE, help="database with the tuning times")
     args = parser.parse_args()
-    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
+    baselines = choose_names(args.rivals, PACKAGES) if args.rivals else []
     compare_build = partial(
         compare, baselines=baselines, schedule=TurnSchedule(max_rounds=args.rounds), database=args.database
     )
@@ -61,7 +61,7 @@ def compare(folder: Path, baselines: Sequence[str], schedule: TurnSchedule, data
     expected = started["torch" if "torch" in started else OWN].outputs
     for name, engine in started.items():
         ratios = [np.median(turn) / np.median(base) for turn, base in zip(times[name], times[OWN], strict=True)]
-        yield rounded(
+        yield round_row(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
                 **{"threads": device.threads, "tuned_share": build.coverage.share, "tuner": build.preset},

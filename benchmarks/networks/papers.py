@@ -15,7 +15,7 @@ from anole.config.yaml_file import read_yaml
 from anole.evaluate.engines import export_onnx
 from anole.extract.torch import example_inputs, make_network
 from anole.node import Node
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 
 SPEC = Path(__file__).parents[2] / "examples/models.papers.yaml"
 
@@ -28,7 +28,7 @@ def transformer_encoder() -> nn.Module:
 
 def main() -> None:
     """Export each network with an ONNX source from the torch model of the same name without ``_onnx``."""
-    described(__doc__).parse_args()
+    make_parser(__doc__).parse_args()
     models = Node(read_yaml(SPEC), "", str(SPEC)).mapping()["models"].value
     for name, entry in models.items():
         path = Path(entry["source"].removeprefix("onnx:"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.networks.report import RIVALS, Network, networks_of
 
 MARKS = {
@@ -27,7 +27,7 @@ MARKS = {
 
 def main() -> None:
     """Plot the CSV on standard input to the given file."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("path", type=Path)
     path = parser.parse_args().path
     draw(networks_of(csv.DictReader(sys.stdin)), path)

@@ -27,7 +27,7 @@ from anole.targets import get_target
 from anole.targets.cpu.device.precision import FLOAT32, INT8, STORED_WEIGHTS, precisions_of
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import weight_scheme
-from benchmarks.common.arguments import chosen, described
+from benchmarks.common.arguments import choose_names, make_parser
 from benchmarks.common.rows import Row, head, line, print_rows, times
 from benchmarks.networks.compare import COLUMNS, compare
 from benchmarks.networks.engines import OWN, PACKAGES, compile_untuned
@@ -48,13 +48,13 @@ _MORE_COLUMNS = ("precision", "processor", "narrow_share")
 
 def main() -> None:
     """Print a row for each network, batch, precision and engine."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--networks", default=",".join(_NETWORKS), help="comma-separated")
     parser.add_argument("--batches", default="1,8", help="comma-separated")
     parser.add_argument("--rivals", default="onnxruntime,openvino.default", help="comma-separated")
     parser.add_argument("--rounds", type=int, default=15, help="turns per engine")
     args = parser.parse_args()
-    networks, baselines = chosen(args.networks, _NETWORKS), chosen(args.rivals, PACKAGES)
+    networks, baselines = choose_names(args.networks, _NETWORKS), choose_names(args.rivals, PACKAGES)
     batches = [int(batch) for batch in args.batches.split(",")]
     print_rows((*_MORE_COLUMNS, *COLUMNS), _rows(networks, batches, baselines, TurnSchedule(max_rounds=args.rounds)))
 

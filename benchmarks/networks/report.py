@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, head, line, times
 from benchmarks.networks.engines import OWN
 
@@ -61,7 +61,7 @@ class Network:
 
 def main() -> None:
     """Print the report of the CSV on standard input."""
-    described(__doc__).parse_args()
+    make_parser(__doc__).parse_args()
     print("\n".join(report(networks_of(csv.DictReader(sys.stdin)))))
 
 

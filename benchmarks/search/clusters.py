@@ -1,8 +1,8 @@
 """The experiment on Chameleon's premise: are candidates clustered, and equally fast within a cluster?
 
 On exact tables, after some iterations of a search: how much closer the explorer's best candidates are to 16 centroids
-than equally many random configs, and how often a candidate is within 25 % of the speed of the one nearest to its
-centroid, compared with the one nearest to another centroid (Chameleon, figures 5 and 6).
+than as many random configs, and how often a candidate is within 25 % of the speed of the candidate nearest to its own
+centroid, compared with the candidate nearest to another centroid (Chameleon, figures 5 and 6).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def run(job: Job) -> Sequence[Row]:
 
 def _figures(table: Problem, candidates: Vectors, rng: np.random.Generator) -> Row:
     space = table.space
-    clusters = k_means(space.normalized(candidates), CLUSTERS, rng)
-    uniform = k_means(space.normalized(space.sample(len(candidates), rng)), CLUSTERS, rng)
+    clusters = k_means(space.normalize(candidates), CLUSTERS, rng)
+    uniform = k_means(space.normalize(space.sample(len(candidates), rng)), CLUSTERS, rng)
     rows = table.rows([space.config(vector) for vector in candidates])
     costs_s = np.nan_to_num(table.costs_s[rows], nan=np.inf, posinf=np.inf)
-    distances = np.square(space.normalized(candidates)[:, None] - clusters.centroids[None]).sum(axis=2)
+    distances = np.square(space.normalize(candidates)[:, None] - clusters.centroids[None]).sum(axis=2)
     heads = distances.argmin(axis=0)
     own, others = heads[clusters.labels], heads[(clusters.labels + rng.integers(1, CLUSTERS)) % CLUSTERS]
     rest = own != np.arange(len(candidates))

@@ -1,8 +1,8 @@
 """The experiment on convergence: the steps that explorers take to a common score, on the same surrogate.
 
 A surrogate learns from random trials of a layer with an exact table, so the highest score in the entire space is known.
-Each explorer then starts without earlier steps; counted are its steps to within 1 % of that score (RELEASE, figure 5;
-Chameleon, figure 7a). A search that ends earlier counts with the maximum number of steps.
+Each explorer then starts without earlier steps, and its steps to within 1 % of that score are counted (RELEASE, figure
+5; Chameleon, figure 7a). A search that ends earlier counts with the maximum number of steps.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ def run(job: Job) -> Sequence[Row]:
     surrogate = tuner_of(EXPLORERS[0]).surrogate.start(space)
     surrogate.fit(history)
     highest = float(surrogate.score(space.vectors(space.all_valid_indices)).max())
-    with _bests() as bests:
-        found = explorer.start(space).propose(surrogate, history, rng)
+    with _record_bests() as bests:
+        candidates = explorer.start(space).propose(surrogate, history, rng)
     near = np.flatnonzero(np.asarray(bests) >= highest - NEAR * abs(highest))
     steps = int(near[0]) if len(near) else explorer.n_steps
-    return [{"steps": steps, "reached": int(len(near) > 0), "queries": int(found.log["queries"])}]
+    return [{"steps": steps, "reached": int(len(near) > 0), "queries": int(candidates.log["queries"])}]
 
 
 @contextmanager
-def _bests() -> Iterator[list[float]]:
+def _record_bests() -> Iterator[list[float]]:
     """Yield a list to which each step appends its highest score, beginning with the initial one."""
     seen: list[float] = []
 
-    def summarized(bests: Sequence[float]) -> int:
+    def summarize(bests: Sequence[float]) -> int:
         seen.extend(bests)
         return converged_at(bests)
 
     with ExitStack() as stack:
         for module in (annealing, ppo):
-            stack.enter_context(patch.object(module, "converged_at", summarized))
+            stack.enter_context(patch.object(module, "converged_at", summarize))
         yield seen
 
 

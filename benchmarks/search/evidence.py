@@ -102,7 +102,7 @@ def effect(logs: Logs) -> Effect | None:
     Seeds of a layer are not independent of each other, nor are networks that share layers, so the uncertainty of a mean
     follows from the variance between blocks. Only finite values count.
     """
-    groups = _by_place(logs)
+    groups = _by_block(logs)
     if not groups:
         return None
     means = np.array([group.mean() for group in groups])
@@ -124,7 +124,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(corrected[rank]) for rank in np.argsort(order, kind="stable")]
 
 
-def _by_place(values: Logs) -> list[NDArray[np.float64]]:
+def _by_block(values: Logs) -> list[NDArray[np.float64]]:
     """Return the finite values of each block."""
     found: dict[str, list[float]] = {}
     for (block, _), value in values.items():

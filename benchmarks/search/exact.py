@@ -37,7 +37,7 @@ FEWER_SEEDS = {"GP+CSA": 11, "release": 11, "release not learning": 8, "chameleo
 """The number of seeds for variants whose runs take much longer than others, and are in few claims."""
 
 CLAIMS = Path(__file__).parents[1] / "tables/claims.csv"
-"""The papers' claims, whose variants are run first; see `benchmarks.search.claims`."""
+"""The papers' claims (`benchmarks.search.claims`); the variants in them are run first."""
 
 _ALL = {**VARIANTS, **TABLE_VARIANTS}
 
@@ -55,7 +55,7 @@ _NEAR = 0.01
 
 @dataclass(frozen=True)
 class SpaceKind:
-    """A kind of spaces: its compared variants, and the families of its problems, each with one problem for a layer."""
+    """A kind of spaces: its compared variants, and the families of its problems; a family has one problem per layer."""
 
     variants: Sequence[str]
     families: Sequence[str]
@@ -94,13 +94,13 @@ SPACES: Mapping[str, SpaceKind] = {
 """All kinds of spaces with exact tables."""
 
 
-def claimed() -> dict[str, set[str]]:
+def claimed_variants() -> dict[str, set[str]]:
     """Return the variants in the papers' claims, and the baseline of all comparisons, by kind of space."""
-    found = {space: {"anole cold", "random"} for space in SPACES}
+    variants = {space: {"anole cold", "random"} for space in SPACES}
     for claim in read_rows(CLAIMS):
         for space in claim["spaces"].split():
-            found[space] |= {claim["over"], claim["under"]}
-    return found
+            variants[space] |= {claim["over"], claim["under"]}
+    return variants
 
 
 def jobs() -> Iterator[Job]:
@@ -109,7 +109,7 @@ def jobs() -> Iterator[Job]:
     The variants of claims are first, then all others, each with a few seeds; then the claims in open spaces, where
     seeds differ most, and then the rest.
     """
-    places, first = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()], claimed()
+    places, first = [(layer, space) for space, kind in SPACES.items() for layer in kind.files()], claimed_variants()
     for stage in range(4):
         for seed in range(SEEDS):
             for layer, space in places:
@@ -133,10 +133,10 @@ def run(job: Job) -> Sequence[Row]:
     source = sized_as(variant, _ALL)
     sizes = batch_sizes(replay(table, _settings(source), TRIALS, int(seed)).trials) if source else ()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    found = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
+    run = replay(table, _settings(variant, sizes), _n_trials(variant), int(seed), ends_at_the_optimum=True)
     cpu_share = (time.process_time() - began_cpu_s) / (time.perf_counter() - began_s)
-    gaps = table.gaps([trial.config for trial in found.trials])
-    return [{**_figures(found, gaps), **_reached(found, gaps, cpu_share)}]
+    gaps = table.gaps([trial.config for trial in run.trials])
+    return [{**_figures(run, gaps), **_time_to_optimum(run, gaps, cpu_share)}]
 
 
 def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
@@ -154,7 +154,7 @@ def _figures(found: Replay, gaps: NDArray[np.float64]) -> Row:
     }
 
 
-def _reached(found: Replay, gaps: NDArray[np.float64], cpu_share: float) -> Row:
+def _time_to_optimum(found: Replay, gaps: NDArray[np.float64], cpu_share: float) -> Row:
     """Return the seconds of the search, and the trials and seconds until the best config is within 1 %, if ever."""
     first = next(iter(np.flatnonzero(gaps <= _NEAR + 1e-9)), None)
     return {

@@ -1,4 +1,4 @@
-"""Resumable experiments: jobs that each append rows to one file."""
+"""Resumable experiments: lists of jobs that append their rows to a file."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Progress:
         self.n_done += 1
         self._fresh += 1
         if time.monotonic() > self._logged_s + LOG_EVERY_S:
-            self.tell()
+            self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Log the progress, and an estimate of the remaining time."""
         self._logged_s = time.monotonic()
         each_s = (self._logged_s - self._began_s) / max(1, self._fresh)
@@ -98,18 +98,18 @@ def run_experiment(
         only: run only jobs that have all of these among their keys.
     """
     jobs = list(dict.fromkeys(experiment.jobs()))
-    done = _keep(experiment, path, set(jobs))
+    done = _drop_stale_rows(experiment, path, set(jobs))
     progress = Progress(experiment.name, len(jobs) - sum(job not in done for job in jobs), len(jobs))
     missing = [job for job in jobs if job not in done and set(only) <= set(job)]
-    progress.tell()
-    for job, rows in _finished(experiment, missing, ends_s, 1 if experiment.is_timed else processes):
+    progress.report()
+    for job, rows in _run_jobs(experiment, missing, ends_s, 1 if experiment.is_timed else processes):
         with open_csv(path, "at") as file:
-            file.write(_lines(experiment, [dict(zip(experiment.keys, job, strict=True)) | dict(row) for row in rows]))
+            file.write(_format(experiment, [dict(zip(experiment.keys, job, strict=True)) | dict(row) for row in rows]))
         progress.advance()
     if missing and path.suffix == ".xz":
         # Rows that are appended one by one are compressed poorly.
         _write(experiment, path, read_rows(path))
-    progress.tell()
+    progress.report()
     return progress.n_done == progress.n_jobs
 
 
@@ -118,7 +118,7 @@ def version_of(*parts: Any) -> str:
     return content_key(list(parts))[:12]
 
 
-def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
+def _drop_stale_rows(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
     """Rewrite the file with its header and without outdated rows, and return the jobs that have rows."""
     names = {*experiment.keys, *experiment.columns}
     rows, versioned = read_rows(path), {job[:-1] for job in jobs}
@@ -140,7 +140,7 @@ def _keep(experiment: Experiment, path: Path, jobs: set[Job]) -> set[Job]:
 
 
 def _write(experiment: Experiment, path: Path, rows: Iterable[Row]) -> None:
-    content = (",".join([*experiment.keys, *experiment.columns]) + "\r\n" + _lines(experiment, rows)).encode()
+    content = (",".join([*experiment.keys, *experiment.columns]) + "\r\n" + _format(experiment, rows)).encode()
     write_atomically(path, lzma.compress(content, preset=9) if path.suffix == ".xz" else content)
 
 
@@ -148,13 +148,13 @@ def _job(experiment: Experiment, row: Mapping[str, str]) -> Job:
     return tuple(row[key] for key in experiment.keys)
 
 
-def _lines(experiment: Experiment, rows: Iterable[Row]) -> str:
+def _format(experiment: Experiment, rows: Iterable[Row]) -> str:
     text = io.StringIO()
     csv.DictWriter(text, [*experiment.keys, *experiment.columns]).writerows(rows)
     return text.getvalue()
 
 
-def _finished(
+def _run_jobs(
     experiment: Experiment, jobs: Sequence[Job], ends_s: float, processes: int
 ) -> Iterator[tuple[Job, Sequence[Row]]]:
     """Run jobs in other processes, and yield each with its rows as soon as it is done."""

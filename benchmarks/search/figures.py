@@ -1,4 +1,4 @@
-"""Figures of searches that claims compare: costs, trials and seconds, also after equal trials, seconds or results."""
+"""Figures of searches that claims compare: costs, trials and seconds, also at equal trials, seconds or costs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _similarity(row: Row) -> float:
 
 
 def whole_batches(row: Row) -> list[int]:
-    """Return the sizes of a run's batches without the last one, unless it is the only one."""
+    """Return the sizes of a run's batches except the last one, which may be incomplete; of a single batch, its size."""
     sizes = list(map(int, row["batches"].split()))
     return sizes[:-1] or sizes
 
@@ -112,8 +112,8 @@ class Measure:
         """Return the logarithms of the ratio, or without `under` of the figure, by block and pair."""
         if not under:
             assert self.read is not None
-            own = [row for row in rows if row[variant] == over]
-            return {(row[block], row["seed"]): float(np.log(self.read(row))) for row in own}
+            variant_rows = [row for row in rows if row[variant] == over]
+            return {(row[block], row["seed"]): float(np.log(self.read(row))) for row in variant_rows}
         pairs = pairs_of(rows, over, under, variant=variant, block=block)
         return {key: float(np.log(self._ratio(*pair))) for key, pair in pairs.items()}
 

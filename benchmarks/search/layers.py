@@ -30,11 +30,11 @@ from anole.space import Space
 from anole.targets import get_target
 from anole.task import Conv2d, Task
 from anole.testing.in_memory import tune_in_memory
-from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.common.arguments import choose_names, log_progress, make_parser
 from benchmarks.common.rows import read_rows
 from benchmarks.search.experiment import FOLDER, Experiment, Job, Row, run_experiment, version_of
 from benchmarks.search.variants import KNOWN_LAYERS, VARIANTS, Place, tuner_of
-from kit.quality import batch_sizes, incumbents, shares
+from kit.quality import batch_sizes, format_shares, incumbents
 
 COMPARED = (
     *("random", "SA+greedy", "SA+AS", "PPO+greedy", "PPO+AS", "SA+diverse batch 16", "adatune", "XGB+SA+DE"),
@@ -113,19 +113,19 @@ class Live:
             began_s = time.perf_counter()
             tune_in_memory(subject, settings, measurer.measure, self._budget(variant), seed=int(seed), watch=watch)
             seconds = time.perf_counter() - began_s
-            ratios = self._confirmed(measurer, trials, target.default_config(task.workload))
+            ratios = self._confirm(measurer, trials, target.default_config(task.workload))
         measured = [trial.measurement for trial in trials]
         found = {
             **{"trials": len(trials), "failed": sum(each.status is not Status.OK for each in measured)},
             **{"seconds": f"{seconds:.1f}", "search_s": f"{sum(log['search_s'] for log in logs):.2f}"},
             "build_s": f"{sum(each.build_s or 0.0 for each in measured):.1f}",
             "run_s": f"{sum(each.run_s or 0.0 for each in measured):.1f}",
-            "batches": shares(batch_sizes(trials)),
-            "repeats": shares(each.repeats for each in measured if each.latency_s),
+            "batches": format_shares(batch_sizes(trials)),
+            "repeats": format_shares(each.repeats for each in measured if each.latency_s),
         }
         return [{**found, **ratios}]
 
-    def _confirmed(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
+    def _confirm(self, measurer: AnyMeasurer, trials: Sequence[Trial], default: Config) -> Row:
         """Return the latencies at each checkpoint and at the end relative to the default config, and its latency."""
         fastest = incumbents([trial.measurement.latency_s or float("nan") for trial in trials])
         at = {str(n): int(fastest[min(n, len(trials)) - 1]) for n in self.checkpoints} | {"end": int(fastest[-1])}
@@ -199,7 +199,7 @@ CONFIRMED = Confirmations(FOLDER / f"{LIVE.name}{LIVE.suffix}").experiment
 
 def main() -> None:
     """Run the searches that are missing in a file until the time is up."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu", help="local target")
     parser.add_argument("--layers", default="L6,L8", help="comma-separated")
     parser.add_argument("--variants", default=",".join(COMPARED), help="comma-separated")
@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, required=True, help="file of the runs")
     given = parser.parse_args()
     log_progress()
-    layers, variants = chosen(given.layers, KNOWN_LAYERS), chosen(given.variants, VARIANTS)
+    layers, variants = choose_names(given.layers, KNOWN_LAYERS), choose_names(given.variants, VARIANTS)
     live = Live(given.target, layers, {"constrained": variants}, 1, given.trials)
     run_experiment(live.experiment, given.file, time.monotonic() + 60 * given.minutes)
 
@@ -216,7 +216,7 @@ def main() -> None:
 def space_of(target: str, layer: str, space: str) -> Space:
     """Return the searched space of a layer."""
     task = _task(target, layer, space)
-    return get_target(task.target).space(task.workload).restricted(_restriction(target, layer, space))
+    return get_target(task.target).space(task.workload).restrict(_restriction(target, layer, space))
 
 
 def _restriction(target: str, layer: str, space: str) -> Mapping[str, Sequence[Any]]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.evaluate.engines import Engine
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 
 LIBRARY, WEIGHTS = "model.so", "weights.npz"
 
@@ -27,7 +27,7 @@ _MAX_TASKS = 1000
 
 def main() -> None:
     """Tune a network and write its library and weights to a folder."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("network", help="a torchvision name")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=64, help="trials per task")

@@ -109,9 +109,9 @@ def run_tuning(job: Job) -> Sequence[Row]:
     folder = _folder(network, tuner)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = _ours(network, tuner, int(seed), folder) if tuner in OURS else _theirs(network, tuner)
+    command = _anole_command(network, tuner, int(seed), folder) if tuner in OURS else _tvm_command(network, tuner)
     if minutes := OURS.get(tuner, {}).get("calibrate_minutes"):
-        shutil.copytree(_calibrated(minutes) / SHARDS, folder / SHARDS)
+        shutil.copytree(_calibrate(minutes) / SHARDS, folder / SHARDS)
     began_s = time.perf_counter()
     with (folder / "log.txt").open("wb") as log:
         subprocess.run(command, cwd=folder, check=True, stdout=log, stderr=log, env=_environment())
@@ -119,12 +119,12 @@ def run_tuning(job: Job) -> Sequence[Row]:
     return [{"seconds": f"{seconds:.1f}", **_effort(folder)}]
 
 
-def _calibrated(minutes: int) -> Path:
+def _calibrate(minutes: int) -> Path:
     """Return a project with the trials of a calibration, recorded on first use."""
     folder = WORK / "calibrated"
     if not (folder / SHARDS).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _ours(NETWORKS[0], "anole", 0, folder)
+        _anole_command(NETWORKS[0], "anole", 0, folder)
         command = [sys.executable, "-m", "anole", "calibrate", "cpu", "--minutes", str(minutes)]
         subprocess.run(command, cwd=folder, check=True, env=_environment())
     return folder
@@ -133,7 +133,7 @@ def _calibrated(minutes: int) -> Path:
 def jobs_of_timing() -> Iterator[Job]:
     """Yield network and version, which covers all builds of the network."""
     for network in NETWORKS:
-        if not OURS.keys().isdisjoint(found := _finished(network)):
+        if not OURS.keys().isdisjoint(found := _finished_builds(network)):
             stamps = {tuner: path.stat().st_mtime_ns for tuner, path in found.items()}
             yield network, version_of(stamps)
 
@@ -141,11 +141,11 @@ def jobs_of_timing() -> Iterator[Job]:
 def run_timing(job: Job) -> Sequence[Row]:
     """Time all builds of a network in turns, and return a row for each."""
     network, _ = job
-    found = _finished(network)
-    build = next(path.parent for name, path in found.items() if name in OURS)
+    builds = _finished_builds(network)
+    build = next(path.parent for name, path in builds.items() if name in OURS)
 
     def starts(scratch: Path) -> Starts:
-        return {name: partial(_start, name, network, build, scratch) for name in (*found, *REFERENCES)}
+        return {name: partial(_start, name, network, build, scratch) for name in (*builds, *REFERENCES)}
 
     started, times = time_in_turns(build, device_of(read_build(build)), starts, _SCHEDULE)
     fastest = [min(map(np.median, turns)) for turns in zip(*times.values(), strict=True)]
@@ -191,7 +191,7 @@ def _folder(network: str, tuner: str) -> Path:
     return WORK / network / tuner.replace(", ", "_").replace(" ", "_")
 
 
-def _finished(network: str) -> dict[str, Path]:
+def _finished_builds(network: str) -> dict[str, Path]:
     """Return the main file of each finished build of a network, by tuner."""
     files = {}
     for tuner in ORDER:
@@ -210,7 +210,7 @@ def _build_folder(project: Path) -> Path:
     return project / "builds" / build
 
 
-def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
+def _anole_command(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
     """Write a project's models.yaml and return the command that builds it."""
     plain = {
         "models": {network: {"source": f"torchvision:{network}", "inputs": {"x": [1, 3, 224, 224]}}},
@@ -223,7 +223,7 @@ def _ours(network: str, tuner: str, seed: int, folder: Path) -> list[str]:
     return [*snakemake, str(_build_folder(folder).relative_to(folder))]
 
 
-def _theirs(network: str, tuner: str) -> list[str]:
+def _tvm_command(network: str, tuner: str) -> list[str]:
     return [sys.executable, "-m", "benchmarks.search.meta_schedule", network, ".", "--trials", str(THEIRS[tuner])]
 
 

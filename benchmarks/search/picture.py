@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from anole.bench.picture import Point, draw, points_of
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, read_rows
 from benchmarks.search.exact import CHECKPOINTS
 
@@ -26,7 +26,7 @@ SPACES = ("constrained", "open")
 
 def main() -> None:
     """Plot a file of runs."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("picture", type=Path)
     given = parser.parse_args()

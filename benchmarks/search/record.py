@@ -24,7 +24,7 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Conv2d, Task
 from anole.tune.progress import Progress
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.kernels.layers import conv2d
 from benchmarks.search.variants import LAYERS
 
@@ -66,7 +66,7 @@ class Fastest:
 
 def main() -> None:
     """Print the table of one space."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("space", choices=SPACES)
     parser.add_argument("--passes", type=int, default=1, help="number of measurements of the space")
     given = parser.parse_args()
@@ -78,7 +78,7 @@ def record(name: str, n_passes: int) -> dict[str, Any]:
     workload, restriction = SPACES[name]
     description = describe_cpu(exact=True)
     target = get_target(description)
-    space = target.space(workload).restricted(restriction)
+    space = target.space(workload).restrict(restriction)
     indices = space.valid_indices
     assert indices is not None
     task = Task(workload, description, target.template_version(workload))

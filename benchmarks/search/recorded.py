@@ -2,9 +2,9 @@
 
     HUB=folder python -m benchmarks.search.recorded > docs/results/data/search/recorded.csv
 
-As on hardware, the first run is not timed. An evaluator sees the following runs in order and stops when it likes; its
-latency is compared with the mean of all timed runs. AdaTune's evaluator has micro-batches of one run, since single run
-times are recorded.
+As on hardware, the first run is not timed. An evaluator sees the following runs in order until it stops; its latency is
+compared with the mean of all timed runs. AdaTune's evaluator has micro-batches of one run, since single run times are
+recorded.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Recorded:
 
     def __call__(self, number: int) -> float:
         """Return the mean seconds of the next runs."""
-        found = self.runs_s[self.n_done : self.n_done + number]
-        self.n_done += len(found)
-        return float(np.mean(found))
+        next_s = self.runs_s[self.n_done : self.n_done + number]
+        self.n_done += len(next_s)
+        return float(np.mean(next_s))
 
 
 def replay(name: str, runs_s: Sequence[Sequence[float]]) -> Iterator[dict[str, object]]:

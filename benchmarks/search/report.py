@@ -71,8 +71,8 @@ def sections(data: Data) -> list[str]:
     """Return the sections of all non-empty tables."""
     tables = [_tables(data, *each) for each in _SPACES.items()]
     early = (_by_trials(data), _batches(data), *(_versus_anole(data, n_trials) for n_trials in (64, 256)))
-    found = (_networks(data), *early, *tables, _prices(data), _accelerated(data), _layers(data), _recorded(data))
-    return [section for section in found if section]
+    texts = (_networks(data), *early, *tables, _prices(data), _vta_networks(data), _layers(data), _evaluators(data))
+    return [section for section in texts if section]
 
 
 def _networks(data: Data) -> str:
@@ -80,9 +80,9 @@ def _networks(data: Data) -> str:
     timed = {(row["network"], row["engine"]): row for row in data.get("networks_timed", ())}
     rows = []
     for row in data.get("networks_tuned", ()):
-        own = timed.get((row["network"], row["tuner"]), {})
+        timing = timed.get((row["network"], row["tuner"]), {})
         cells = (row["network"], row["tuner"], f"{float(row['seconds']):.0f}", row["trials"])
-        rows.append((*cells, *_latency(own)))
+        rows.append((*cells, *_latency(timing)))
     for (network, engine), row in timed.items():
         if all((network, engine) != (each["network"], each["tuner"]) for each in data.get("networks_tuned", ())):
             rows.append((network, engine, "", "", *_latency(row)))
@@ -100,9 +100,9 @@ def _by_trials(data: Data) -> str:
     for what, one, other in BY_TRIALS:
         for space in _SPACES:
             runs = data.get(f"tables/{space}", ())
-            found = [effect(log_ratios(runs, other, one, cost_at(f"gap_at_{n}"))) for n in checkpoints]
-            if all(each is not None and each.low is not None for each in found):
-                cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in found if each)
+            effects = [effect(log_ratios(runs, other, one, cost_at(f"gap_at_{n}"))) for n in checkpoints]
+            if all(each is not None and each.low is not None for each in effects):
+                cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in effects if each)
                 rows.append((what, space, *cells))
     lead = (
         "Speed of the best config relative to the other search's. Above 1, the first search is better. Geometric means"
@@ -132,12 +132,12 @@ def _batches(data: Data) -> str:
     return _section("Batches of adaptive sampling", lead, head, rows)
 
 
-def _recorded(data: Data) -> str:
+def _evaluators(data: Data) -> str:
     """Return the table of evaluators on recorded run times, over all spaces of others."""
     lines, rows = data.get("recorded", ()), []
     for evaluator in dict.fromkeys(row["evaluator"] for row in lines):
-        own = [row for row in lines if row["evaluator"] == evaluator]
-        column = {name: np.array([float(row[name]) for row in own]) for name in list(own[0])[3:]}
+        results = [row for row in lines if row["evaluator"] == evaluator]
+        column = {name: np.array([float(row[name]) for row in results]) for name in list(results[0])[3:]}
         within = (f"{column[f'within_{n}%'].mean():.0%} ({column[f'within_{n}%'].min():.0%})" for n in (1, 2, 5))
         saved = f"{column['saved_s'].sum() / column['timed_s'].sum():.0%}"
         slower = f"{100 * column['slower'].mean():.1f} % ({100 * column['slower'].max():.1f} %)"
@@ -182,9 +182,9 @@ def _effects(data: Data, gap: str) -> dict[tuple[str, str], Effect]:
     for space in _SPACES:
         runs = data.get(f"tables/{space}", ())
         for variant in dict.fromkeys(row["variant"] for row in runs if row["variant"] != _OURS):
-            own = effect(log_ratios(runs, variant, _OURS, cost_at(gap)))
-            if own is not None and (own.low is not None or own.is_equal):
-                found[variant, space] = own
+            mean = effect(log_ratios(runs, variant, _OURS, cost_at(gap)))
+            if mean is not None and (mean.low is not None or mean.is_equal):
+                found[variant, space] = mean
     n_spaces = Counter(variant for variant, _ in found)
     return {at: each for at, each in found.items() if n_spaces[at[0]] > 1}
 
@@ -221,10 +221,10 @@ def _prices(data: Data) -> str:
     """Return the table of the seconds to within 1 % for prices of a trial, relative to the baseline."""
     found, runs = [], data.get("tables/constrained", ())
     for variant in PRICED:
-        own = [effect(log_ratios(runs, variant, _BASELINE, partial(_cost_s, price_s=price))) for price in PRICES_S]
-        if all(each is not None and each.low is not None for each in own):
-            cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in own if each)
-            found.append((own[-1].value, (variant, *cells)))
+        effects = [effect(log_ratios(runs, variant, _BASELINE, partial(_cost_s, price_s=price))) for price in PRICES_S]
+        if all(each is not None and each.low is not None for each in effects):
+            cells = (f"{each.value:.2f} ({each.low:.2f}-{each.high:.2f})" for each in effects if each)
+            found.append((effects[-1].value, (variant, *cells)))
     head = ("tuner", *(f"{price:g} s" for price in PRICES_S))
     lead = (
         f"Seconds of search and trials to within 1 % of the optimum, relative to {_BASELINE}; lower is better."
@@ -240,16 +240,16 @@ def _cost_s(row: Row, price_s: float) -> float:
     return float(search_s or "nan") + price_s * float(trials or "nan")
 
 
-def _accelerated(data: Data) -> str:
+def _vta_networks(data: Data) -> str:
     """Return the table of entire networks on the accelerator: the optimum, and how much slower each variant is."""
     lines = data.get("accelerator", ())
     variants = list(dict.fromkeys(row["variant"] for row in lines))
     n_seeds = len({row["seed"] for row in lines})
     rows = []
     for network in dict.fromkeys(row["network"] for row in lines):
-        own = [row for row in lines if row["network"] == network]
-        cells = [_extra([row for row in own if row["variant"] == variant]) for variant in variants]
-        rows.append((network, f"{float(own[0]['optimum_s']):.4f}", *cells))
+        results = [row for row in lines if row["network"] == network]
+        cells = [_extra([row for row in results if row["variant"] == variant]) for variant in variants]
+        rows.append((network, f"{float(results[0]['optimum_s']):.4f}", *cells))
     lead = (
         "Seconds of the optimum at 100 MHz, and by how many percent the designs of each tuner are slower (mean over"
         f" {n_seeds} seeds). All layers share one block of the matrix unit, with VTA's own buffers and 128 trials a"
@@ -269,8 +269,8 @@ def _layers(data: Data) -> str:
     rows, lines = [], data.get("layers", ())
     for space, variant in dict.fromkeys((row["space"], row["variant"]) for row in lines):
         runs = [row for row in lines if (row["space"], row["variant"]) == (space, variant)]
-        found = [row for row in runs if row["ratio_at_end"]]
-        ratio = _interval(found, lambda row: float(row["ratio_at_end"])) if found else ""
+        finished = [row for row in runs if row["ratio_at_end"]]
+        ratio = _interval(finished, lambda row: float(row["ratio_at_end"])) if finished else ""
         n_trials = sum(int(row["trials"]) for row in runs)
         failed = sum(int(row["failed"]) for row in runs) / n_trials
         seconds = _median([float(row["seconds"]) for row in runs], "{:.0f}")
@@ -299,10 +299,10 @@ def _common(rows: Rows) -> dict[str, list[Row]]:
 
 def _interval(runs: Sequence[Row], figure: Callable[[Row], float]) -> str:
     """Return the geometric mean of a figure with its interval, if it has enough layers and varies."""
-    found = effect({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs})
-    if found is None or found.low is None:
-        return "" if found is None else f"{found.value:.3f}"
-    return f"{found.value:.3f} ({found.low:.3f}-{found.high:.3f})"
+    mean = effect({(row["layer"], row["seed"]): float(np.log(figure(row))) for row in runs})
+    if mean is None or mean.low is None:
+        return "" if mean is None else f"{mean.value:.3f}"
+    return f"{mean.value:.3f} ({mean.low:.3f}-{mean.high:.3f})"
 
 
 def _median(values: Sequence[float], shown: str) -> str:

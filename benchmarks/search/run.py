@@ -1,4 +1,4 @@
-"""Run every experiment on the search methods until the time is up; a later call continues.
+"""Run every experiment on the search methods until the time is up; a later call resumes.
 
     python -m benchmarks.search.run --minutes 60
     python -m benchmarks.search.run --experiments tables --processes 2
@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from anole.host.machine import available_cores
-from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.common.arguments import choose_names, log_progress, make_parser
 from benchmarks.search.clusters import CLUSTERED
 from benchmarks.search.convergence import CONVERGED
 from benchmarks.search.exact import TABLES
@@ -35,7 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def main() -> None:
     """Run the missing jobs."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--experiments", default="", help="comma-separated; all by default")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--processes", type=int, default=available_cores(), help="parallel runs, unless timed")
@@ -47,7 +47,7 @@ def main() -> None:
         os.environ["HUB"] = given.hub
     log_progress()
     ends_s = time.monotonic() + 60 * given.minutes
-    experiments = [EXPERIMENTS[name] for name in chosen(given.experiments, EXPERIMENTS)]
+    experiments = [EXPERIMENTS[name] for name in choose_names(given.experiments, EXPERIMENTS)]
     complete = [
         run_experiment(each, given.folder / f"{each.name}{each.suffix}", ends_s, given.processes, given.only)
         for each in experiments

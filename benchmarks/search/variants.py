@@ -29,7 +29,7 @@ LAYERS = {
 }
 
 SMALL_LAYERS = {"small": Conv2d(1, 6, 6, 8, 16, (3, 3), padding=SAME)}
-"""A layer for quick runs of benchmarks, also on an emulated GPU; it is compared only on request."""
+"""A layer for quick runs of benchmarks, including runs on an emulated GPU; it is compared only on request."""
 
 KNOWN_LAYERS = {**LAYERS, **SMALL_LAYERS}
 
@@ -143,10 +143,10 @@ WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
     plain = {name: value for name, value in variants[variant].items() if name not in _NOT_OF_TUNERS}
-    own = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
+    parts = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
     if sized_as(variant, variants):
-        own["sampler"] = replace(SIZED, sizes=tuple(sizes))
-    return replace(read_tuner(plain), **own)
+        parts["sampler"] = replace(SIZED, sizes=tuple(sizes))
+    return replace(read_tuner(plain), **parts)
 
 
 def sized_as(variant: str, variants: Variants = VARIANTS) -> str | None:

@@ -1,1 +1,1 @@
-"""Benchmarks on shared machines: background load, several networks at once, CPU quotas, and device servers."""
+"""Benchmarks on shared machines: background load, concurrent networks, CPU quotas, and device servers."""

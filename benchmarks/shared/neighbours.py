@@ -22,9 +22,9 @@ from anole.evaluate.engine_factories import start_deployed
 from anole.evaluate.timing.load import LOAD_SCHEDULE, time_under_load
 from anole.evaluate.timing.turns import TurnSchedule
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, listed, parser_for_builds
-from benchmarks.common.builds import device_of, environment, rows_of_builds
-from benchmarks.common.rows import print_rows, rounded
+from benchmarks.common.arguments import choose_names, list_of, parser_for_builds
+from benchmarks.common.builds import device_of, rows_of_builds, set_environment
+from benchmarks.common.rows import print_rows, round_row
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 
 COLUMNS = (
@@ -36,10 +36,10 @@ COLUMNS = (
 def main() -> None:
     """Print a row for each network, number of busy processes, and engine."""
     parser = parser_for_builds(__doc__, LOAD_SCHEDULE.max_rounds, "onnxruntime,openvino", LOAD_SCHEDULE.min_burst_s)
-    parser.add_argument("--neighbours", type=listed(int), default=(0, 1, 2, 4), help="comma-separated")
+    parser.add_argument("--neighbours", type=list_of(int), default=(0, 1, 2, 4), help="comma-separated")
     args = parser.parse_args()
     schedule = replace(LOAD_SCHEDULE, max_rounds=args.rounds, min_burst_s=args.turn)
-    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
+    baselines = choose_names(args.rivals, PACKAGES) if args.rivals else []
     print_rows(
         COLUMNS,
         rows_of_builds(args.builds, partial(compare, baselines=baselines, counts=args.neighbours, schedule=schedule)),
@@ -54,14 +54,14 @@ def compare(
     device = device_of(build)
     with TemporaryDirectory() as scratch, device_access(device) as access:
         others = {name: partial(start_engine, name, folder, Path(scratch)) for name in baselines}
-        with environment({**device.environment(), **access.environment()}):
+        with set_environment({**device.environment(), **access.environment()}):
             starts = {OWN: partial(start_deployed, folder), **others}
             latencies = time_under_load(starts, counts, access, folder, schedule)
     of_build = {latency.neighbours: latency for latency in latencies if latency.engine == OWN}
     for row in latencies:
         base = of_build[row.neighbours]
         percentiles = {name: (getattr(row, f"{name}_s"), getattr(base, f"{name}_s")) for name in ("p50", "p95", "p99")}
-        yield rounded(
+        yield round_row(
             {
                 **{"network": build.model, "target": build.target, "batch": build.inputs[0].shape[0]},
                 **{"threads": device.threads, "neighbours": row.neighbours, "runs": row.runs, "rounds": row.rounds},

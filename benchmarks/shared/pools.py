@@ -29,7 +29,7 @@ from anole.evaluate.timing.turns import TurnSchedule
 from anole.targets.base import Device
 from benchmarks.common.arguments import parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds, time_in_turns
-from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.common.rows import print_rows, quartiles, round_row
 
 COLUMNS = ("network", "threads", "own_ms", "tvm_ms", "speedup", "speedup_q1", "speedup_q3", "processes", "rounds")
 
@@ -54,7 +54,7 @@ def compare(folder: Path, n_processes: int, schedule: TurnSchedule) -> Iterator[
         starts = {f"{kind} {number}": start_one for (kind, number), start_one in pairs.items()}
         _, times = time_in_turns(folder, device, lambda _: starts, schedule)
     medians = {kind: np.array([[np.median(turn) for turn in times[f"{kind} {n}"]] for n in numbers]) for kind in builds}
-    yield rounded(
+    yield round_row(
         {
             **{"network": build.model, "threads": device.threads, "processes": n_processes},
             **{f"{kind}_ms": 1e3 * np.median(times_s) for kind, times_s in medians.items()},

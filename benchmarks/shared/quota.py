@@ -28,9 +28,9 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import start_engines
 from anole.evaluate.timing.turns import TurnSchedule, take_turns
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, parser_for_builds
+from benchmarks.common.arguments import choose_names, parser_for_builds
 from benchmarks.common.builds import device_of, rows_of_builds
-from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.common.rows import print_rows, quartiles, round_row
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 
 COLUMNS = (
@@ -47,7 +47,7 @@ def main() -> None:
     parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime", turn_s=1.0)
     parser.add_argument("--processors", type=float, default=1.0, help="limit in CPU seconds per second")
     args = parser.parse_args()
-    baselines = chosen(args.rivals, PACKAGES) if args.rivals else []
+    baselines = choose_names(args.rivals, PACKAGES) if args.rivals else []
     schedule = TurnSchedule(max_rounds=args.rounds, min_burst_s=args.turn, limit_s=600.0)
     compare_build = partial(compare, n_cpus=args.processors, baselines=baselines, schedule=schedule)
     print_rows(COLUMNS, rows_of_builds(args.builds, compare_build))
@@ -61,7 +61,7 @@ def compare(folder: Path, n_cpus: float, baselines: Sequence[str], schedule: Tur
     with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
         starts = {}
         for name, threads in engines:
-            group = running.enter_context(limited_group(n_cpus))
+            group = running.enter_context(create_limited_group(n_cpus))
             starts[f"{name} {threads}"] = partial(start_within, group, name, threads, folder, Path(scratch))
         started = start_engines(starts, running, folder, pinned=False)
         with access.timing():
@@ -73,8 +73,8 @@ def compare(folder: Path, n_cpus: float, baselines: Sequence[str], schedule: Tur
             yield {
                 **{"network": build.model, "processors": n_cpus, "engine": name, "threads": threads or "own"},
                 **{"version": version_of(name), "rounds": len(runs_per_s)},
-                **rounded({"runs_per_s": float(np.median(runs_per_s))}),
-                **rounded(quartiles("speedup", np.divide(rates[f"{OWN} None"], runs_per_s))),
+                **round_row({"runs_per_s": float(np.median(runs_per_s))}),
+                **round_row(quartiles("speedup", np.divide(rates[f"{OWN} None"], runs_per_s))),
             }
 
 
@@ -90,7 +90,7 @@ def start_within(group: Path, name: str, threads: int | None, folder: Path, scra
 
 
 @contextmanager
-def limited_group(processors: float) -> Iterator[Path]:
+def create_limited_group(processors: float) -> Iterator[Path]:
     """Create a control group with a limit in CPU seconds per second, and yield its folder.
 
     Raises:

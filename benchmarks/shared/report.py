@@ -1,4 +1,4 @@
-"""Report the results on shared machines as Markdown: background load, thread pools, several networks at once, quotas.
+"""Report the results on shared machines as Markdown: background load, thread pools, concurrent networks, quotas.
 
     python -m benchmarks.shared.report docs/results/data
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, head, line, read_rows, times
 from benchmarks.networks.engines import OWN
 from benchmarks.networks.report import NETWORKS
@@ -22,14 +22,14 @@ TITLES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", OWN: "Anole"}
 
 def main() -> None:
     """Print all tables."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     for table, name in TABLES:
         print(*table(read_rows(folder / name)), sep="\n", end="\n\n")
 
 
-def alone(rows: Sequence[Row]) -> Iterator[str]:
+def thread_gains(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence on the speedups of Anole's threads over TVM's pool: mean, minimum and maximum."""
     ordered = sorted(rows, key=lambda row: float(row["speedup"]))
     mean = geometric_mean(float(row["speedup"]) for row in rows)
@@ -37,7 +37,7 @@ def alone(rows: Sequence[Row]) -> Iterator[str]:
     yield f"Speedup of own threads: {mean:.3f}x in the geometric mean, from {' to '.join(bounds)}."
 
 
-def under_load(rows: Sequence[Row]) -> Iterator[str]:
+def load_rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each engine and number of busy processes: the geometric mean and the minimum of the speedups."""
     yield from head("vs.", "busy processes", "p50, mean", "p95, mean", "p50, min", "p95, min")
     for name in _baselines(rows):
@@ -51,7 +51,7 @@ def under_load(rows: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def at_once(rows: Sequence[Row]) -> Iterator[str]:
+def parallel_rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each case and engine: the mean and minimum speedup of Anole's throughput."""
     yield from head("case", "vs.", "cases", "speedup, mean", "min", "of")
     descriptions = {"processes": "two networks in two processes", "instances": "four instances in one process"}
@@ -64,7 +64,7 @@ def at_once(rows: Sequence[Row]) -> Iterator[str]:
             yield line(description, TITLES[name], len(cases), times(mean), times(float(slowest["speedup"])), networks)
 
 
-def within_quota(rows: Sequence[Row]) -> Iterator[str]:
+def quota_rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each engine and number of threads: the mean, min and max speedup of the build's throughput."""
     yield from head("vs.", "threads", "networks", "speedup, mean", "min", "max")
     for name, threads in dict.fromkeys((row["engine"], row["threads"]) for row in rows):
@@ -74,7 +74,7 @@ def within_quota(rows: Sequence[Row]) -> Iterator[str]:
             yield line(TITLES[name], threads, len(speedups), *map(times, figures))
 
 
-def small(rows: Sequence[Row]) -> Iterator[str]:
+def small_rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each small network: its exported library and its build compared with ONNX Runtime."""
     yield from head("network", "library", "ONNX Runtime", "speedup of the library", "of the build")
     for row in rows:
@@ -83,7 +83,7 @@ def small(rows: Sequence[Row]) -> Iterator[str]:
         yield line(row["network"], *latencies, *speedups)
 
 
-def found(rows: Sequence[Row]) -> Iterator[str]:
+def verdict_rows(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a row for each build and planted slowdown: the verdicts of `anole compare`, and its median time."""
     yield from head("build", "planted", "comparisons", "slower", "no difference", "open", "faster", "median time")
     for build, planted in dict.fromkeys((row["build"], row["planted_percent"]) for row in rows):
@@ -106,12 +106,12 @@ def _speedup(row: Row, p: int) -> str:
 
 
 TABLES: Sequence[tuple[Callable[[Sequence[Row]], Iterator[str]], str]] = (
-    (under_load, "load_latency.csv"),
-    (alone, "pools.csv"),
-    (at_once, "throughput.csv"),
-    (within_quota, "quota.csv"),
-    (small, "small.csv"),
-    (found, "compare_power.csv"),
+    (load_rows, "load_latency.csv"),
+    (thread_gains, "pools.csv"),
+    (parallel_rows, "throughput.csv"),
+    (quota_rows, "quota.csv"),
+    (small_rows, "small.csv"),
+    (verdict_rows, "compare_power.csv"),
 )
 """Each table of the page, and its data file."""
 

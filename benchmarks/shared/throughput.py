@@ -1,4 +1,4 @@
-"""Compare the throughput of builds with other engines when several networks run at once, as CSV.
+"""Compare the throughput of builds with other engines when several networks run concurrently, as CSV.
 
     python -m benchmarks.shared.throughput builds/* > docs/results/data/throughput.csv
     python -m benchmarks.shared.throughput builds/* --instances 4 --rivals onnxruntime
@@ -27,9 +27,9 @@ from anole.evaluate.engines import Engine
 from anole.evaluate.timing.engine_process import EngineProcess, start_engines
 from anole.evaluate.timing.turns import Times, TurnSchedule, take_turns
 from anole.measure.device_access import device_access
-from benchmarks.common.arguments import chosen, parser_for_builds
-from benchmarks.common.builds import Starts, device_of, environment, rows_of_builds
-from benchmarks.common.rows import print_rows, quartiles, rounded
+from benchmarks.common.arguments import choose_names, parser_for_builds
+from benchmarks.common.builds import Starts, device_of, rows_of_builds, set_environment
+from benchmarks.common.rows import print_rows, quartiles, round_row
 from benchmarks.networks.engines import OWN, PACKAGES, start_engine, version_of
 
 COLUMNS = (
@@ -45,7 +45,7 @@ def main() -> None:
     parser = parser_for_builds(__doc__, rounds=6, rivals="onnxruntime,openvino", turn_s=1.0)
     parser.add_argument("--instances", type=int, default=4)
     args = parser.parse_args()
-    names = [OWN, *(chosen(args.rivals, PACKAGES) if args.rivals else ())]
+    names = [OWN, *(choose_names(args.rivals, PACKAGES) if args.rivals else ())]
     schedule = TurnSchedule(max_rounds=args.rounds, min_burst_s=args.turn, limit_s=600.0)
     pairs = dict(zip(args.builds, args.builds[1:] + args.builds[:1], strict=True))
 
@@ -65,7 +65,7 @@ def compare(
     builds = [read_build(folder) for folder in folders]
     device = device_of(builds[0])
     with TemporaryDirectory() as scratch, device_access(device) as access, ExitStack() as running:
-        with environment({**device.environment(), **access.environment()}):
+        with set_environment({**device.environment(), **access.environment()}):
             engines = [
                 start_engines(_starts(folder, Path(scratch), instances, names), running, folder, pinned=False)
                 for folder in folders
@@ -79,7 +79,7 @@ def compare(
             rates = take_turns(timers, schedule)
     for name in started:
         ratios = [build[0] / engine[0] for build, engine in zip(rates[OWN], rates[name], strict=True)]
-        yield rounded(
+        yield round_row(
             {
                 **{"case": case, "networks": "+".join(build.model for build in builds), "instances": instances},
                 **{"threads": device.threads, "engine": name, "version": version_of(name)},
@@ -99,7 +99,7 @@ def _starts(folder: Path, scratch: Path, instances: int, names: Sequence[str]) -
 
 
 def start_instances(start: Callable[[], Engine], instances: int) -> Engine:
-    """Return an engine whose run is `N_RUNS` runs of each of several instances, in a pool of as many threads."""
+    """Return an engine that executes each of several instances `N_RUNS` times per call, with as many threads."""
     engines = [start() for _ in range(instances)]
     executor = ThreadPoolExecutor(instances)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from anole.merge.schema import create_tables, create_views
 from anole.report.pages.report import write_report
-from benchmarks.common.arguments import described, listed
+from benchmarks.common.arguments import list_of, make_parser
 from benchmarks.common.rows import print_rows
 
 N_TRIALS = (1_000, 10_000, 100_000, 1_000_000)
@@ -40,8 +40,8 @@ _NOW = "2026-11-24T10:00:00.000Z"
 
 def main() -> None:
     """Print a row for each size."""
-    parser = described(__doc__)
-    parser.add_argument("--trials", type=listed(int), default=N_TRIALS, help="sizes of the database, comma-separated")
+    parser = make_parser(__doc__)
+    parser.add_argument("--trials", type=list_of(int), default=N_TRIALS, help="sizes of the database, comma-separated")
     parser.add_argument("--builds", type=int, default=20, help="number of builds")
     parser.add_argument("--opens", type=int, default=7, help="number of openings per page")
     args = parser.parse_args()

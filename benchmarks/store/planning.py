@@ -24,7 +24,7 @@ from anole.documents.manifest import ListedTask, Manifest, write_manifest, write
 from anole.project.pipeline import Pipeline
 from anole.targets import get_target
 from anole.task import Conv2d, Task
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import print_rows
 
 HOME = Path(__file__).resolve().parents[2]
@@ -101,7 +101,7 @@ def measure() -> Iterator[dict[str, object]]:
 
 def main() -> None:
     """Print a row for each command and size."""
-    described(__doc__).parse_args()
+    make_parser(__doc__).parse_args()
     print_rows(COLUMNS, measure())
 
 

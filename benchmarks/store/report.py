@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, head, line, read_rows
 
 _BY_KEY, _BY_LABEL, _ALL = "one task by key", "one task by label", "all"
@@ -18,7 +18,7 @@ _BY_KEY, _BY_LABEL, _ALL = "one task by key", "one task by label", "all"
 
 def main() -> None:
     """Print all tables."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("rows", type=Path)
     rows = read_rows(parser.parse_args().rows)
     for table in (merges, views, pages):

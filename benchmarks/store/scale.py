@@ -33,7 +33,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anole.report.explore.server import serving
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import print_rows
 from kit.large_project import make_project
 
@@ -44,7 +44,7 @@ MODEL_VIEWS = ("model_latency", "model_load_latency")
 
 def main() -> None:
     """Print a row for each merge, view and page."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--trials", type=int, default=1_000_000)
     parser.add_argument("--tasks", type=int, default=3000)
     parser.add_argument("--repeats", type=int, default=5)

@@ -41,20 +41,20 @@ def run(job: Job) -> Sequence[Row]:
     """Replay a search on the table of each layer of a network."""
     network, variant, seed, _ = job
     layers = networks()[network]
-    found = {layer: _searched(layer, variant, int(seed)) for layer in layers}
-    seconds = {"latency_s": _min_s(layers, {layer: best for layer, (best, _) in found.items()})}
+    best_of_layer = {layer: _search_layer(layer, variant, int(seed)) for layer in layers}
+    seconds = {"latency_s": _min_s(layers, {layer: best for layer, (best, _) in best_of_layer.items()})}
     seconds["optimum_s"] = _optimum_s(network)
-    counts = {"layers": len(layers), "optimal_layers": sum(is_optimal for _, is_optimal in found.values())}
+    counts = {"layers": len(layers), "optimal_layers": sum(is_optimal for _, is_optimal in best_of_layer.values())}
     return [{name: f"{value:.6f}" for name, value in seconds.items()} | counts]
 
 
 @cache
-def _searched(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
+def _search_layer(layer: str, variant: str, seed: int) -> tuple[Best, bool]:
     """Return the lowest latencies that a search of a layer finds, and whether one is the optimum."""
     table = _table(layer)
-    found = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)
-    best = _best_by_block(table, table.rows([trial.config for trial in found.trials]))
-    return best, round(float(table.gaps([trial.config for trial in found.trials])[-1]), 5) == 0
+    run = replay(table, tuner_of(variant, variants=TABLE_VARIANTS), TRIALS, seed)
+    best = _best_by_block(table, table.rows([trial.config for trial in run.trials]))
+    return best, round(float(table.gaps([trial.config for trial in run.trials])[-1]), 5) == 0
 
 
 ACCELERATOR = Experiment(
@@ -109,11 +109,11 @@ def _best_by_block(table: Problem, rows: NDArray[np.int64]) -> dict[str, float]:
 def _defaults_us(layer: str) -> Best:
     """Return the latency in microseconds of a layer's default config on each block."""
     table, target = _table(layer), VtaTarget(DESCRIPTION)
-    found = {}
+    latencies_us = {}
     for block in _all_blocks(layer):
         default = target.with_geometry(target.geometry_of(_config(block))).default_config(table.workload)
-        found[block] = 1e6 * float(table.latencies_s[table.rows([default])[0]])
-    return found
+        latencies_us[block] = 1e6 * float(table.latencies_s[table.rows([default])[0]])
+    return latencies_us
 
 
 @cache

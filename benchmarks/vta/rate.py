@@ -20,8 +20,8 @@ from anole_vta.settings import describe_vta
 from anole_vta.simulator.timing import simulate
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, design_of, padded_to_blocks
-from benchmarks.common.arguments import described
+from anole_vta.templates.design import EPILOGUE, design_of, pad_to_blocks
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import print_rows
 from benchmarks.vta.tables import layers_of
 
@@ -30,7 +30,7 @@ COLUMNS = ("layer", "hardware", "instructions", "cycles", "lower_s", "simulate_s
 
 def main() -> None:
     """Print the rows, and the medians to standard error."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--configs", type=int, default=40, help="number of configs per layer and mode")
     print_rows(COLUMNS, measure(parser.parse_args().configs))
 
@@ -48,7 +48,7 @@ def measure(n_configs: int) -> Iterator[dict[str, object]]:
                 try:
                     began_s = time.perf_counter()
                     program = lower_conv2d(
-                        padded_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE
+                        pad_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE
                     )
                 except ConfigError:
                     continue

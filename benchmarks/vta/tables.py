@@ -3,7 +3,7 @@
     python -m benchmarks.vta.tables                    # 35 layers, with the block and the buffers as knobs
     python -m benchmarks.vta.tables --models resnet18  # every layer of networks, with VTA's buffers
 
-Each layer gets a file in ``lib/anole/bench/tables/vta_buffers`` or ``lib/anole/bench/tables/vta``, unless it exists.
+A layer without a file in ``lib/anole/bench/tables/vta_buffers`` or ``lib/anole/bench/tables/vta`` gets one there.
 Configs that differ only in buffer sizes without an effect share a program, and each program is simulated once.
 """
 
@@ -35,7 +35,7 @@ from anole_vta.geometry import DEFAULT
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget, as_conv2d
 from anole_vta.templates.design import BUFFERS, PROGRAM, hardware_config
-from benchmarks.common.arguments import chosen, described, log_progress
+from benchmarks.common.arguments import choose_names, log_progress, make_parser
 from benchmarks.common.rows import read_rows
 
 NETWORKS = Path(__file__).parents[1] / "tables/vta_networks.csv"
@@ -74,12 +74,12 @@ _CHUNK = 16
 
 def main() -> None:
     """Write the missing tables."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--models", nargs="?", const="", help=f"all, or comma-separated, from {', '.join(MODELS)}")
     parser.add_argument("--processes", type=int, default=available_cores())
     given = parser.parse_args()
     log_progress()
-    models = [] if given.models is None else chosen(given.models, MODELS)
+    models = [] if given.models is None else choose_names(given.models, MODELS)
     found = {model: layers_of(model) for model in models}
     if models:
         counts = {**networks(), **{model: {_name(layer): n for layer, n in own} for model, own in found.items()}}
@@ -143,12 +143,12 @@ def _programs(layer: Conv2d, pool: ProcessPoolExecutor) -> bytes:
     began_s = time.perf_counter()
     space = VtaTarget(DESCRIPTION).space(layer)
     programs, indices, of_each = distinct_programs(space)
-    found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
-    _log(layer, found, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
+    runs = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, runs, f"{len(of_each)} of {space.size} configs can be lowered to {len(programs)} programs", began_s)
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*PROGRAM, "cycles"])
-    for row, (cycles, _) in zip(programs.tolist(), found, strict=True):
+    for row, (cycles, _) in zip(programs.tolist(), runs, strict=True):
         writer.writerow([*row, "" if cycles is None else cycles])
     return lzma.compress(file.getvalue().encode(), preset=9)
 
@@ -157,17 +157,17 @@ def _table(layer: Conv2d, pool: ProcessPoolExecutor) -> dict[str, Any]:
     """Simulate all configs of a layer with VTA's buffers; return the content of a table for `anole.bench`."""
     began_s = time.perf_counter()
     target = VtaTarget(DESCRIPTION)
-    space = target.space(layer).restricted(OWN_BUFFERS)
+    space = target.space(layer).restrict(OWN_BUFFERS)
     indices = space.all_valid_indices
-    found = list(_simulated(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
-    _log(layer, found, f"{len(found)} of {space.size} configs can be lowered", began_s)
+    runs = list(_simulate(layer, [space.config(vector) for vector in space.vectors(indices)], pool))
+    _log(layer, runs, f"{len(runs)} of {space.size} configs can be lowered", began_s)
     return {
         "workload": asdict(layer),
         "restriction": OWN_BUFFERS,
         "target": DESCRIPTION,
         "cardinalities": space.cardinalities.tolist(),
-        "seconds": round(sum(each_s for _, each_s in found), 1),
-        "latency_us": [None if cycles is None else round(1e6 * cycles / target.frequency_hz, 2) for cycles, _ in found],
+        "seconds": round(sum(each_s for _, each_s in runs), 1),
+        "latency_us": [None if cycles is None else round(1e6 * cycles / target.frequency_hz, 2) for cycles, _ in runs],
     }
 
 
@@ -181,20 +181,20 @@ def _log(layer: Conv2d, found: Sequence[Simulated], what: str, began_s: float) -
     logging.info("%s: %s; %.0f s, %.1f ms each on one core", layer.label, what, elapsed_s, each_ms)
 
 
-def _simulated(layer: Workload, configs: list[dict[str, Any]], pool: ProcessPoolExecutor) -> Iterator[Simulated]:
+def _simulate(layer: Workload, configs: list[dict[str, Any]], pool: ProcessPoolExecutor) -> Iterator[Simulated]:
     chunks = [configs[at : at + _CHUNK] for at in range(0, len(configs), _CHUNK)]
     for results in pool.map(_simulate_all, [layer] * len(chunks), chunks):
         yield from results
 
 
 def _simulate_all(layer: Workload, configs: list[dict[str, Any]]) -> list[Simulated]:
-    target, found = VtaTarget(DESCRIPTION), list[Simulated]()
+    target, simulated = VtaTarget(DESCRIPTION), list[Simulated]()
     for config in configs:
         began_s, cycles = time.perf_counter(), None
         with suppress(ConfigError):
             cycles = target.cycles(layer, config)
-        found.append((cycles, time.perf_counter() - began_s))
-    return found
+        simulated.append((cycles, time.perf_counter() - began_s))
+    return simulated
 
 
 if __name__ == "__main__":

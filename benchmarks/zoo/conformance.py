@@ -23,9 +23,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from benchmarks.common.arguments import described, listed
+from benchmarks.common.arguments import list_of, make_parser
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.summary import COLUMNS, summarized
+from benchmarks.zoo.summary import COLUMNS, summarize
 from kit.cases import Outcome, one_line, run_cases, run_model
 
 SHAPES: Mapping[str, tuple[int, ...]] = {
@@ -54,11 +54,11 @@ _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 
 def main() -> None:
     """Print the summary."""
-    parser = described(__doc__)
-    parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of names, comma-separated")
+    parser = make_parser(__doc__)
+    parser.add_argument("--cases", type=list_of(), default=["*"], help="patterns of names, comma-separated")
     args = parser.parse_args()
     names = [name for name in suite() if any(fnmatch(name, pattern) for pattern in args.cases)]
-    print_rows(COLUMNS, summarized(run_all(names)))
+    print_rows(COLUMNS, summarize(run_all(names)))
 
 
 @cache
@@ -78,7 +78,7 @@ def run_all(names: Iterable[str]) -> Iterator[tuple[str, str, Outcome]]:
         yield _base(suite()[name]).model.graph.node[0].op_type, name, outcome
 
 
-def outside_why(case: Any) -> str | None:
+def out_of_scope_reason(case: Any) -> str | None:
     """Return why a case is out of scope for Anole, or None if it is in scope."""
     graph = case.model.graph
     for value in (*graph.input, *graph.output):
@@ -133,7 +133,7 @@ def run_case(name: str, folder: Path) -> Outcome:
     from onnx.backend.test.runner import Runner
 
     case = suite()[name]
-    if (outside := outside_why(case)) is not None:
+    if (outside := out_of_scope_reason(case)) is not None:
         return Outcome("outside", outside)
     inputs, expected = (_arrays(values) for values in case.data_sets[0])
     outputs = _outputs(case, inputs, folder / "case.onnx")

@@ -108,7 +108,7 @@ def _read_report(folder: Path, reason: str | None) -> Row:
         row = {"stage": "start"}
     if row["stage"] != DONE and not row.get("reason"):
         lines = (folder / _ERRORS).read_text(errors="replace").strip().splitlines()
-        row["reason"] = shown(reason or (lines[-1] if lines else "it ended without a reason"))
+        row["reason"] = shorten(reason or (lines[-1] if lines else "it ended without a reason"))
     return row
 
 
@@ -145,7 +145,7 @@ def _kill(pid: int) -> None:
             kill(number, signal.SIGKILL)
 
 
-def shown(reason: str) -> str:
+def shorten(reason: str) -> str:
     """Return a reason as one line of at most `_MAX_CHARACTERS` characters."""
     line = " ".join(reason.split())
     return line if len(line) <= _MAX_CHARACTERS else line[: _MAX_CHARACTERS - 3] + "..."

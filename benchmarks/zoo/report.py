@@ -10,7 +10,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.common.rows import Row, head, line, times
 from benchmarks.zoo.jobs import DONE
 
@@ -22,7 +22,7 @@ _N_SLOWEST = 5
 
 def main() -> None:
     """Print the report of the CSV on standard input."""
-    described(__doc__).parse_args()
+    make_parser(__doc__).parse_args()
     rows = list(csv.DictReader(sys.stdin))
     for section in (by_group(rows), slowest(rows), not_done(rows), seconds(rows)):
         print("\n".join(section), end="\n\n")

@@ -18,9 +18,9 @@ from anole.documents.build import Build, read_build
 from anole.documents.evaluation import read_evaluation
 from anole.errors import AnoleError
 from anole.evaluate.timing.turns import TurnSchedule
-from benchmarks.common.arguments import described
+from benchmarks.common.arguments import make_parser
 from benchmarks.networks.engines import compile_untuned
-from benchmarks.zoo.jobs import DONE, Row, shown, write_report
+from benchmarks.zoo.jobs import DONE, Row, shorten, write_report
 
 _FOLDER = Path("build")
 _ROUNDS = "3"
@@ -34,7 +34,7 @@ _NOISE = 0.01
 
 def main() -> None:
     """Run one network; called by `sweep.py`."""
-    parser = described(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("network", help="name in the zoo")
     parser.add_argument("--rounds", type=int, default=15, help="turns per engine; 0 to skip timing")
     parser.add_argument("--mutate", action="store_true", help="also check that noise in single layers is caught")
@@ -48,7 +48,7 @@ def run_stages(name: str, rounds: int, mutate: bool) -> None:
     row: Row = {}
 
     @contextmanager
-    def stage(title: str) -> Iterator[None]:
+    def time_stage(title: str) -> Iterator[None]:
         row["stage"] = title
         write_report(row)
         began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -56,28 +56,28 @@ def run_stages(name: str, rounds: int, mutate: bool) -> None:
         row[f"{title}_s"], row[f"{title}_cpu_s"] = time.monotonic() - began_s, time.process_time() - began_cpu_s
 
     try:
-        with stage("extract"):
+        with time_stage("extract"):
             model, target, manifest = _extract(name)
             row["processor"] = "{model} ({mcpu})".format(**target.description)
             row["extracted"] = 1
-        with stage("compile"):
+        with time_stage("compile"):
             compile_untuned(model, manifest, model.name, _FOLDER)
             row["compiled"] = 1
         os.environ.update(target.environment())
-        with stage("evaluate"):
+        with time_stage("evaluate"):
             refusal = _evaluate(row)
         if rounds:
-            with stage("compare"):
+            with time_stage("compare"):
                 _compare(row, rounds)
-            with stage("profile"):
+            with time_stage("profile"):
                 row["slowest"], row["far"] = _profile()
         if mutate and model.scheme != "onnx":
-            with stage("mutate"):
-                row["uncaught"] = " ".join(uncaught(read_build(_FOLDER), target.threads))
+            with time_stage("mutate"):
+                row["uncaught"] = " ".join(find_undetected(read_build(_FOLDER), target.threads))
         row["stage"] = "evaluate" if refusal else DONE
         row["reason"] = refusal
     except (AnoleError, subprocess.CalledProcessError) as error:
-        row["reason"] = shown(str(error))
+        row["reason"] = shorten(str(error))
     write_report(row)
 
 
@@ -100,14 +100,14 @@ def _evaluate(row: Row) -> str | None:
     result = subprocess.run([*command, "--rounds", _ROUNDS], capture_output=True, text=True, check=False)
     lines = result.stderr.strip().splitlines()
     if not _EVALUATION.exists():
-        return shown(lines[-1] if lines else f"anole evaluate ended with {result.returncode}")
+        return shorten(lines[-1] if lines else f"anole evaluate ended with {result.returncode}")
     evaluation = read_evaluation(_EVALUATION)
     for name in ("relative_error", "variation_error"):
         row[name] = max((getattr(latency, name) or 0.0 for latency in evaluation.latencies), default=None)
     row["output_variation"] = min((latency.output_variation or 0.0 for latency in evaluation.latencies), default=None)
     row["redrawn_error"], row["exact_error"] = evaluation.redrawn_error, evaluation.exact_error
     row["right"] = int(result.returncode == 0)
-    return shown(lines[-1]) if result.returncode else None
+    return shorten(lines[-1]) if result.returncode else None
 
 
 def _compare(row: Row, rounds: int) -> None:
@@ -138,7 +138,7 @@ def _describe(rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def uncaught(build: Build, threads: int) -> list[str]:
+def find_undetected(build: Build, threads: int) -> list[str]:
     """Return the layers, among the first, middle and last, with 1 % of noise that the evaluation does not detect.
 
     The noise is added to the reference's weights instead of the build's, to avoid compiling again.

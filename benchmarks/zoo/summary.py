@@ -11,7 +11,7 @@ from kit.cases import Outcome
 COLUMNS = ("operator", "outcome", "reason", "count", "cases")
 
 
-def summarized(results: Iterable[tuple[str, str, Outcome]]) -> Iterator[dict[str, object]]:
+def summarize(results: Iterable[tuple[str, str, Outcome]]) -> Iterator[dict[str, object]]:
     """Yield a row for each operator, outcome and reason, from tuples of operator, case name and outcome."""
     for operator, group in groupby(results, key=itemgetter(0)):
         cases: dict[Outcome, list[str]] = {}

@@ -24,16 +24,16 @@ from typing import Any
 
 import psutil
 
-from benchmarks.common.arguments import described
-from benchmarks.common.rows import rounded
+from benchmarks.common.arguments import make_parser
+from benchmarks.common.rows import round_row
 from benchmarks.zoo.jobs import COLUMNS, DONE, Limits, Row, run_job
 from benchmarks.zoo.networks import Network, zoo
 
 
 def main() -> None:
     """Append a row to a file for each network that is not in it, and replace the rows to repeat."""
-    parser = described(__doc__)
-    parser.add_argument("file", type=Path, help="file of the results, which is continued")
+    parser = make_parser(__doc__)
+    parser.add_argument("file", type=Path, help="file of the results; a later call resumes")
     parser.add_argument("--networks", default="", help="comma-separated names, or prefixes of names")
     parser.add_argument("--seconds", type=float, default=900.0, help="time limit per network")
     parser.add_argument("--gigabytes", type=float, help="memory limit per network; 80 %% of the memory by default")
@@ -50,10 +50,10 @@ def main() -> None:
     limits = Limits(args.seconds, args.gigabytes or 0.8 * psutil.virtual_memory().total / 1e9)
     options = ["--rounds", str(args.rounds), *(["--mutate"] if args.mutate else [])]
     # Networks that were never tried are first.
-    for name in sorted(chosen(networks, args.networks), key=rows.__contains__):
+    for name in sorted(choose_networks(networks, args.networks), key=rows.__contains__):
         if name not in kept:
             report = run_job([sys.executable, "-m", "benchmarks.zoo.steps", name, *options], limits)
-            row = rows[name] = rounded({**_description(name, networks[name]), "code": _code_hash(), **report})
+            row = rows[name] = round_row({**_description(name, networks[name]), "code": _code_hash(), **report})
             write(args.file, list(rows.values()))
             speedup = row.get("speedup")
             outcome = row.get("reason") or (
@@ -79,7 +79,7 @@ def _description(name: str, network: Network) -> Row:
     return {"network": name, "source": network.model(name).source.split("/")[-1], "inputs": inputs}
 
 
-def chosen(names: Iterable[str], text: str) -> list[str]:
+def choose_networks(names: Iterable[str], text: str) -> list[str]:
     """Return the names that begin with one of the comma-separated prefixes; without prefixes, all.
 
     Raises:

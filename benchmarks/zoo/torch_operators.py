@@ -28,9 +28,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from anole.errors import AnoleError
-from benchmarks.common.arguments import described, listed
+from benchmarks.common.arguments import list_of, make_parser
 from benchmarks.common.rows import print_rows
-from benchmarks.zoo.summary import COLUMNS, summarized
+from benchmarks.zoo.summary import COLUMNS, summarize
 from kit.cases import Outcome, compute, one_line, run_cases
 
 DTYPES = (torch.float32, torch.int64, torch.bool)
@@ -68,10 +68,10 @@ class Call(torch.nn.Module):
 
 def main() -> None:
     """Print the summary."""
-    parser = described(__doc__)
-    parser.add_argument("--cases", type=listed(), default=["*"], help="patterns of operators, comma-separated")
+    parser = make_parser(__doc__)
+    parser.add_argument("--cases", type=list_of(), default=["*"], help="patterns of operators, comma-separated")
     args = parser.parse_args()
-    print_rows(COLUMNS, summarized(run_all(case_names(args.cases))))
+    print_rows(COLUMNS, summarize(run_all(case_names(args.cases))))
 
 
 @cache

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from anole.errors import MachineError
-from kit.emulated_gpu.machine import environment
+from kit.emulated_gpu.machine import build_environment
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
     if not command:
         sys.exit("usage: python -m kit.emulated_gpu COMMAND [ARGUMENTS]")
     try:
-        variables = environment()
+        variables = build_environment()
     except MachineError as error:
         sys.exit(f"anole: {error}")
     try:

@@ -11,7 +11,7 @@ import tvm
 from numpy.typing import NDArray
 
 from anole.errors import TargetError
-from kit.emulated_gpu.programs import compiled
+from kit.emulated_gpu.programs import compile_source
 
 
 class _Launch(ctypes.Structure):
@@ -40,7 +40,7 @@ def launch(
         TargetError: the source does not compile, or the device finds a fault, which the message describes.
     """
     driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
-    binary = bytes(compiled(source))
+    binary = bytes(compile_source(source))
     _check(driver, driver.cuModuleLoadData(ctypes.byref(module), binary))
     _check(driver, driver.cuModuleGetFunction(ctypes.byref(function), module, kernel.encode()))
     tensors = [tvm.runtime.tensor(np.ascontiguousarray(array), tvm.cuda()) for array in arguments]

@@ -22,7 +22,7 @@ MODEL = "Emulated GPU"
 _CUDA, _RUNTIME = "libcuda.so.1", "libcudart.so.13"
 
 
-def absence() -> str | None:
+def why_unavailable() -> str | None:
     """Return why no GPU can be emulated on this machine, or None if one can."""
     for tool in ("g++", "nm"):
         if shutil.which(tool) is None:
@@ -30,13 +30,13 @@ def absence() -> str | None:
     return None if "CUDA_PATH" in compiler_environment() else "found no headers of CUDA"
 
 
-def environment(arch: str = "sm_90") -> dict[str, str]:
+def build_environment(arch: str = "sm_90") -> dict[str, str]:
     """Build the emulated GPU if necessary, and return the environment variables of programs that use it.
 
     Raises:
         MachineError: no GPU can be emulated on this machine.
     """
-    if (reason := absence()) is not None:
+    if (reason := why_unavailable()) is not None:
         raise MachineError(reason)
     folder = _ensure_built()
     # A preloaded library replaces libraries with the same name and any path. LD_PRELOAD has only the names, since it
@@ -65,7 +65,7 @@ def _ensure_built() -> Path:
         try:
             os.rename(temporary, folder)
         except OSError:
-            if not folder.exists():  # another process may have built it meanwhile
+            if not folder.exists():  # another process may have built it in the meantime
                 raise
     return folder
 
@@ -90,9 +90,9 @@ def _build(folder: Path) -> None:
     _run(["g++", *flags, *parts, *soname_flags, "-o", str(folder / _RUNTIME)])
     (folder / "bin").mkdir()
     compile_emulated = shlex.join([sys.executable, compiler.__file__])
-    _script(folder / "bin" / "compile-emulated", f'exec {compile_emulated} "$1" "$2" {shlex.quote(str(include))}')
+    _write_script(folder / "bin" / "compile-emulated", f'exec {compile_emulated} "$1" "$2" {shlex.quote(str(include))}')
     query = 'version=${ANOLE_EMULATED_ARCH#sm_}; echo "${version%?}.${version#${version%?}}, 0, GPU-emulated, ' + MODEL
-    _script(folder / "bin" / "nvidia-smi", f'{query}"')
+    _write_script(folder / "bin" / "nvidia-smi", f'{query}"')
 
 
 def _other_functions(toolkit: Path) -> str:
@@ -110,7 +110,7 @@ def _other_functions(toolkit: Path) -> str:
     return "\n".join(f'extern "C" int {name}() {no_device}' for name in names if f" {name}(" not in runtime_source)
 
 
-def _script(path: Path, line: str) -> None:
+def _write_script(path: Path, line: str) -> None:
     path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o755)
 

@@ -26,7 +26,7 @@ from kit.emulated_gpu.compiler import compile_kernels
 Arrays = Sequence[NDArray[Any]]
 
 
-def replaced(old: str, new: str, index: int, source: str) -> str:
+def replace_nth(old: str, new: str, index: int, source: str) -> str:
     """Replace one occurrence of a string in a source; the index counts from 0.
 
     Raises:
@@ -38,7 +38,7 @@ def replaced(old: str, new: str, index: int, source: str) -> str:
     return new.join([old.join(parts[: index + 1]), old.join(parts[index + 1 :])])
 
 
-def candidate_error(
+def run_candidate(
     description: Mapping[str, Any], workload: Workload, config: Config, edit: Callable[[str], str] = str
 ) -> float:
     """Return the relative error of a candidate against the reference, optionally after an edit of its source."""
@@ -46,22 +46,22 @@ def candidate_error(
     func = template.schedule(define(template, workload, config), workload, config)
     example = Example.draw(workload)
     packed = template.pack_weight(workload, config, example.weight)
-    with compiling(edit):
+    with compile_with_emulator(edit):
         kernel = compile_kernel(func, description)
     out = run(kernel["main"], [*example.arguments(packed), example.unwritten()])[-1]
     return example.relative_error(out)
 
 
-def function_results(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
+def run_function(func: str, description: Mapping[str, Any], arguments: Arrays) -> Arrays:
     """Run a scheduled function, given as TVM's JSON, and return its arguments after the run."""
-    with compiling():
+    with compile_with_emulator():
         return run(compile_kernel(tvm.ir.load_json(func), description)["main"], arguments)
 
 
-def network_results(module: str, description: Mapping[str, Any], inputs: Arrays) -> Arrays:
+def run_network(module: str, description: Mapping[str, Any], inputs: Arrays) -> Arrays:
     """Run a network, given as TVM's JSON, entirely on the GPU, and return its results."""
     options = dict(CudaTarget(description).compiler_options)
-    with compiling(), cuda_target(description) as target, tvm.transform.PassContext(config=options):
+    with compile_with_emulator(), cuda_target(description) as target, tvm.transform.PassContext(config=options):
         executable = tvm.compile(tvm.ir.load_json(module), target)
     with TemporaryDirectory(prefix="anole-") as folder:
         path = Path(folder) / "network.so"
@@ -79,19 +79,19 @@ def run(kernel: Callable[..., Any], arguments: Arrays) -> Arrays:
 
 
 @contextmanager
-def compiling(edit: Callable[[str], str] = str) -> Iterator[None]:
+def compile_with_emulator(edit: Callable[[str], str] = str) -> Iterator[None]:
     """Make TVM compile CUDA C++ for the emulated GPU within the block, after an edit of the source."""
     prepare_to_compile()
     name = "tvm_callback_cuda_compile"
     original = tvm_ffi.get_global_func(name)
-    tvm_ffi.register_global_func(name, lambda code: compiled(edit(code)), override=True)
+    tvm_ffi.register_global_func(name, lambda code: compile_source(edit(code)), override=True)
     try:
         yield
     finally:
         tvm_ffi.register_global_func(name, original, override=True)
 
 
-def compiled(source: str) -> bytearray:
+def compile_source(source: str) -> bytearray:
     """Compile CUDA C++ to a binary for the emulated GPU."""
     include = Path(compiler_environment()["CUDA_PATH"]) / "include"
     with TemporaryDirectory(prefix="anole-") as folder:

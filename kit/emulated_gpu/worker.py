@@ -14,7 +14,7 @@ from threading import Timer
 from typing import Any, Self, TypeVar
 
 from anole.errors import AnoleError
-from kit.emulated_gpu.machine import environment
+from kit.emulated_gpu.machine import build_environment
 
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ class EmulatedGpu:
     """A process with an emulated GPU; it is killed when a call takes longer than `limit_s`."""
 
     def __init__(self, arch: str = "sm_90", limit_s: float = 300.0) -> None:
-        self._environment, self.limit_s = environment(arch), limit_s
+        self._environment, self.limit_s = build_environment(arch), limit_s
         self._process = self._start()
 
     def __enter__(self) -> Self:

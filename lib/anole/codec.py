@@ -106,7 +106,7 @@ def decode_present(cls: type, plain: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _read_at(name, _reader(hints[name], True), value) for name, value in plain.items()}
 
 
-def unset(value: Any) -> frozenset[str]:
+def later_fields_at_default(value: Any) -> frozenset[str]:
     """Return the names of a dataclass's `LATER` fields that have their defaults."""
     return frozenset(
         column.name

@@ -236,7 +236,7 @@ def workload_from_json(plain: object) -> Workload:
     if isinstance(workload, Dense) and not (workload.weights is None or workload.weights.divides(workload.in_features)):
         raise ValueError(f"{workload.label}: in_features must be a multiple of the block, which must fill 32-bit words")
     if not 0 < workload.flop < 2**63:
-        raise ValueError(f"{operator} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are allowed")
+        raise ValueError(f"{workload.label} has {workload.flop} floating-point operations; 1 to 2^63 - 1 are allowed")
     return workload
 
 
@@ -269,7 +269,7 @@ class Task:
         if not isinstance(target, Mapping) or not isinstance(target.get("kind"), str):
             raise ValueError(f"the target is {shown(target)}, not an object with a kind")
         if type(version) is not int or version < 0:
-            raise ValueError(f"the template_version is {shown(version)}, not an integer")
+            raise ValueError(f"the template_version is {shown(version)}, not an integer >= 0")
         return cls(workload_from_json(workload), target, version)
 
     def _identity(self) -> dict[str, Any]:

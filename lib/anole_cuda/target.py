@@ -13,8 +13,8 @@ from anole.targets.base import DEVICE_NETWORKS, MAX_RELATIVE_ERROR, CppRuntime, 
 from anole.targets.kind import is_open
 from anole.task import Workload, without_weight_scheme
 from anole_cuda.device.architecture import BlockLimits
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.device.machine import Gpu, check_architecture, compiler_environment, present_gpus
-from anole_cuda.device.multiprocessor import Multiprocessor
 from anole_cuda.templates import algorithms
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class CudaTarget:
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = description
         self.limits = BlockLimits(**description["limits"])
-        self.gpu = Multiprocessor.of(description["arch"])
+        self.gpu = GpuSpecs.of(description["arch"])
         self.open = is_open(description)
         if self.open:
-            self.template_versions = {**self.template_versions, "open": algorithms.OPEN_VERSION}
+            self.template_versions = {**self.template_versions, "open": algorithms.OPEN_SPACE_VERSION}
 
     def absence(self) -> str | None:
         """Return why candidates cannot run here: there is no GPU, or none with this architecture and model."""
@@ -74,7 +74,7 @@ class CudaTarget:
     def template_version(self, workload: Workload) -> int:
         """Return the version of a workload's templates; raise TargetError if there are none."""
         version = version_of(workload, self.template_versions, "cuda")
-        return version + (algorithms.OPEN_VERSION if self.open else 0)
+        return version + (algorithms.OPEN_SPACE_VERSION if self.open else 0)
 
     def takes(self, workload: Workload, position: int) -> bool:
         """Return True: the GPU runs every operator."""
@@ -92,7 +92,7 @@ class CudaTarget:
     def default_config(self, workload: Workload) -> Config:
         """Return a valid config with reasonable speed, without tuning; open spaces contain it, too."""
         if self.open:
-            return algorithms.direct_space(self.limits, self.gpu, workload).best_sampled
+            return algorithms.space_without_winograd(self.limits, self.gpu, workload).best_sampled
         return algorithms.default_config(self.limits, self.gpu, workload)
 
     def template(self, workload: Workload) -> Template:
@@ -135,7 +135,7 @@ class CudaTarget:
         from anole_cuda.device.builder import build
 
         if self.open:
-            constrained = algorithms.direct_space(self.limits, self.gpu, workload)
+            constrained = algorithms.space_without_winograd(self.limits, self.gpu, workload)
             if (reason := constrained.refusal(config)) is not None:
                 raise ConfigError(reason)
         build(self.template(workload), workload, config, self.description, artifact)

@@ -73,7 +73,7 @@ BOUNDS = tuple(field.name for field in fields(Bounds))
 
 
 def unit_speed(w: Conv2d, frequency_hz: float) -> float:
-    """Return VTA's peak speed for a convolution, in runs per second.
+    """Return VTA's peak speed for a convolution, in executions per second.
 
     Speeds from which a penalty is subtracted are relative to this speed, as area and memory are relative to VTA.
     """

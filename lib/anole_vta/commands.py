@@ -23,7 +23,7 @@ def cycles(schedules: Path) -> None:
     """Print each schedule with its cycle count, or with the reason for its rejection."""
     from anole_vta.templates.schedules import read_schedules
 
-    click.echo(json.dumps([row.counted() for row in read_schedules(schedules)], indent=1))
+    click.echo(json.dumps([row.with_cycles() for row in read_schedules(schedules)], indent=1))
 
 
 @vta.command(name="trace")

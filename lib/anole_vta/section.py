@@ -1,4 +1,4 @@
-"""The accelerator section of build.json: geometry, steps, cycles and considered candidates."""
+"""The accelerator section of build.json: geometry, steps, cycles and the geometries that were considered."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Accelerator:
     Attributes:
         geometry: the fields of `anole_vta.geometry.Geometry`.
         area, memory: relative to VTA.
-        cycles, latency_s: the totals of one run of all steps.
+        cycles, latency_s: the totals of all steps for one input.
         untuned_latency_s: the latency of the same network with default configs.
         snr_db: signal-to-noise ratio of each result; None where it is exact.
         candidates: the geometries that were considered; None where the hardware is fixed.

@@ -54,21 +54,21 @@ def describe_vta(
         raise TargetError(f"{next(iter(bounds))}: is allowed only with `hardware: search`; this hardware is fixed")
     description = {
         "kind": "vta",
-        "geometry": _geometry(geometry).to_json(),
-        "hardware": _choice("hardware", hardware, ("fixed", "search")),
-        "frequency_mhz": _positive("frequency_mhz", frequency_mhz),
-        "first_layer": _choice("first_layer", first_layer, ("host", "vta")),
-        **described_space(_choice("space", space, (CONSTRAINED, OPEN))),
+        "geometry": _read_geometry(geometry).to_json(),
+        "hardware": _check_choice("hardware", hardware, ("fixed", "search")),
+        "frequency_mhz": _check_positive("frequency_mhz", frequency_mhz),
+        "first_layer": _check_choice("first_layer", first_layer, ("host", "vta")),
+        **described_space(_check_choice("space", space, (CONSTRAINED, OPEN))),
     }
     if hardware == "search":
         *numbers, form = ((name, bounds.get(name, value)) for name, value in asdict(Bounds()).items())
-        description |= {name: _positive(name, number) for name, number in numbers}
-        if _choice(*form, ("difference", "share")) != "difference":
+        description |= {name: _check_positive(name, number) for name, number in numbers}
+        if _check_choice(*form, ("difference", "share")) != "difference":
             description["penalty_form"] = form[1]
     return description
 
 
-def _geometry(value: object) -> Geometry:
+def _read_geometry(value: object) -> Geometry:
     if isinstance(value, Mapping):
         return Geometry.from_json(value)
     if not isinstance(value, str):
@@ -78,13 +78,13 @@ def _geometry(value: object) -> Geometry:
     return DEFAULT if value == "default" else Geometry.from_name(value)
 
 
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+def _check_choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise TargetError(f"{name}: found {value!r}; allowed are {', '.join(allowed)}")
     return str(value)
 
 
-def _positive(name: str, value: object) -> float:
+def _check_positive(name: str, value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
         raise TargetError(f"{name}: found {value!r}; use a positive number")
     return float(value)

@@ -25,7 +25,7 @@ from anole_vta.templates.design import (
     default_config,
     design_of,
     geometry_of,
-    padded_to_blocks,
+    pad_to_blocks,
 )
 
 
@@ -74,14 +74,14 @@ class VtaTarget:
         return default_config(as_conv2d(workload), self.geometry)
 
     def simulate(self, workload: Workload, config: Config) -> float:
-        """Return the seconds of one run; raise ConfigError as `cycles` does."""
+        """Return the seconds of one execution; raise ConfigError as `cycles` does."""
         return self.cycles(workload, config) / self.frequency_hz
 
     def cycles(self, workload: Workload, config: Config) -> int:
-        """Return the cycles of one run with bias, shift and clip; raise ConfigError if the config cannot run."""
+        """Return the cycles of one execution with bias, shift and clip; raise ConfigError if the config cannot run."""
         convolution = as_conv2d(workload)
         design = design_of(convolution, self.geometry, config)
-        return _cycles(_Run(padded_to_blocks(convolution, design.geometry), design.program, design))
+        return _cycles(_Run(pad_to_blocks(convolution, design.geometry), design.program, design))
 
     def with_geometry(self, geometry: Geometry) -> VtaTarget:
         """Return the target with a given geometry."""

@@ -97,21 +97,21 @@ class User:
         """Return the outputs of a network, by name."""
         return dict(np.load(self.folder / f"oracle/{case}.outputs.npz"))
 
-    def loaded(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
+    def run_by_load_py(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
         """Return the outputs of a build, run by its ``load.py``."""
-        return self.loaded_each({build: inputs})[build]
+        return self.run_each_by_load_py({build: inputs})[build]
 
-    def loaded_each(self, inputs: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
+    def run_each_by_load_py(self, inputs: Mapping[str, Path]) -> dict[str, dict[str, np.ndarray]]:
         """Return the outputs of builds, run by their ``load.py`` in one process."""
         calls = {name: (f"builds/{name}", str(given), f"{name}.npz") for name, given in inputs.items()}
         self._run("-c", LOADED, json.dumps(list(calls.values())))
         return {name: dict(np.load(self.folder / f"{name}.npz")) for name in calls}
 
-    def ran(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
+    def run_by_command(self, build: str, inputs: Path) -> dict[str, np.ndarray]:
         """Return the outputs of a build, run by `anole run` with inputs by name."""
         return self._written(inputs, lambda output: self._run_build(build, ["--input", str(inputs)], output))
 
-    def ran_in_order(self, build: str, case: str) -> dict[str, np.ndarray]:
+    def run_by_order(self, build: str, case: str) -> dict[str, np.ndarray]:
         """Return the outputs of a build, run by `anole run` with one file per input in the order of models.yaml."""
         arguments: list[str] = []
         for name, array in np.load(self.inputs(case)).items():

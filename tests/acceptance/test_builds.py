@@ -22,7 +22,7 @@ pytestmark = pytest.mark.workflow
 FEW, OTHERS = list(CASES)[:3], list(CASES)[3:]
 
 
-def built(folder: Path, names: list[str]) -> User:
+def build_cases(folder: Path, names: list[str]) -> User:
     """Compile cases with the workflow."""
     user = User(folder)
     user.ask_oracle(names)
@@ -33,7 +33,7 @@ def built(folder: Path, names: list[str]) -> User:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> User:
-    return built(tmp_path_factory.mktemp("few"), FEW)
+    return build_cases(tmp_path_factory.mktemp("few"), FEW)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
 
 def differences(user: User, names: list[str]) -> dict[str, float]:
     """Return the error of each build."""
-    found = user.loaded_each({f"{name}-cpu-random": user.inputs(name) for name in names})
+    found = user.run_each_by_load_py({f"{name}-cpu-random": user.inputs(name) for name in names})
     return {name: difference(found[f"{name}-cpu-random"], user.outputs(name)) for name in names}
 
 
@@ -69,7 +69,7 @@ def test_other_builds_compute_their_networks(others: dict[str, float], case: str
 
 @pytest.mark.slow
 def test_the_workflow_makes_all_other_builds(tmp_path: Path) -> None:
-    assert all(error < 1e-5 for error in differences(built(tmp_path, OTHERS), OTHERS).values())
+    assert all(error < 1e-5 for error in differences(build_cases(tmp_path, OTHERS), OTHERS).values())
 
 
 @pytest.mark.guard
@@ -81,8 +81,8 @@ def test_the_workflow_evaluates_these_builds_as_correct(few: User) -> None:
 @pytest.mark.parametrize("case", FEW)
 def test_commands_and_c_libraries_compute_the_network(few: User, case: str) -> None:
     build, expected = f"{case}-cpu-random", few.outputs(case)
-    assert difference(few.ran(build, few.inputs(case)), expected) < 1e-5
-    assert difference(few.ran_in_order(build, case), expected) < 1e-5
+    assert difference(few.run_by_command(build, few.inputs(case)), expected) < 1e-5
+    assert difference(few.run_by_order(build, case), expected) < 1e-5
     exported = few.anole("export", f"builds/{build}", "--to", f"library_{case}")
     assert exported.returncode == 0, exported.stderr
     folder = few.folder / f"library_{case}"
@@ -118,9 +118,9 @@ def test_other_precisions_and_targets_compute_the_network(tmp_path: Path) -> Non
     user.snakemake()
     turned = {"output": -user.outputs("images")["output"]}
     for target, max_error in allowed.items():
-        found = user.ran(f"images-{target}-random", user.inputs("images"))
+        found = user.run_by_command(f"images-{target}-random", user.inputs("images"))
         assert difference(found, user.outputs("images")) < max_error < difference(found, turned), target
-        ordered = user.ran_in_order(f"images-{target}-random", "images")
+        ordered = user.run_by_order(f"images-{target}-random", "images")
         assert all(np.array_equal(ordered[name], found[name]) for name in found), target
 
 
@@ -134,7 +134,7 @@ def test_a_build_for_ranges_computes_the_network_at_every_size(tmp_path: Path) -
         case = replace(ranged, inputs=of("a", "x", shape=(size, 8)))
         inputs = random_inputs(case, size)
         np.savez(tmp_path / "given.npz", allow_pickle=False, **inputs)
-        found = user.loaded("ranged-cpu-random", tmp_path / "given.npz")
+        found = user.run_by_load_py("ranged-cpu-random", tmp_path / "given.npz")
         assert difference(found, expected_outputs(case, inputs)) < 1e-5
 
 
@@ -156,7 +156,7 @@ def test_changed_files_and_input_orders_are_built_again(tmp_path: Path) -> None:
     user.write(names)
     user.snakemake()
     assert "Nothing to do" in user.anole("plan").stdout
-    before = {name: user.loaded(f"{name}-cpu-random", user.inputs(name)) for name in names}
+    before = {name: user.run_by_load_py(f"{name}-cpu-random", user.inputs(name)) for name in names}
 
     older = json.loads(json.dumps(os.stat(tmp_path / "networks.py").st_mtime)) - 2 * 86400
     (tmp_path / "networks.py").write_text(
@@ -171,7 +171,7 @@ def test_changed_files_and_input_orders_are_built_again(tmp_path: Path) -> None:
     assert "turned for cpu, file for cpu        the model's files have changed" in user.anole("plan").stdout
     user.snakemake()
     for name in names:
-        found = user.loaded(f"{name}-cpu-random", user.inputs(name))
+        found = user.run_by_load_py(f"{name}-cpu-random", user.inputs(name))
         assert difference(found, user.outputs(name)) < 1e-5 < difference(found, before[name])
     assert "Nothing to do" in user.anole("plan").stdout
 
@@ -179,5 +179,5 @@ def test_changed_files_and_input_orders_are_built_again(tmp_path: Path) -> None:
     user.snakemake()
     described = json.loads((tmp_path / "builds/turned-cpu-random/build.json").read_text())
     assert [each["name"] for each in described["inputs"]] == ["x", "a"]
-    assert difference(user.loaded("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) < 1e-5
+    assert difference(user.run_by_load_py("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) < 1e-5
     shutil.rmtree(tmp_path / "builds")

@@ -92,7 +92,7 @@ def test_mutants_change_the_library() -> None:
     assert all(mutant.text() for mutant in (*MUTANTS.values(), OUTDATED))
 
 
-def mutated(mutant: Mutant, folder: Path) -> Path:
+def mutate(mutant: Mutant, folder: Path) -> Path:
     """Return a mutated copy of the library."""
     for name in ("lib", "rules", "profiles"):
         shutil.copytree(ROOT / name, folder / name)
@@ -116,7 +116,7 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_path: Path) -> None:
     mutant, project = MUTANTS[name], tmp_path / "project"
     shutil.copytree(oracle, project)
-    user = User(project, mutated(mutant, tmp_path / "library"))
+    user = User(project, mutate(mutant, tmp_path / "library"))
     user.write([mutant.case])
     build, inputs = f"{mutant.case}-cpu-random", user.inputs(mutant.case)
     ran = user.in_turn(
@@ -126,7 +126,7 @@ def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_pa
         ["evaluate", f"builds/{build}", "--rounds", "1"],
     )
     assert ran.returncode != 0 and mutant.message in ran.stderr, ran.stderr
-    found = user.loaded(build, inputs) if name.startswith("load") else dict(np.load(project / "found.npz"))
+    found = user.run_by_load_py(build, inputs) if name.startswith("load") else dict(np.load(project / "found.npz"))
     # A build is made from the stored network, which no entry can change.
     if not name.startswith(("evaluate", "an entry")):
         assert difference(found, user.outputs(mutant.case)) > 1e-2
@@ -136,7 +136,7 @@ def test_evaluation_and_oracle_detect_the_mutant(name: str, oracle: Path, tmp_pa
 @pytest.mark.guard
 def test_outdated_weights_are_detected(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    user = User(tmp_path / "project", mutated(OUTDATED, tmp_path / "library"))
+    user = User(tmp_path / "project", mutate(OUTDATED, tmp_path / "library"))
     user.ask_oracle(["turned"])
     user.write(["turned"])
     user.snakemake()
@@ -148,4 +148,4 @@ def test_outdated_weights_are_detected(tmp_path: Path) -> None:
     assert "Nothing to do" in user.anole("plan").stdout, "the mutant does not notice the change"
     ran = user.anole("evaluate", "builds/turned-cpu-random")
     assert ran.returncode != 0 and "outputs differ from those of torch" in ran.stderr
-    assert difference(user.loaded("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) > 1e-2
+    assert difference(user.run_by_load_py("turned-cpu-random", user.inputs("turned")), user.outputs("turned")) > 1e-2

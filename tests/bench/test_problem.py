@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anole.bench import Problem, load
-from anole.bench.problem import opened
+from anole.bench.problem import enlarge
 from anole.bench.spaces import make_space
 from anole.errors import StoreError
 from anole.record import Status
@@ -80,7 +80,7 @@ def test_an_opened_problem_has_the_same_latencies_and_fails_where_the_constraint
     odd = Constraint("too much", lambda columns: columns["a"] + columns["b"] < 8)
     small, large = Space(knobs(2, 4, 6), [odd]), Space(knobs(1, 2, 4, 6, 8))
     problem = Problem("small", small, np.arange(1.0, 1 + len(small.all_valid_indices)))
-    whole = opened(problem, "large", large)
+    whole = enlarge(problem, "large", large)
     found = {}
     for config in map(large.config, large.vectors(np.arange(large.size))):
         (measurement,) = whole.measure([config])

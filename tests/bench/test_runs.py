@@ -22,7 +22,7 @@ PROBLEM = "vta/25088-4096_k1x1_s1_1x1"
 
 
 def test_a_score_is_the_mean_share_of_random_searchs_gap() -> None:
-    """With a median of 3, one of n random trials costs 1, 2, or 3 and more, with probabilities by counting."""
+    """The median is 3. The best of n random trials costs 1, 2, or at least 3; counting gives the probabilities."""
     costs_s = np.array([3.0, 1.0, np.nan, 5.0, 2.0, 4.0])
     problem = Problem("six", make_space({"x": range(6)}), costs_s)
     random_s = [15 / 6, 31 / 15, 34 / 20, 21 / 15, 7 / 6]
@@ -30,7 +30,7 @@ def test_a_score_is_the_mean_share_of_random_searchs_gap() -> None:
     assert score_of(problem, [1.0], 5) == pytest.approx(1.0)
     assert score_of(problem, [math.inf, 2.0, 1.0], 3) == pytest.approx((-0.5 / 1.5 + 1 / 16 + 1) / 3)
     assert score_of(problem, [5.0], 2) == pytest.approx((-0.5 / 1.5 - 14 / 16) / 2), "as the median"
-    # Random search is at the optimum after six trials, which do not count.
+    # After six trials, random search is at the optimum, so later trials do not count.
     assert score_of(problem, [1.0], 6) == pytest.approx(score_of(problem, [1.0], 100)) == pytest.approx(1.0)
 
 
@@ -88,9 +88,9 @@ def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "a,b\n1,2\n"
 
 
-def row(optimizer: str, problem: str, seed: int, score: float, **more: Any) -> dict[str, str]:
+def row(optimizer: str, problem: str, seed: int, score: float, **columns: Any) -> dict[str, str]:
     plain = {"optimizer": optimizer, "problem": problem, "seed": seed, "score": score, "ratio": 2.0, "cpu_s": 1.5}
-    return dict.fromkeys(COLUMNS, "") | {name: str(value) for name, value in (plain | more).items()}
+    return dict.fromkeys(COLUMNS, "") | {name: str(value) for name, value in (plain | columns).items()}
 
 
 def test_the_leaderboard_is_over_common_problems_with_equal_weight() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.bench.spaces import limited, make_space
+from anole.bench.spaces import make_space, restrict_to
 from anole.errors import StoreError
 
 VALUES = {"x": [1, 2, 4, 8, 3], "y": [0, 1, 5], "mode": ["row", "column"]}
@@ -25,7 +25,7 @@ EXPRESSIONS = (
 )
 
 
-def valid(restriction: Any) -> list[dict[str, Any]]:
+def valid_configs(restriction: Any) -> list[dict[str, Any]]:
     space = make_space(VALUES, [restriction])
     return [space.config(vector) for vector in space.vectors(space.all_valid_indices)]
 
@@ -34,9 +34,9 @@ def valid(restriction: Any) -> list[dict[str, Any]]:
 def test_an_expression_means_the_same_as_in_python(expression: str) -> None:
     every = [dict(zip(VALUES, each, strict=True)) for each in itertools.product(*VALUES.values())]
     expected = [config for config in every if eval(expression, {}, config)]
-    found = valid(expression)
+    found = valid_configs(expression)
     assert len(found) == len(expected) and all(config in found for config in expected)
-    assert valid(lambda config: eval(expression, {}, config)) == found
+    assert valid_configs(lambda config: eval(expression, {}, config)) == found
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_large_power_overflows_at_once() -> None:
 def test_a_space_can_be_limited_to_configs_with_a_result() -> None:
     space = make_space(VALUES, ["x > 1"])
     mask = np.arange(space.size) % 3 == 0
-    found = limited(space, "it has no result", mask)
+    found = restrict_to(space, "it has no result", mask)
     assert found.all_valid_indices.tolist() == [index for index in space.all_valid_indices.tolist() if index % 3 == 0]
     lost = space.config(space.vectors(np.flatnonzero(~mask))[1])
     assert found.rejection(lost) == "it has no result" and found.rejection({**lost, "x": 1}) == "it violates `x > 1`"

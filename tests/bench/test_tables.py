@@ -26,7 +26,7 @@ RESTRICTION = {"auto_unroll_max_step": [0], "tile_rc": [[1, 4], [4, 1]]}
 @pytest.fixture
 def recorded(tmp_path: Path) -> Callable[..., Path]:
     """Return a writer of tables with failures for every third config, and indices as microseconds for the others."""
-    space = get_target(TARGET).space(WORKLOAD).restricted(RESTRICTION)
+    space = get_target(TARGET).space(WORKLOAD).restrict(RESTRICTION)
     assert space.valid_indices is not None
 
     def write(**changes: Any) -> Path:

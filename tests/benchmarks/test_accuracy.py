@@ -14,7 +14,7 @@ from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine
 from benchmarks.networks import inputs
 from benchmarks.networks.accuracy import loss, outputs_of
-from benchmarks.networks.trained import in_float, nearest, overlap, same, text
+from benchmarks.networks.trained import convert_to_float, decode_text, equal_share, overlap, same_neighbor_share
 
 
 def test_loss_is_of_the_worst_output() -> None:
@@ -26,19 +26,19 @@ def test_loss_is_of_the_worst_output() -> None:
 
 
 def test_repeated_letters_count_once_and_blanks_are_dropped() -> None:
-    assert text(np.eye(4)[[0, 2, 2, 0, 2, 3, 3, 0]]) == (2, 2, 3)
+    assert decode_text(np.eye(4)[[0, 2, 2, 0, 2, 3, 3, 0]]) == (2, 2, 3)
 
 
 def test_agreement_of_answers_and_overlap_of_masks() -> None:
     expected, found = [[np.array([1, 3])], [np.array([5, 4])]], [[np.array([0, 9])], [np.array([1, 2])]]
-    assert same(lambda outputs: int(outputs[0].argmax()))(expected, found) == 0.5
+    assert equal_share(lambda outputs: int(outputs[0].argmax()))(expected, found) == 0.5
     assert overlap(lambda outputs: outputs[0] > 2)(expected, found) == 0.5
 
 
 def test_the_nearest_sentence_is_not_the_sentence_itself() -> None:
     vectors = [[np.array([each])] for each in ([1.0, 0.0], [0.9, 0.1], [0.0, 1.0])]
     moved = [vectors[0], [np.array([[0.1, 0.9]])], vectors[2]]
-    assert nearest(vectors, vectors) == 1 and nearest(vectors, moved) == pytest.approx(2 / 3)
+    assert same_neighbor_share(vectors, vectors) == 1 and same_neighbor_share(vectors, moved) == pytest.approx(2 / 3)
 
 
 def test_a_state_is_carried_from_step_to_step() -> None:
@@ -69,7 +69,7 @@ def test_activations_of_a_quantized_file_are_converted_to_float32(tmp_path: Path
     )
     path, x = tmp_path / "net.onnx", np.array([0.3, 0.2], np.float32)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    model = in_float(lambda: ModelSpec("plain", f"onnx:{path}", {"x": (2,)}), tmp_path)
+    model = convert_to_float(lambda: ModelSpec("plain", f"onnx:{path}", {"x": (2,)}), tmp_path)
     np.testing.assert_allclose(onnxruntime_engine(Path(model.location), [x], 1).compute()[0], x * [1, 2])
 
 

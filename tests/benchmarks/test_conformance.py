@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common.rows import read_rows
-from benchmarks.zoo.conformance import outside_why, run_all, suite
+from benchmarks.zoo.conformance import out_of_scope_reason, run_all, suite
 
 RESULTS = Path(__file__).parents[2] / "docs/results/data/conformance.csv"
 
@@ -54,7 +54,7 @@ def test_a_sample_of_the_suite() -> None:
 
 
 def test_cases_out_of_scope_have_a_reason() -> None:
-    outside = {name: outside_why(suite()[name]) for name in ("test_nonzero_example", "test_adam", "test_abs")}
+    outside = {name: out_of_scope_reason(suite()[name]) for name in ("test_nonzero_example", "test_adam", "test_abs")}
     assert outside == {
         "test_nonzero_example": "the shape of NonZero's output depends on data",
         "test_adam": "domain ai.onnx.preview.training",

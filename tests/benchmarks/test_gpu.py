@@ -19,8 +19,8 @@ from anole.space import ALGORITHM
 from anole.task import Conv2d
 from benchmarks.common.rows import read_rows
 from benchmarks.cuda import configs, model, resources
-from benchmarks.cuda.configs import FIXED, LARGE, TARGET, draw, judge
-from kit.emulated_gpu.machine import absence, environment
+from benchmarks.cuda.configs import FIXED, LARGE, TARGET, run_config, sample_configs
+from kit.emulated_gpu.machine import build_environment, why_unavailable
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 from ..tiny_builds import HOME
@@ -41,17 +41,17 @@ WHOLE = "benchmarks.cuda.whole"
 
 
 def test_templates_alternate_with_valid_configs_of_fixed_and_random_layers() -> None:
-    sampled = list(draw(list(FIXED), 4, 0))
+    sampled = list(sample_configs(list(FIXED), 4, 0))
     assert [kind for kind, _, _ in sampled] == 4 * list(FIXED)
     for at, (kind, workload, config) in enumerate(sampled):
         assert TARGET.space(workload).rejection(config) is None
         assert kind != "winograd" or config[ALGORITHM] == "winograd"
         assert (workload == FIXED[kind]) == (at // len(FIXED) % 2 == 0)
-    assert sampled == list(draw(list(FIXED), 4, 0)) != list(draw(list(FIXED), 4, 1))
+    assert sampled == list(sample_configs(list(FIXED), 4, 0)) != list(sample_configs(list(FIXED), 4, 1))
 
 
 def test_large_layers_replace_all_others() -> None:
-    sampled = list(draw(list(LARGE), 2, 0, large=True))
+    sampled = list(sample_configs(list(LARGE), 2, 0, large=True))
     assert [workload for _, workload, _ in sampled] == 2 * list(LARGE.values())
     assert all(TARGET.space(workload).rejection(config) is None for _, workload, config in sampled)
 
@@ -78,7 +78,7 @@ def test_faults_are_classified_by_message(message: str, outcome: str) -> None:
         def call(self, *_: object) -> float:
             raise EmulationError(message)
 
-    found, error, detail = judge(Faulty(), FIXED["gemm"], {})
+    found, error, detail = run_config(Faulty(), FIXED["gemm"], {})
     assert (found, detail) == (outcome, message) and isnan(error)
 
 
@@ -137,7 +137,7 @@ def test_the_best_known_configs_of_a_file_are_ranked(tmp_path: Path) -> None:
     with (HOME / "docs/results/data/tophub_v100.csv").open() as whole:
         few = tmp_path / "few.csv"
         few.write_text("".join(whole.readlines()[:2]))
-    (row,) = model.of_best(str(few))
+    (row,) = model.rows_of_best(str(few))
     assert row["layer"] == "conv2d 1024->256 k3x3 s1 36x16" and 0 <= float(row["better_by_model"]) <= 1
     assert float(row["direct_over_winograd"]) == pytest.approx(418.399 / 172.94, abs=0.01)
 
@@ -156,11 +156,11 @@ def test_the_assembler_and_the_model_are_compared(
 def run_all(folder: Path) -> None:
     options = ["--target", "cuda", "--folder", str(folder), "--minutes", "9", "--self-test"]
     command = [sys.executable, "-m", WHOLE, *options]
-    made = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=900)
+    made = subprocess.run(command, env=build_environment(), capture_output=True, text=True, timeout=900)
     assert made.returncode == 0, made.stderr
 
 
-@pytest.mark.skipif(absence() is not None, reason=str(absence()))
+@pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable()))
 def test_the_whole_command_on_an_emulated_gpu(tmp_path: Path) -> None:
     run_all(tmp_path)
     launched, *_ = read_rows(tmp_path / "launches.csv")

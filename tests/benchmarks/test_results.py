@@ -43,42 +43,42 @@ def mean_and_range(found: list[float]) -> list[str]:
     return [times(statistics.geometric_mean(found)), times(min(found)), times(max(found))]
 
 
-def of_other_networks() -> list[str]:
+def figures_of_other_networks() -> list[str]:
     found = [float(row["speedup"]) for row in rows("zoo.csv") if row["speedup"]]
     mean, *ends = mean_and_range(found)
     return [mean, f"{sum(speedup < 1 for speedup in found)} of them are slower", *ends]
 
 
-def of_onnx_files() -> list[str]:
+def figures_of_onnx_files() -> list[str]:
     found = [float(row["speedup"]) for row in rows("evaluations_onnx_intel.csv") if not row["model"].endswith("_n8")]
     return mean_and_range(found)
 
 
-def of_default_configs() -> list[str]:
+def figures_of_default_configs() -> list[str]:
     others = [statistics.geometric_mean(speedups("networks_intel.csv", "untuned", batch)) for batch in "18"]
     return [*mean_and_range(speedups("networks.csv", "untuned")), *map(times, others)]
 
 
-def of_tuning_time() -> list[str]:
+def figures_of_tuning_time() -> list[str]:
     found = [float(row["tuning_s"]) for row in rows("networks_intel.csv", engine="anole", batch="1")]
     return [f"{value:.0f} s" for value in (statistics.median(found), min(found), max(found))]
 
 
-def tests_of_claims() -> list[int]:
+def counts_of_claims() -> list[int]:
     """Return the sums of the first table of claims.md: tests that hold, fail, are equal, saturated, and undecided."""
     table = (RESULTS / "claims.md").read_text().partition("|---|")[2].partition("\n\n")[0]
     return [sum(map(int, column)) for column in list(zip(*map(cells, table.splitlines()[1:]), strict=True))[1:]]
 
 
-def of_the_papers() -> list[str]:
-    holds, fails, equal, saturated, undecided = tests_of_claims()
+def figures_of_the_papers() -> list[str]:
+    holds, fails, equal, saturated, undecided = counts_of_claims()
     return [
         f"**{holds}** of {holds + fails + equal + saturated + undecided} tests of claims about gains hold, {fails} "
         f"exclude a gain, {equal} show no difference, {saturated} are saturated, {undecided} are undecided",
     ]
 
 
-def of_the_presets() -> list[str]:
+def figures_of_the_presets() -> list[str]:
     found = rows("search/tables.csv.xz", space="constrained")
     presets = ("autotvm", "release", "chameleon", "adatune", "dcoc, 64 of 64")
     runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
@@ -95,7 +95,7 @@ def of_the_presets() -> list[str]:
     return [f"**{near[0]}** of {len(own)} runs", f"batch of 16 in {near[1]}", f"{min(trials):.0f} trials and more"]
 
 
-def of_time_to_a_network() -> list[str]:
+def figures_of_time_to_a_network() -> list[str]:
     found = rows("search/networks_tuned.csv", network="resnet18")
     timed = {row["engine"]: row for row in rows("search/networks_timed.csv", network="resnet18")}
     own = next(float(row["seconds"]) for row in found if row["tuner"] == "anole")
@@ -105,7 +105,7 @@ def of_time_to_a_network() -> list[str]:
     return [f"**{own:.0f} s**", *ends, *([f"{min(near) / own:.1f}x"] if near else [])]
 
 
-def of_quantized_files() -> list[str]:
+def figures_of_quantized_files() -> list[str]:
     found = rows("precision.csv", precision="int8")
     speedups = {
         rival: [float(row["speedup"]) for row in found if row["engine"] == rival]
@@ -119,14 +119,14 @@ ANSWERS: tuple[Callable[[], list[str]], ...] = (
     lambda: mean_and_range(speedups("networks.csv", "onnxruntime")),
     lambda: mean_and_range(speedups("networks_intel.csv", "onnxruntime")),
     lambda: mean_and_range(speedups("networks_intel.csv", "onnxruntime", "8")),
-    of_onnx_files,
-    of_other_networks,
-    of_default_configs,
-    of_tuning_time,
-    of_the_papers,
-    of_the_presets,
-    of_time_to_a_network,
-    of_quantized_files,
+    figures_of_onnx_files,
+    figures_of_other_networks,
+    figures_of_default_configs,
+    figures_of_tuning_time,
+    figures_of_the_papers,
+    figures_of_the_presets,
+    figures_of_time_to_a_network,
+    figures_of_quantized_files,
 )
 """Functions that return the figures in each question's answer, from the files that it links to."""
 
@@ -446,7 +446,7 @@ def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
 def test_pages_agree_on_the_counts_of_claims() -> None:
     from benchmarks.search.claims import Verdict, read_data, verdicts_of
 
-    holds, fails, *_ = counts = tests_of_claims()
+    holds, fails, *_ = counts = counts_of_claims()
     readme = (HOME / "README.md").read_text(encoding="utf-8")
     assert f"The papers' claims about gains hold in {holds} of {sum(counts)} tests" in " ".join(readme.split())
     said = " ".join((RESULTS / "search.md").read_text().split())
@@ -605,7 +605,7 @@ def test_the_table_of_planning_matches_its_file() -> None:
         assert line in lines_of("tuning-time.md"), line
 
 
-def described() -> dict[str, Row]:
+def read_provenance() -> dict[str, Row]:
     """Return the row of provenance.csv for each file, by name."""
     found = rows("provenance.csv")
     assert len({row["file"] for row in found}) == len(found)
@@ -614,11 +614,11 @@ def described() -> dict[str, Row]:
 
 def test_every_file_is_described_once() -> None:
     files = {str(path.relative_to(DATA)) for path in DATA.rglob("*") if path.is_file() and path.suffix != ".md"}
-    assert set(described()) == files - {"provenance.csv"}
+    assert set(read_provenance()) == files - {"provenance.csv"}
 
 
 def test_a_description_has_command_machine_commit_and_state() -> None:
-    for name, row in described().items():
+    for name, row in read_provenance().items():
         assert row["command"] and row["shows"], name
         assert row["machine"] in ("EPYC", "Zen 4", "Zen 3", "Xeon"), name
         assert re.fullmatch(r"2026-11-\d\d(/2026-11-\d\d)?", row["date"]), name
@@ -629,7 +629,7 @@ def test_a_description_has_command_machine_commit_and_state() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_stale_files_are_marked_where_quoted(page: Path) -> None:
-    stale = {name for name, row in described().items() if row["state"].startswith("stale")}
+    stale = {name for name, row in read_provenance().items() if row["state"].startswith("stale")}
     for passage in re.split(r"\n\n|\n(?=\||- )", page.read_text()):
         quoted = {name for name in re.findall(r"\(data/([^)]+)\)", passage) if name in stale}
         if quoted and not passage.startswith("!["):
@@ -638,7 +638,7 @@ def test_stale_files_are_marked_where_quoted(page: Path) -> None:
 
 def test_pages_quote_every_file() -> None:
     quoted = {name for page in PAGES for name in re.findall(r"\(data/([^)]+)\)", page.read_text())}
-    assert quoted - {"README.md", "provenance.csv"} == set(described())
+    assert quoted - {"README.md", "provenance.csv"} == set(read_provenance())
 
 
 def test_the_tables_of_the_gpu_model_match_their_files() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from anole.errors import AnoleError
 from benchmarks.shared import neighbours, pools, quota, throughput
-from benchmarks.shared.report import alone, at_once, found, small, under_load, within_quota
+from benchmarks.shared.report import load_rows, parallel_rows, quota_rows, small_rows, thread_gains, verdict_rows
 
 from .conftest import Benchmark
 
@@ -52,7 +52,7 @@ def test_instances_and_pairs_of_builds_are_compared(benchmark: Benchmark) -> Non
 @pytest.mark.slow
 def test_engines_are_compared_within_a_quota(benchmark: Benchmark) -> None:
     try:
-        with quota.limited_group(1.0) as group:
+        with quota.create_limited_group(1.0) as group:
             assert group.is_dir()
     except AnoleError as error:
         pytest.skip(str(error))
@@ -65,7 +65,7 @@ def test_engines_are_compared_within_a_quota(benchmark: Benchmark) -> None:
 
 def test_own_threads_are_compared_with_those_of_tvm() -> None:
     rows = [{"network": network, "speedup": speedup} for network, speedup in (("resnet18", "1.01"), ("other", "1"))]
-    assert list(alone(rows)) == [
+    assert list(thread_gains(rows)) == [
         "Speedup of own threads: 1.005x in the geometric mean, from 1.000x (other) to 1.010x (ResNet-18)."
     ]
 
@@ -80,7 +80,7 @@ def test_percentiles_are_compared_for_each_number_of_neighbours() -> None:
         for count in "02"
         for engine in ("anole", "openvino")
     ]
-    assert list(under_load(rows))[3] == "| OpenVINO | 2 | 4.00x | 0.50x | 2.00x ResNet-18 | 0.50x ResNet-18 |"
+    assert list(load_rows(rows))[3] == "| OpenVINO | 2 | 4.00x | 0.50x | 2.00x ResNet-18 | 0.50x ResNet-18 |"
 
 
 def test_throughput_and_quotas_are_compared_by_case() -> None:
@@ -93,7 +93,7 @@ def test_throughput_and_quotas_are_compared_by_case() -> None:
         )
         for engine in ("anole", "onnxruntime")
     ]
-    assert list(at_once(rows))[2:] == [
+    assert list(parallel_rows(rows))[2:] == [
         "| two networks in two processes | ONNX Runtime | 2 | 4.00x | 2.00x | a and VGG-11 |",
         "| four instances in one process | ONNX Runtime | 1 | 3.00x | 3.00x | a |",
     ]
@@ -101,7 +101,7 @@ def test_throughput_and_quotas_are_compared_by_case() -> None:
         {"engine": "anole", "threads": threads, "speedup": speedup}
         for threads, speedup in (("own", "1"), ("1", "1.0"), ("2", "1"), ("2", "4"))
     ]
-    assert list(within_quota(limited))[3] == "| Anole | 2 | 2 | 2.00x | 1.00x | 4.00x |"
+    assert list(quota_rows(limited))[3] == "| Anole | 2 | 2 | 2.00x | 1.00x | 4.00x |"
 
 
 def test_small_networks_are_compared_as_library_and_as_build() -> None:
@@ -109,7 +109,7 @@ def test_small_networks_are_compared_as_library_and_as_build() -> None:
         **{"network": "lstm", "library_ms": "0.0352", "onnxruntime_ms": "0.07", "speedup_over_onnxruntime": "2"},
         "build_speedup_over_onnxruntime": "1.75",
     }
-    assert list(small([row]))[2:] == ["| lstm | 35 µs | 70 µs | 2.00x | 1.75x |"]
+    assert list(small_rows([row]))[2:] == ["| lstm | 35 µs | 70 µs | 2.00x | 1.75x |"]
 
 
 def test_verdicts_are_counted_by_planted_slowdown() -> None:
@@ -118,7 +118,7 @@ def test_verdicts_are_counted_by_planted_slowdown() -> None:
         {"build": "net", "planted_percent": planted, "verdict": verdict, "seconds": seconds}
         for planted, verdict, seconds in said
     ]
-    assert list(found(rows))[2:] == [
+    assert list(verdict_rows(rows))[2:] == [
         "| net | 0 % | 3 | 0 | 2 | 1 | 0 | 5 s |",
         "| net | 2 % | 2 | 2 | 0 | 0 | 0 | 7 s |",
     ]

@@ -16,13 +16,13 @@ from benchmarks.zoo import sweep as zoo
 from benchmarks.zoo.jobs import COLUMNS, DONE
 from benchmarks.zoo.networks import FAMILIES
 from benchmarks.zoo.networks import zoo as networks
-from benchmarks.zoo.sweep import chosen, read, write
+from benchmarks.zoo.sweep import choose_networks, read, write
 
 from .conftest import Benchmark
 
 
-def line(network: str, stage: str = DONE, **others: Any) -> dict[str, Any]:
-    return {"network": network, "stage": stage, **others}
+def line(network: str, stage: str = DONE, **columns: Any) -> dict[str, Any]:
+    return {"network": network, "stage": stage, **columns}
 
 
 def test_written_rows_are_read_back(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_a_truncated_line_is_ignored(tmp_path: Path) -> None:
 
 
 def test_networks_are_chosen_by_prefix() -> None:
-    assert chosen(["unet", "timm_a", "timm_b"], "timm_") == ["timm_a", "timm_b"]
-    assert chosen(["unet", "timm_a"], "") == ["unet", "timm_a"]
+    assert choose_networks(["unet", "timm_a", "timm_b"], "timm_") == ["timm_a", "timm_b"]
+    assert choose_networks(["unet", "timm_a"], "") == ["unet", "timm_a"]
     with pytest.raises(SystemExit, match="no network begins with vnet"):
-        chosen(["unet"], "unet,vnet")
+        choose_networks(["unet"], "unet,vnet")
 
 
 def test_done_networks_are_not_repeated(

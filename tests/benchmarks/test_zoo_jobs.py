@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.zoo.jobs import DONE, Limits, Row, run_job, shown
+from benchmarks.zoo.jobs import DONE, Limits, Row, run_job, shorten
 
 from ..tiny_builds import HOME
 
@@ -50,8 +50,8 @@ def outcome(text: str, seconds: float = 600.0, gigabytes: float = 1000.0) -> Row
 
 
 def test_a_reason_fits_a_line() -> None:
-    assert shown("one\n  two") == "one two"
-    assert len(shown("word " * 1000)) == 300
+    assert shorten("one\n  two") == "one two"
+    assert len(shorten("word " * 1000)) == 300
 
 
 def test_the_last_report_before_the_end_is_kept() -> None:

@@ -43,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def completed(line: str) -> list[str]:
+def complete(line: str) -> list[str]:
     """Return the completions of the last word of a line, which is empty after a space."""
     *words, last = line.split(" ")
     return [item.value for item in ShellComplete(main, {}, "anole", "_ANOLE_COMPLETE").get_completions(words, last)]
@@ -70,13 +70,13 @@ def completed(line: str) -> list[str]:
     ],
 )
 def test_an_argument_is_completed(line: str, expected: list[str]) -> None:
-    assert sorted(completed(line)) == sorted(expected)
+    assert sorted(complete(line)) == sorted(expected)
 
 
 def test_spec_option_selects_the_project(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/models.yaml").write_text(MODELS.replace("mine", "theirs"))
-    assert completed("compile --spec there/models.yaml t") == ["theirs"]
+    assert complete("compile --spec there/models.yaml t") == ["theirs"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_spec_option_selects_the_project(tmp_path: Path) -> None:
 def test_a_broken_project_has_no_completions_and_no_errors(project: Path, text: str | None) -> None:
     (project / "models.yaml").unlink() if text is None else (project / "models.yaml").write_text(text)
     for line in ("compile n", "extract n", "extract x --target c", "lock n"):
-        assert completed(line) == []
+        assert complete(line) == []
 
 
 def test_preset_names_match_the_presets() -> None:

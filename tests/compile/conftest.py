@@ -56,7 +56,7 @@ def random_config(seed: int, target: Any, workload: Workload) -> Choice:
     return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(seed))[0]))
 
 
-def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice] = by_default) -> tvm.IRModule:
+def lower_network(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice] = by_default) -> tvm.IRModule:
     """Lower a network with a config for each task; all of them must be schedulable."""
     workloads = dict.fromkeys(layer.workload for layer in find_layers(imported))
     chosen = {workload: choose(target, workload) for workload in workloads}
@@ -65,7 +65,7 @@ def lowered(imported: Any, target: Any, choose: Callable[[Any, Workload], Choice
     return module
 
 
-def called(module: tvm.IRModule) -> list[ir.Call]:
+def calls_of(module: tvm.IRModule) -> list[ir.Call]:
     """Return the calls of functions in a lowered network, in order."""
     values = [binding.value for block in module["main"].body.blocks for binding in block.bindings]
     return [value for value in values if isinstance(value, ir.Call) and "call_tir" in value.op.name]

@@ -25,7 +25,7 @@ from anole.targets.cpu.settings import describe_cpu
 SETTINGS = BuildSettings("net-cpu", "autotvm", 64, False, 7)
 
 
-def compiled(name: str, shape: tuple[int, ...], folder: Path) -> Build:
+def compile_model(name: str, shape: tuple[int, ...], folder: Path) -> Build:
     model = ModelSpec(name, f"torch:tiny:{name}", {"x": shape})
     target = get_target(describe_cpu())
     manifest, tasks = extract_tasks(model, "cpu", target)
@@ -38,7 +38,7 @@ def test_a_build_describes_itself_and_runs_without_anole(project: Path) -> None:
     folder = project / "builds" / "net-cpu"
     folder.mkdir(parents=True)
     (folder / "old").write_text("of an earlier build")
-    build = compiled("varied", (1, 6, 11, 12), folder)
+    build = compile_model("varied", (1, 6, 11, 12), folder)
     assert sorted(path.name for path in folder.iterdir()) == ["build.json", "load.cc", "load.py", "model.so"]
     assert [path.name for path in folder.parent.iterdir()] == ["net-cpu"]
     assert read_build(folder) == build
@@ -68,7 +68,7 @@ def test_a_build_describes_itself_and_runs_without_anole(project: Path) -> None:
 @pytest.mark.guard
 def test_the_cpp_loader_compiles_and_runs(project: Path, name: str, shape: tuple[int, ...]) -> None:
     folder = project / "net"
-    build = compiled(name, shape, folder)
+    build = compile_model(name, shape, folder)
     ffi = Path(tvm_ffi.__file__).parent
     libraries = [ffi.parent / "tvm" / "lib", ffi / "lib"]
     command = ["c++", "-std=c++17", "load.cc", f"-I{ffi / 'include'}", *(f"-L{path}" for path in libraries)]

@@ -17,12 +17,12 @@ from anole.targets import get_target
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.reference import out_shape
 
-from .conftest import by_default, lowered
+from .conftest import by_default, lower_network
 
 
 def kernels_of(net: Any) -> tuple[BuiltKernel, ...]:
     keys = {workload: task.key for workload, task in net.tasks.items()}
-    return describe_kernels(lowered(net.imported, net.target), find_layers(net.imported), keys)
+    return describe_kernels(lower_network(net.imported, net.target), find_layers(net.imported), keys)
 
 
 def test_every_layer_is_in_the_kernel_of_its_task(network: Callable[[str], Any]) -> None:
@@ -64,7 +64,7 @@ def test_a_kernel_that_writes_a_slice_counts_only_its_bytes(network: Callable[[s
 
 def test_memory_covers_all_constants_and_shared_storage(network: Callable[[str], Any]) -> None:
     net, plan = network("residual"), MemoryPlan()
-    target, module = net.target, lowered(net.imported, net.target)
+    target, module = net.target, lower_network(net.imported, net.target)
     with target.compiler_target() as compiler_target, tvm.transform.PassContext(instruments=[plan]):
         tvm.compile(module, compiler_target, tir_pipeline=target.compiler_pipeline())
     workloads = [layer.workload for layer in find_layers(net.imported)]

@@ -23,14 +23,14 @@ from anole.targets.base import ANCHOR
 from anole.targets.cpu.templates.winograd_space import can_winograd
 from anole.task import BatchMatmul, Conv2d, Dense, WeightScheme, Workload, weight_scheme
 
-from .conftest import by_default, called, functions, lowered, random_config
+from .conftest import by_default, calls_of, functions, lower_network, random_config
 
 
 def by_winograd(size: int, target: Any, workload: Workload) -> Choice:
     """Return a Winograd program if the workload allows it, and the default otherwise."""
     if not (isinstance(workload, Conv2d) and can_winograd(workload)):
         return by_default(target, workload)
-    space = target.space(workload).restricted({ALGORITHM: ["winograd"], "tile_size": [size]})
+    space = target.space(workload).restrict({ALGORITHM: ["winograd"], "tile_size": [size]})
     return Choice(target.template(workload), space.config(space.sample(1, np.random.default_rng(size))[0]))
 
 
@@ -78,7 +78,7 @@ def is_parallel(func: tirx.PrimFunc) -> bool:
 )
 def test_any_configs_compute_the_same(network: Callable[[str], Any], name: str, seed: int | None) -> None:
     net = network(name)
-    module = lowered(net.imported, net.target, by_default if seed is None else partial(random_config, seed))
+    module = lower_network(net.imported, net.target, by_default if seed is None else partial(random_config, seed))
     assert not [name for name, func in functions(module).items() if is_anchor(func) and not is_parallel(func)]
     net.check(run(net, module))
 
@@ -100,14 +100,14 @@ def test_all_products_of_a_transformer_layer_are_anchors(network: Callable[[str]
         Dense(32, 32, 64),
         Dense(32, 64, 32),
     ]
-    net.check(run(net, lowered(net.imported, net.target)), rtol=1e-4)
+    net.check(run(net, lower_network(net.imported, net.target)), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "size"), [("residual", 2), ("residual", 6), ("branches", 4)])
 @pytest.mark.examples(1)
 def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, size: int) -> None:
     net = network(name)
-    module = lowered(net.imported, net.target, partial(by_winograd, size))
+    module = lower_network(net.imported, net.target, partial(by_winograd, size))
     assert any("winograd_product" in func.script() for func in functions(module).values() if is_anchor(func))
     net.check(run(net, module))
 
@@ -124,25 +124,25 @@ def test_winograd_computes_the_same(network: Callable[[str], Any], name: str, si
 )
 def test_epilogues_are_fused_into_their_anchor(network: Callable[[str], Any], name: str, order: list[bool]) -> None:
     net = network(name)
-    module = lowered(net.imported, net.target)
-    assert [is_anchor(module[call.args[0]]) for call in called(module)] == order
+    module = lower_network(net.imported, net.target)
+    assert [is_anchor(module[call.args[0]]) for call in calls_of(module)] == order
 
 
 def test_a_gate_is_not_multiplied_in_the_loops_that_compute_it(network: Callable[[str], Any]) -> None:
     net = network("gated")
-    module = lowered(net.imported, net.target)
-    sizes = [prod(map(int, call.ty.shape)) for call in called(module) if is_anchor(module[call.args[0]])]
+    module = lower_network(net.imported, net.target)
+    sizes = [prod(map(int, call.ty.shape)) for call in calls_of(module) if is_anchor(module[call.args[0]])]
     assert sizes == [24 * 9 * 19, 3, 24, 4 * 9 * 19]
 
 
 def test_operands_are_written_directly_into_their_concatenation(network: Callable[[str], Any]) -> None:
     net = network("branches")
-    module = lowered(net.imported, net.target)
+    module = lower_network(net.imported, net.target)
     assert not [name for name in functions(module) if name.startswith("concat")]
-    in_place = [call for call in called(module) if call.op.name == "relax.call_tir_inplace"]
+    in_place = [call for call in calls_of(module) if call.op.name == "relax.call_tir_inplace"]
     assert len(in_place) == sum(operands - 1 for operands in (2, 3, 2, 3))
     # Operands with other readers and nested concatenations are copied: all of `dense` and of `twice`.
-    copies = [call for call in called(module) if call.args[0].name_hint.startswith("copy_slice")]
+    copies = [call for call in calls_of(module) if call.args[0].name_hint.startswith("copy_slice")]
     assert len(copies) == 3 + 2
 
 
@@ -181,7 +181,7 @@ def test_low_precision_results_are_rounded_in_their_kernel(network: Callable[[st
     plain = network("residual")
     target = get_target({**plain.target.description, "precision": "bf16"})
     rounded = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
-    module, other = lowered(rounded.imported, target), lowered(plain.imported, plain.target)
+    module, other = lower_network(rounded.imported, target), lower_network(plain.imported, plain.target)
     kinds = [workload.dtype for func in functions(module).values() if (workload := anchor_workload(func))]
     assert "bfloat16" in kinds and "float32" in kinds
     assert len(functions(module)) == len(functions(other)), "a rounding has a kernel of its own"
@@ -197,8 +197,8 @@ def test_stored_weights_are_unpacked_in_the_kernel_of_their_layer(
     plain = network("residual")
     target = get_target({**plain.target.description, "weights": "int8"})
     stored = replace(plain, target=target, imported=for_low_precision(plain.imported, target))
-    module = lowered(stored.imported, target, by_default if seed is None else partial(random_config, seed))
-    other = lowered(plain.imported, plain.target)
+    module = lower_network(stored.imported, target, by_default if seed is None else partial(random_config, seed))
+    other = lower_network(plain.imported, plain.target)
     schemes = {weight_scheme(workload) for func in functions(module).values() if (workload := anchor_workload(func))}
     assert schemes == {None, WeightScheme(8, 16)}
     assert len(functions(module)) == len(functions(other))

@@ -16,10 +16,10 @@ from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.winograd import WinogradTemplate
 from anole_cuda.templates.winograd_space import can_winograd, winograd_space
-from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.programs import run_network
 from kit.emulated_gpu.worker import EmulatedGpu
 
-from .conftest import by_default, functions, lowered, random_config
+from .conftest import by_default, functions, lower_network, random_config
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
 
@@ -35,7 +35,7 @@ def by_winograd(size: int, target: CudaTarget, workload: Workload) -> Choice:
 def check_emulated(net: Any, module: tvm.IRModule, gpu: EmulatedGpu) -> None:
     """Assert that the module runs entirely on the GPU, and computes the network's outputs."""
     assert all("threadIdx.x" in func.script() for func in functions(module).values())
-    net.check(gpu.call(network_results, tvm.ir.save_json(module), TARGET.description, net.inputs))
+    net.check(gpu.call(run_network, tvm.ir.save_json(module), TARGET.description, net.inputs))
 
 
 @pytest.mark.guard
@@ -54,7 +54,7 @@ def test_any_configs_compute_the_same(
     network: Callable[[str], Any], name: str, choose: Callable[[Any, Workload], Choice], emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    check_emulated(net, lowered(net.imported, TARGET, choose), emulated_gpu)
+    check_emulated(net, lower_network(net.imported, TARGET, choose), emulated_gpu)
 
 
 @pytest.mark.guard
@@ -63,7 +63,7 @@ def test_winograd_computes_the_same(
     network: Callable[[str], Any], name: str, size: int, emulated_gpu: EmulatedGpu
 ) -> None:
     net = network(name)
-    module = lowered(net.imported, TARGET, partial(by_winograd, size))
+    module = lower_network(net.imported, TARGET, partial(by_winograd, size))
     assert any("winograd_product" in func.script() for func in functions(module).values())
     check_emulated(net, module, emulated_gpu)
 
@@ -81,7 +81,7 @@ def test_a_network_is_compiled_to_binaries_without_a_gpu(
 ) -> None:
     options = tvm.transform.PassContext(config=dict(TARGET.compiler_options))
     with TARGET.compiler_target() as target, options:
-        executable = tvm.compile(lowered(network(name).imported, TARGET, choose), target)
+        executable = tvm.compile(lower_network(network(name).imported, TARGET, choose), target)
     executable.export_library(str(tmp_path / "network.so"))
     library = (tmp_path / "network.so").read_bytes()
     assert b".nv.info" in library

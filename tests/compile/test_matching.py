@@ -95,7 +95,7 @@ def test_coverage_without_anchors_is_complete() -> None:
     assert coverage([]) == Coverage(0, 0, 1.0)
 
 
-def locked(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
+def locked_receipts(net: Any, position: int, **changes: Any) -> dict[str, Receipt]:
     (tuned,) = receipt(net, position, **changes).values()
     fields = (tuned.task_key, tuned.run_key, tuned.trials, tuned.config, tuned.latency_s)
     return {tuned.task_key: LockedReceipt(*fields, place="anole.lock.json: builds.net.tasks.k (layer)")}
@@ -125,7 +125,7 @@ def test_float32_layers_in_a_quantized_network_are_logged_with_share_and_reason(
 
 
 def test_locked_configs_are_marked_as_tuned_or_not(net: Any) -> None:
-    receipts = {**locked(net, 0), **locked(net, 1, run_key="", latency_s=None), **receipt(net, 2)}
+    receipts = {**locked_receipts(net, 0), **locked_receipts(net, 1, run_key="", latency_s=None), **receipt(net, 2)}
     built = [match.built for match in match_tasks(manifest(net), net.tasks, receipts, net.target)]
     assert [task.locked for task in built] == [True, True, None]
     assert [task.matched for task in built] == ["tuned", "default", "tuned"]
@@ -137,7 +137,7 @@ def test_locked_configs_are_marked_as_tuned_or_not(net: Any) -> None:
 def test_a_locked_config_has_its_knobs_in_the_order_of_the_space(net: Any) -> None:
     ((key, tuned),) = receipt(net, 0).items()
     backwards = dict(reversed(tuned.config.items()))
-    (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0, config=backwards), net.target)
+    (match, *_) = match_tasks(manifest(net), net.tasks, locked_receipts(net, 0, config=backwards), net.target)
     assert match.task.key == key and list(match.config or {}) == list(tuned.config) != list(backwards)
 
 
@@ -145,12 +145,12 @@ def test_a_locked_config_has_its_knobs_in_the_order_of_the_space(net: Any) -> No
 def test_a_locked_config_outside_its_space_is_rejected(net: Any, change: dict[str, Any]) -> None:
     config = {**net.target.default_config(next(iter(net.tasks))), **change}
     with pytest.raises(BuildError) as caught:
-        match_tasks(manifest(net), net.tasks, locked(net, 0, config=config), net.target)
+        match_tasks(manifest(net), net.tasks, locked_receipts(net, 0, config=config), net.target)
     assert str(caught.value).startswith("anole.lock.json: builds.net.tasks.k (layer): config: does not fit: ")
     assert "or delete the task's entry" in str(caught.value)
 
 
 def test_a_config_that_cannot_be_scheduled_is_recorded(net: Any) -> None:
-    (match, *_) = match_tasks(manifest(net), net.tasks, locked(net, 0), net.target)
+    (match, *_) = match_tasks(manifest(net), net.tasks, locked_receipts(net, 0), net.target)
     built = match.as_unscheduled("there is no room").built
     assert (built.config, built.unscheduled, built.reason) == (None, match.config, "there is no room")

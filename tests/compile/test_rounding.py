@@ -60,7 +60,7 @@ def net(project: Path) -> Net:
     model = ModelSpec("net", "torch:tiny:twins", {"x": (1, 8, 24, 24)})
     manifest, (task, *_) = extract_tasks(model, "cpu", target)
     space = target.space(task.workload)
-    restricted = {size: space.restricted({ALGORITHM: [WINOGRAD], "tile_size": [size]}) for size in (2, 4, 6)}
+    restricted = {size: space.restrict({ALGORITHM: [WINOGRAD], "tile_size": [size]}) for size in (2, 4, 6)}
     return Net(model, manifest, task, {size: part.best_sampled for size, part in restricted.items()})
 
 

@@ -15,7 +15,7 @@ from anole.targets import get_device
 from anole.targets.cpu.default.loop_nests import MIN_PARALLEL_WORK
 from anole.targets.cpu.settings import describe_cpu
 
-from .conftest import functions, lowered
+from .conftest import functions, lower_network
 
 TARGET = get_device({**describe_cpu(), "threads": 2})
 
@@ -45,7 +45,7 @@ def nests(func: tirx.PrimFunc) -> list[list[tirx.For]]:
 )
 def test_large_loop_nests_are_parallel_and_vectorized(name: str, size: int) -> None:
     imported, large = load_model(ModelSpec(name, f"torchvision:{name}", {"x": (1, 3, size, size)})), 0
-    for kernel, func in functions(lowered(imported, TARGET)).items():
+    for kernel, func in functions(lower_network(imported, TARGET)).items():
         for loops in nests(func):
             if prod(int(loop.extent) for loop in loops) < MIN_PARALLEL_WORK:
                 continue
@@ -65,7 +65,7 @@ def test_a_large_encoder_layer_is_fused_parallel_and_vectorized(project: Path) -
         "    return nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True, activation='gelu')\n"
     )
     imported = load_model(ModelSpec("net", "torch:large:encoder", {"x": (1, 128, 512)}))
-    scripts = {name: func.script() for name, func in functions(lowered(imported, TARGET)).items()}
+    scripts = {name: func.script() for name, func in functions(lower_network(imported, TARGET)).items()}
     serial = [name for name, text in scripts.items() if "T.parallel(" not in text or "T.vectorized(" not in text]
     assert not serial
     # Scale and activation are fused into the products.

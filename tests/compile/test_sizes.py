@@ -42,7 +42,7 @@ def spec(name: str, extents: list[object]) -> ModelSpec:
     return ModelSpec.from_json(name, {"source": f"torch:tiny:{name}", "inputs": {"x": extents}})
 
 
-def compiled(model: ModelSpec, folder: Path, target: Target | None = None) -> Build:
+def make(model: ModelSpec, folder: Path, target: Target | None = None) -> Build:
     target = target or get_target(describe_cpu())
     manifest, _ = extract_tasks(model, "cpu", target)
     return compile_build(model, manifest, SETTINGS, {}, folder)
@@ -59,7 +59,7 @@ def run(folder: Path, *inputs: np.ndarray) -> list[np.ndarray]:
 )
 def test_all_batch_sizes_match_torch(project: Path, name: str) -> None:
     model = spec(name, [{"batch": "1..6"}, *SHAPES[name][1:]])
-    build = compiled(model, project / "net")
+    build = make(model, project / "net")
     assert read_build(project / "net") == build
     assert build.inputs[0].varying == ("batch", *[None] * (len(SHAPES[name]) - 1))
     network = make_network(model)
@@ -74,7 +74,7 @@ def test_all_batch_sizes_match_torch(project: Path, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(RANGED))
 def test_all_lengths_and_batch_sizes_match_torch(name: str, project: Path) -> None:
     model = RANGED[name]
-    build = compiled(model, project / "net")
+    build = make(model, project / "net")
     assert all(task.unscheduled is None for task in build.tasks)
     network = make_network(model)
     for tokens in (3, 7, 16, 17, 31, 40):
@@ -99,7 +99,7 @@ def test_low_precision_is_used_at_all_sizes(name: str, project: Path) -> None:
     dims = {axis: "1..6" if axis == "n" else "3..40" for axis in axes.values()}
     for file, dtype in (("net.onnx", "bfloat16"), ("bytes.onnx", "uint8")):
         model = ModelSpec.from_json("net", {"source": f"onnx:{file}", "inputs": {}, "dims": dims})
-        build = compiled(model, project / file.removesuffix(".onnx"), target)
+        build = make(model, project / file.removesuffix(".onnx"), target)
         assert dtype in {kernel.dtype for kernel in build.kernels or ()} or dtype not in target.dtypes
         for size in (1, 3, 6):
             own = extents if name == "residual" else [6 * size + 4, 32]
@@ -110,7 +110,7 @@ def test_low_precision_is_used_at_all_sizes(name: str, project: Path) -> None:
 
 
 def test_weight_quantization_serves_a_range(project: Path) -> None:
-    build = compiled(spec("perceptron", [{"n": "1..8"}, 64]), project / "net", get_target(describe_cpu(weights="int8")))
+    build = make(spec("perceptron", [{"n": "1..8"}, 64]), project / "net", get_target(describe_cpu(weights="int8")))
     assert {kernel.weights for kernel in build.kernels or () if kernel.task} == {"int8"}
     network = make_network(spec("perceptron", [2, 64]))
     for size in (1, 3, 8):
@@ -133,7 +133,7 @@ class RandomSamples(CalibrationDataReader):
 
 def test_only_the_batch_of_a_convolution_may_vary(project: Path) -> None:
     with pytest.raises(ExtractError, match=r"found a convolution with data of shape \[1, .*, 3\]; only the batch"):
-        compiled(spec("residual", [1, 3, {"height": "8..24"}, 16]), project / "net")
+        make(spec("residual", [1, 3, {"height": "8..24"}, 16]), project / "net")
 
 
 def test_small_sizes_have_a_program_and_weights_of_their_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_small_sizes_have_a_program_and_weights_of_their_own(project: Path, monk
 
     monkeypatch.setattr(type(target), "default_config", tiled)
     monkeypatch.setattr(device, "with_small_sizes", record)
-    compiled(model, project / "net", target)
+    make(model, project / "net", target)
     (module,) = merged
     assert [name for _, func in module.functions_items() for name in map(str, func.params)].count(SMALL_WEIGHTS) == 1
     network = make_network(model)
@@ -164,7 +164,7 @@ def test_small_sizes_have_a_program_and_weights_of_their_own(project: Path, monk
 
 
 def test_threads_with_a_model_each_share_the_library_and_get_their_own_results(project: Path) -> None:
-    compiled(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
+    make(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
     model = runpy.run_path(str(project / "net" / "load.py"))["Model"]
     alone = model()
     arrays = [np.random.default_rng(size).standard_normal((size, 3, 16, 16), np.float32) for size in (1, 2, 5, 6)]
@@ -184,7 +184,7 @@ def test_a_dynamic_dimension_of_an_onnx_file_may_be_a_range(project: Path) -> No
     inputs = (torch.zeros(2, 3, 16, 16),)
     torch.onnx.export(network, inputs, "net.onnx", input_names=["x"], dynamic_axes=axes, dynamo=False)
     model = ModelSpec.from_json("net", {"source": "onnx:net.onnx", "inputs": {}, "dims": {"images": "1..6"}})
-    compiled(model, project / "net")
+    make(model, project / "net")
     for size in (1, 4, 6):
         array = torch.rand(size, 3, 16, 16)
         (found,) = run(project / "net", array.numpy())
@@ -193,7 +193,7 @@ def test_a_dynamic_dimension_of_an_onnx_file_may_be_a_range(project: Path) -> No
 
 def test_sizes_outside_the_range_are_rejected(project: Path) -> None:
     folder = project / "net"
-    compiled(spec("twins", [{"batch": "2..4"}, 8, 10, 10]), folder)
+    make(spec("twins", [{"batch": "2..4"}, 8, 10, 10]), folder)
     array = np.zeros((64, 8, 10, 10), np.float32)
     np.save(project / "x.npy", array)
     with pytest.raises(
@@ -224,7 +224,7 @@ def test_a_size_dependent_graph_is_rejected(project: Path) -> None:
         with pytest.raises(
             ExtractError, match=rf"model {name}: no network serves all sizes of batch: 1..6: .*({problem})"
         ):
-            compiled(spec(name, [{"batch": "1..6"}, 4]), project / "net")
+            make(spec(name, [{"batch": "1..6"}, 4]), project / "net")
     assert not (project / "net").exists()
 
 
@@ -242,7 +242,7 @@ def test_references_and_builds_have_the_same_weights_at_all_sizes(project: Path)
 
 
 def test_a_build_is_evaluated_at_sizes_of_its_range(project: Path) -> None:
-    build = compiled(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
+    build = make(spec("residual", [{"batch": "1..6"}, 3, 16, 16]), project / "net")
     code = "import sys; from pathlib import Path; from anole.evaluate.stage import evaluate_build as e; "
     code += "from anole.evaluate.timing.turns import TurnSchedule as T; e(Path('net'), Path('found.json'), None, T(3))"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=project)

@@ -44,7 +44,7 @@ def plain() -> dict[str, Any]:
     }
 
 
-def changed(path: str, value: object) -> dict[str, Any]:
+def change(path: str, value: object) -> dict[str, Any]:
     """Return the plain spec with one value set, or removed if it is `...`."""
     mapping = plain()
     *above, last = [int(step) if step.isdecimal() else step for step in path.split(".")]
@@ -81,9 +81,9 @@ def test_reads_the_example_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_tuning_may_be_left_out_and_trials_may_be_zero() -> None:
-    builds = parse_spec(changed("tuning", ...)).builds
+    builds = parse_spec(change("tuning", ...)).builds
     assert [build.budget for build in builds.values()] == [Budget(64)] * 2
-    assert parse_spec(changed("tuning.trials", 0)).builds["one-cpu-autotvm"].budget.trials == 0
+    assert parse_spec(change("tuning.trials", 0)).builds["one-cpu-autotvm"].budget.trials == 0
 
 
 def test_a_budget_is_per_task_or_shared() -> None:
@@ -91,7 +91,7 @@ def test_a_budget_is_per_task_or_shared() -> None:
     shared["builds"][1]["trials"] = 9
     first, second = parse_spec(shared).builds.values()
     assert (first.budget, second.budget) == (Budget(500, shared=True), Budget(9))
-    (own, _) = parse_spec(changed("builds.0.total_trials", 300)).builds.values()
+    (own, _) = parse_spec(change("builds.0.total_trials", 300)).builds.values()
     assert own.budget == Budget(300, shared=True) and "total_trials" not in own.tuning
     (timed, _) = parse_spec({**shared, "tuning": {"total_seconds": 60}}).builds.values()
     assert (timed.budget, timed.budget.max_trials) == (Budget(None, shared=True, seconds=60), 10_000)
@@ -161,19 +161,19 @@ def test_location_of_devices_is_not_part_of_the_description(measure: dict[str, A
     assert Remote.from_json(remote.to_json()) == remote
     assert isinstance(measure["rpc"], list) or remote.to_json() == measure
     for one in ({**REMOTE_CPU, "model": "EPYC 9000"}, {"kind": "cuda", "arch": "sm_90"}):
-        target = parse_spec(changed("targets.cpu", {**one, "measure": measure})).targets["cpu"]
+        target = parse_spec(change("targets.cpu", {**one, "measure": measure})).targets["cpu"]
         assert target.remote == remote
-        assert describe_target(target) == describe_target(parse_spec(changed("targets.cpu", one)).targets["cpu"])
+        assert describe_target(target) == describe_target(parse_spec(change("targets.cpu", one)).targets["cpu"])
     assert parse_spec(plain()).targets["cpu"].remote is None
 
 
 def test_a_remote_cpu_is_named_by_its_key_and_not_detected() -> None:
     features = ["sse4_2", "avx", "f16c", "fma", "avx2"]
     described = {"kind": "cpu", "mcpu": "x86-64-v3", "model": "zen", "features": features, "threads": 8}
-    assert describe_target(parse_spec(changed("targets.cpu", REMOTE_CPU)).targets["cpu"]) == described
+    assert describe_target(parse_spec(change("targets.cpu", REMOTE_CPU)).targets["cpu"]) == described
     single = {**REMOTE_CPU, "measure": {"rpc": "tracker:9190"}, "model": "EPYC 9000", "threads": 4096}
     described |= {"model": "EPYC 9000", "threads": 4096}
-    assert describe_target(parse_spec(changed("targets.cpu", single)).targets["cpu"]) == described
+    assert describe_target(parse_spec(change("targets.cpu", single)).targets["cpu"]) == described
 
 
 NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
@@ -181,7 +181,7 @@ NODES = {"partition": "amd", "constraint": "zen5", "priority": 0}
 
 @pytest.mark.parametrize("given", [{}, {"threads": 8}, {"mcpu": "znver5", "threads": 8, "model": "EPYC 9755"}])
 def test_choice_of_nodes_is_not_part_of_the_settings(given: dict[str, Any]) -> None:
-    target = parse_spec(changed("targets.cpu", {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
+    target = parse_spec(change("targets.cpu", {"kind": "cpu", **given, "nodes": NODES})).targets["cpu"]
     assert (target.nodes, target.settings) == (NODES, given)
     assert parse_spec(plain()).targets["cpu"].nodes == {}
 
@@ -189,7 +189,7 @@ def test_choice_of_nodes_is_not_part_of_the_settings(given: dict[str, Any]) -> N
 @pytest.mark.parametrize("name", OWN_RESOURCES)
 def test_nodes_cannot_use_resources_that_anole_sets(name: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_spec(changed("targets.cpu.nodes", {**NODES, name: 1}))
+        parse_spec(change("targets.cpu.nodes", {**NODES, name: 1}))
     assert str(caught.value) == (
         f"models.yaml: targets.cpu.nodes.{name}: is not a resource that chooses a node; "
         "use for example `partition` or `node_selector`"
@@ -311,7 +311,7 @@ Messages that begin with a colon, a dot or a bracket are prefixed with the path.
 def test_mistakes_are_reported_with_their_path(path: str, value: object, message: str) -> None:
     place = re.sub(r"\.(\d+)", r"[\1]", path) if message[0] in ":.[" else ""
     with pytest.raises(SpecError, match=pattern(f"{place}{message}")) as caught:
-        parse_spec(changed(path, value))
+        parse_spec(change(path, value))
     assert "\n" not in str(caught.value)
 
 
@@ -355,7 +355,7 @@ def test_any_value_raises_only_spec_errors(value: object) -> None:
 
 
 def test_a_target_that_does_not_fit_this_machine_is_a_spec_error() -> None:
-    spec = parse_spec(changed("targets.cpu.threads", 100_000))
+    spec = parse_spec(change("targets.cpu.threads", 100_000))
     with pytest.raises(SpecError, match=r"models.yaml: targets.cpu: found threads: 100000"):
         describe_target(spec.targets["cpu"])
 
@@ -373,7 +373,7 @@ def test_default_settings_are_left_out_of_the_description(
     target: dict[str, Any], default: dict[str, Any], other: dict[str, Any]
 ) -> None:
     def described(**settings: object) -> dict[str, Any]:
-        return describe_target(parse_spec(changed("targets.cpu", {**target, **settings})).targets["cpu"])
+        return describe_target(parse_spec(change("targets.cpu", {**target, **settings})).targets["cpu"])
 
     plain = described()
     assert described(**default) == plain and not default.keys() & plain.keys()
@@ -426,7 +426,7 @@ def test_mistakes_in_an_accelerator_are_reported_with_their_path(
     settings: dict[str, Any], start: str, mention: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        describe_target(parse_spec(changed("targets.npu", {"kind": "vta", **settings})).targets["npu"])
+        describe_target(parse_spec(change("targets.npu", {"kind": "vta", **settings})).targets["npu"])
     assert str(caught.value).startswith(f"models.yaml: {start}")
     assert mention in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -434,13 +434,13 @@ def test_mistakes_in_an_accelerator_are_reported_with_their_path(
 
 def test_an_accelerator_has_a_complete_description() -> None:
     settings = {"kind": "vta", "geometry": {"block_out": 32}, "hardware": "search", "memory_max": 2}
-    description = describe_target(parse_spec(changed("targets.npu", settings)).targets["npu"])
+    description = describe_target(parse_spec(change("targets.npu", settings)).targets["npu"])
     assert description["geometry"] == Geometry(block_out=32).to_json()
     assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
 
 
 def test_calibration_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
-    mapping = changed("models.one.calibration", "data/samples.npz")
+    mapping = change("models.one.calibration", "data/samples.npz")
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping, project=tmp_path)
     assert str(caught.value).startswith(
@@ -450,7 +450,7 @@ def test_calibration_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "data/samples.npz").write_bytes(b"")
     assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
     with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
-        parse_spec(changed("models.one.calibration", [1]), project=tmp_path)
+        parse_spec(change("models.one.calibration", [1]), project=tmp_path)
 
 
 @pytest.mark.parametrize("calibration", [None, "samples.npz"])
@@ -463,18 +463,18 @@ def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
 
 def test_inputs_may_have_types(tmp_path: Path) -> None:
     typed = {"ids": {"shape": [1, 4], "dtype": "int64"}, "x": {"shape": [2], "dtype": "float32"}, "y": [3]}
-    (model, _) = parse_spec(changed("models.one.inputs", typed)).models.values()
+    (model, _) = parse_spec(change("models.one.inputs", typed)).models.values()
     assert model.inputs == {"ids": (1, 4), "x": (2,), "y": (3,)} and model.dtypes == {"ids": "int64"}
     (tmp_path / "net.onnx").touch()
     of_file = {"source": "onnx:net.onnx", "inputs": typed}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.ids\.dtype: is defined by the ONNX file"):
-        parse_spec(changed("models.one", of_file), project=tmp_path)
+        parse_spec(change("models.one", of_file), project=tmp_path)
 
 
 def onnx_model(tmp_path: Path, **settings: object) -> ModelSpec:
     (tmp_path / "net.onnx").touch()
     entry = {"source": "onnx:net.onnx", **settings}
-    return parse_spec(changed("models.one", entry), project=tmp_path).models["one"]
+    return parse_spec(change("models.one", entry), project=tmp_path).models["one"]
 
 
 def test_inputs_dims_and_outputs_of_an_onnx_file_can_be_set(tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ def test_mistakes_in_settings_of_an_onnx_file(tmp_path: Path, settings: dict[str
 def test_only_onnx_files_have_names_for_dimensions_and_values(settings: dict[str, object]) -> None:
     entry = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}, **settings}
     with pytest.raises(SpecError, match="is only for ONNX files, which name dimensions and values"):
-        parse_spec(changed("models.one", entry))
+        parse_spec(change("models.one", entry))
     entry = {"source": "torchvision:resnet18", "inputs": {"x": {"value": 1}}}
     with pytest.raises(SpecError, match=r"models\.one\.inputs\.x"):
-        parse_spec(changed("models.one", entry))
+        parse_spec(change("models.one", entry))

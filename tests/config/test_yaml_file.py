@@ -23,13 +23,13 @@ builds: [{model: net, target: cpu, trials: 8, name: small}]
 """
 
 
-def doubling(first: str, step: str) -> str:
+def nested_mapping(first: str, step: str) -> str:
     """Return a mapping in which each value contains the previous one nine times."""
     steps = [step.format(",".join([f"*a{i}"] * 9)) for i in range(8)]
     return f"a0: &a0 {first}\n" + "".join(f"a{i}: &a{i} {each}\n" for i, each in enumerate(steps, start=1))
 
 
-def written(folder: Path, content: str | bytes) -> Path:
+def write(folder: Path, content: str | bytes) -> Path:
     path = folder / "models.yaml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
@@ -38,8 +38,8 @@ def written(folder: Path, content: str | bytes) -> Path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (doubling("[x]", "[{}]"), "line 6, column 10: has more than 20000 values"),
-        (doubling("{k: v}", "{{<<: [{}]}}"), ": has more than 20000 values"),
+        (nested_mapping("[x]", "[{}]"), "line 6, column 10: has more than 20000 values"),
+        (nested_mapping("{k: v}", "{{<<: [{}]}}"), ": has more than 20000 values"),
         ("[" + "a," * MAX_NODES + "]", "has more than 20000 values"),
         ("? [a, b]\n: 1\n", "line 1, column 3: found a list as a key; keys must be text"),
         ("{[1,2]: 3}", "line 1, column 2: found a list as a key; keys must be text"),
@@ -74,7 +74,7 @@ def written(folder: Path, content: str | bytes) -> Path:
     ids=lambda value: None if len(value) > 40 else repr(value),
 )
 def test_invalid_yaml_is_reported_with_its_position(tmp_path: Path, content: str | bytes, message: str) -> None:
-    path = written(tmp_path, content)
+    path = write(tmp_path, content)
     with pytest.raises(SpecError) as caught:
         read_yaml(path)
     assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
@@ -84,7 +84,7 @@ def test_invalid_yaml_is_reported_with_its_position(tmp_path: Path, content: str
 def test_plain_values_within_limits_are_read(tmp_path: Path) -> None:
     deep = "[" * (MAX_DEPTH - 2) + "1" + "]" * (MAX_DEPTH - 2)
     text = f"a: 2026-13-45\n2026-01-01: =\nb: &b {{c: 1, d: !!str 2}}\ne: {{<<: *b, c: 0x10}}\nf: {deep}\ng: .inf\n"
-    found = read_yaml(written(tmp_path, text))
+    found = read_yaml(write(tmp_path, text))
     assert isinstance(found, dict)
     expected = {"a": "2026-13-45", "2026-01-01": "=", "b": {"c": 1, "d": "2"}, "e": {"c": 16, "d": "2"}}
     assert {key: found[key] for key in expected} == expected
@@ -93,7 +93,7 @@ def test_plain_values_within_limits_are_read(tmp_path: Path) -> None:
 
 def test_merged_mappings_can_be_overridden(tmp_path: Path) -> None:
     text = "a: &a {k: 1}\nb: &b {<<: *a, k: 2}\nc: {<<: [*b, *a], k: 3}\nd: {<<: *b}\n"
-    found = read_yaml(written(tmp_path, text))
+    found = read_yaml(write(tmp_path, text))
     assert found == {"a": {"k": 1}, "b": {"k": 2}, "c": {"k": 3}, "d": {"k": 2}}
 
 
@@ -119,9 +119,9 @@ def test_irregular_files_are_rejected_without_blocking(tmp_path: Path) -> None:
     ],
 )
 def test_out_of_range_values_are_errors_of_their_entries(tmp_path: Path, old: bytes, new: bytes, message: str) -> None:
-    assert load_spec(written(tmp_path, SPEC))
+    assert load_spec(write(tmp_path, SPEC))
     with pytest.raises(SpecError) as caught:
-        load_spec(written(tmp_path, SPEC.replace(old, new, 1)))
+        load_spec(write(tmp_path, SPEC.replace(old, new, 1)))
     assert message in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_out_of_range_values_are_errors_of_their_entries(tmp_path: Path, old: by
     | st.binary(max_size=40)
 )
 def test_any_file_raises_only_spec_errors(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
-    read_all(written(tmp_path_factory.getbasetemp(), content))
+    read_all(write(tmp_path_factory.getbasetemp(), content))
 
 
 def read_all(path: Path) -> None:

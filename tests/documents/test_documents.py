@@ -8,7 +8,7 @@ import pytest
 
 from anole.documents.build import BuiltKernel, read_build
 from anole.documents.described import DescribedTarget, read_described, write_described
-from anole.documents.document import checked_text, with_schema
+from anole.documents.document import encode_with_schema, text_with_checksum
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import Origin, read_listed_task, read_manifest
 from anole.documents.receipt import read_receipts
@@ -20,7 +20,7 @@ def edit(path: Path, **change: object) -> Path:
     """Change fields of a document and update its checksum."""
     plain = json.loads(path.read_text())
     del plain["crc"]
-    path.write_text(checked_text({**plain, **change}))
+    path.write_text(text_with_checksum({**plain, **change}))
     return path
 
 
@@ -31,7 +31,7 @@ def manifest(project) -> Path:
 
 def test_tasks_of_a_manifest_can_be_read(project, manifest: Path) -> None:
     document = read_manifest(manifest)
-    assert manifest.read_text() == checked_text(with_schema(document))
+    assert manifest.read_text() == text_with_checksum(encode_with_schema(document))
     assert document.weights == {project.CONV.key: 4}
     assert document.model_spec.source == "torchvision:resnet18"
     assert read_listed_task(manifest, project.CONV.key).to_json() == project.CONV.to_json()
@@ -136,7 +136,7 @@ def test_a_damaged_receipt_is_reported_with_its_rule(
 @pytest.mark.parametrize("asked", [True, False])
 def test_an_evaluation_has_latencies_under_load_only_if_requested(project, asked: bool) -> None:
     path = project.evaluate("resnet18-cpu", loads=project.LOADS if asked else None)
-    assert path.read_text() == checked_text(with_schema(read_evaluation(path)))
+    assert path.read_text() == text_with_checksum(encode_with_schema(read_evaluation(path)))
     assert read_evaluation(path).load_latencies == (project.LOADS if asked else None)
 
 
@@ -150,7 +150,7 @@ def described(tmp_path: Path) -> Path:
 
 def test_a_described_target_round_trips(described: Path) -> None:
     found = read_described(described)
-    assert described.read_text() == checked_text(with_schema(found))
+    assert described.read_text() == text_with_checksum(encode_with_schema(found))
     assert (found.node, found.absence, found.asked["nodes"]) == ("zen1", None, {"partition": "amd"})
     absent = DescribedTarget(found.asked, None, "no GPU", "head")
     write_described(described, absent)

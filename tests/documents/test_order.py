@@ -36,11 +36,11 @@ PLAIN = st.recursive(
 )
 
 
-def ordered(value: Any) -> Any:
+def to_ordered(value: Any) -> Any:
     """Return a value whose equality depends on the order of its mappings."""
     if isinstance(value, Mapping):
-        return "object", [(name, ordered(each)) for name, each in value.items()]
-    return [ordered(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return "object", [(name, to_ordered(each)) for name, each in value.items()]
+    return [to_ordered(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
@@ -78,7 +78,7 @@ def test_a_document_round_trips_including_order(
     written = data.draw(values(cls))
     path = tmp_path_factory.mktemp("documents") / "document.json"
     write_document(path, written)
-    assert ordered(encode(read_document(path, cls, "compile"))) == ordered(encode(written))
+    assert to_ordered(encode(read_document(path, cls, "compile"))) == to_ordered(encode(written))
 
 
 class Dry:
@@ -95,7 +95,7 @@ def test_an_argument_round_trips_including_order(tmp_path_factory: pytest.TempPa
         written = answers._argument(argument)
         read = decode(Order, Json().convert(written, None, None))
         turned = answers._argument(dict(reversed(argument.items())))
-    assert ordered(encode(read)) == ordered(encode(document))
+    assert to_ordered(encode(read)) == to_ordered(encode(document))
     assert written != turned, "Snakemake runs jobs again if the order of their arguments changes"
 
 

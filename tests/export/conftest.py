@@ -65,12 +65,12 @@ class Exported:
     @property
     def expected(self) -> list[np.ndarray]:
         """The outputs of the build."""
-        return imported(self.build / "load.py").Model()(*self.inputs)
+        return import_file(self.build / "load.py").Model()(*self.inputs)
 
     def python(self) -> Any:
         """Return the module that wraps the library."""
         (path,) = self.folder.glob("*.py")
-        return imported(path)
+        return import_file(path)
 
     def program(self, made: Path, *options: str, source: Path = HERE / "program.c") -> Path:
         """Compile a program with the static library."""
@@ -110,7 +110,7 @@ def needs(tool: str) -> str:
     return found
 
 
-def imported(path: Path) -> Any:
+def import_file(path: Path) -> Any:
     """Return the module in a file."""
     found = importlib.util.spec_from_file_location(path.stem, path)
     assert found is not None and found.loader is not None

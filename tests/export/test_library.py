@@ -15,7 +15,7 @@ from anole.export.levels import Level
 from anole.host.processor import processor
 from anole.ir.ranges import checked_sizes
 from anole.targets.cpu.runtime import TILES_FUNCTION
-from tests.export.conftest import Export, Exported, imported, needs
+from tests.export.conftest import Export, Exported, import_file, needs
 from tests.tiny_builds import RANGED
 
 HOME = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_bf16_outputs_are_bit_identical_to_the_builds(export: Export) -> None:
 
 def test_one_library_serves_all_sizes_of_a_range(export: Export, tmp_path: Path) -> None:
     exported = export("ranged", levels=("tuned",))
-    python, build = exported.python(), imported(exported.build / "load.py").Model()
+    python, build = exported.python(), import_file(exported.build / "load.py").Model()
     with python.Network() as network:
         for size in (4, 1, 3):
             array = np.random.default_rng(size).random((size, 6, 11, 12), np.float32)
@@ -159,15 +159,15 @@ def error_names(exported: Exported) -> dict[int, str]:
     return dict(enumerate(["OK", *found] if found[0] != "OK" else found))
 
 
-def changed(content: bytes, at: int) -> bytes:
+def change_byte(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
 
 
 @pytest.mark.parametrize(
     ("damage", "is_checked"),
     [
-        pytest.param(lambda content: changed(content, len(content) // 2), True, id="a bit"),
-        pytest.param(lambda content: changed(content, 30), False, id="the header"),
+        pytest.param(lambda content: change_byte(content, len(content) // 2), True, id="a bit"),
+        pytest.param(lambda content: change_byte(content, 30), False, id="the header"),
         pytest.param(lambda content: content[:-64], False, id="cut"),
         pytest.param(lambda content: content + bytes(64), False, id="longer"),
         pytest.param(lambda content: bytes(len(content)), False, id="zeros"),
@@ -288,7 +288,7 @@ def test_the_thread_sanitizer_finds_nothing(varied: Exported, export: Export, tm
         made = sanitized.program(tmp_path / "sanitized", SANITIZER)
     except Exception as error:
         pytest.skip(f"the compiler has no ThreadSanitizer: {error}")
-    # The sanitizer does not support address randomization over a wide range: its programs would end at once.
+    # The sanitizer does not support address randomization over a wide range: its programs would end immediately.
     command = [needs("setarch"), "-R", str(made)]
     if subprocess.run([*command], capture_output=True).returncode != 2:
         pytest.skip("programs with the ThreadSanitizer do not start here")

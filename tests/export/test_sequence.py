@@ -29,12 +29,12 @@ def read(body: Body, outputs: int = 1) -> KernelSequence:
     return read_sequence(lower_calls(builder.get(), target), outputs)
 
 
-def doubled(builder: relax.BlockBuilder, value: Any) -> Any:
+def double(builder: relax.BlockBuilder, value: Any) -> Any:
     return builder.emit_te(lambda data: te.compute(data.shape, lambda *at: data[at] * 2, name="doubled"), value)
 
 
 def test_views_share_memory_and_the_last_kernel_writes_the_output() -> None:
-    made = read(lambda builder, x: doubled(builder, builder.emit(relax.op.reshape(doubled(builder, x), (3, 2)))))
+    made = read(lambda builder, x: double(builder, builder.emit(relax.op.reshape(double(builder, x), (3, 2)))))
     (first, second) = made.steps
     assert [operand.place for operand in (*first.operands, *second.operands)] == [
         TensorPlace.INPUT, TensorPlace.BUFFER, TensorPlace.BUFFER, TensorPlace.OUTPUT,
@@ -48,7 +48,7 @@ def test_outputs_that_no_kernel_writes_are_copied() -> None:
     constant = relax.const(np.ones((2, 2), np.float32))
 
     def several(builder: relax.BlockBuilder, x: Any) -> Any:
-        once = doubled(builder, x)
+        once = double(builder, x)
         return builder.emit(relax.Tuple([once, x, constant, once]))
 
     made = read(several, 4)
@@ -75,7 +75,7 @@ def packed(builder: relax.BlockBuilder, x: Any) -> Any:
     ("body", "outputs", "message"),
     [
         (packed, 1, r"some\.function.*, which cannot be exported to C"),
-        (doubled, 2, "the network has 1 outputs, but the build describes 2"),
+        (double, 2, "the network has 1 outputs, but the build describes 2"),
         (
             lambda builder, x: builder.emit(relax.op.astype(x, "float8_e4m3fn")),
             1,
@@ -95,7 +95,7 @@ def test_memory_is_planned_for_the_largest_extents() -> None:
     builder = relax.BlockBuilder()
     with builder.function("main", [x, y]):
         with builder.dataflow():
-            found = [doubled(builder, doubled(builder, each)) for each in (x, y)]
+            found = [double(builder, double(builder, each)) for each in (x, y)]
             result = builder.emit_output(relax.Tuple(found))
         builder.emit_func_output(result)
     lowered = lower_calls(builder.get(), llvm_target({"mcpu": "x86-64-v2", "threads": 1}))

@@ -13,7 +13,7 @@ from anole.__main__ import main
 from anole.documents.build import read_build, write_build
 from anole.targets.shared.kernel import find_compiler
 from anole_cuda.settings import describe_cuda
-from tests.export.conftest import imported, needs, write_onnx
+from tests.export.conftest import import_file, needs, write_onnx
 
 
 def invoke(*arguments: object) -> Result:
@@ -45,7 +45,7 @@ def test_an_export_writes_all_user_facing_files(joined: Path, tmp_path: Path) ->
     header = (tmp_path / "out" / "net2.h").read_text()
     assert '#define NET2_INPUT_0_NAME "x"' in header and "#define NET2_INPUT_0_SHAPE {3, 6}" in header
     assert "network" not in header.replace("The network", "").replace("network's", "")
-    with imported(tmp_path / "out" / "net2.py").Network() as network, pytest.raises(ValueError, match="found shape"):
+    with import_file(tmp_path / "out" / "net2.py").Network() as network, pytest.raises(ValueError, match="found shape"):
         network([[1.0]])
 
 

@@ -23,7 +23,7 @@ class Net(torch.nn.Module):
         return self.compute(self, x)
 
 
-def folded(net: Net) -> list[str]:
+def fold_and_check(net: Net) -> list[str]:
     """Return the remaining operators of a decomposed network on four numbers; check that its result is the same."""
     x = torch.randn(4)
     program = decompose(torch.export.export(net.eval(), (x,)))
@@ -51,12 +51,12 @@ def folded(net: Net) -> list[str]:
 def test_only_operators_that_depend_on_inputs_remain(
     compute: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor], remaining: list[str]
 ) -> None:
-    assert folded(Net(compute)) == remaining
+    assert fold_and_check(Net(compute)) == remaining
 
 
 def test_large_results_are_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_ELEMENTS", 4)
-    assert folded(Net(lambda net, x: x + net.weight.exp().repeat(2)[:4])) == [
+    assert fold_and_check(Net(lambda net, x: x + net.weight.exp().repeat(2)[:4])) == [
         "repeat.default",
         "slice.Tensor",
         "add.Tensor",

@@ -18,12 +18,12 @@ DESCRIPTION = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}
 TARGET = CpuTarget(DESCRIPTION)
 
 
-def extracted(model: ModelSpec, **settings: str) -> tuple[Manifest, list[Task]]:
+def extract(model: ModelSpec, **settings: str) -> tuple[Manifest, list[Task]]:
     return extract_tasks(model, "cpu", CpuTarget({**DESCRIPTION, **settings}))
 
 
 def test_equal_layers_are_one_task(project: Path) -> None:
-    manifest, tasks = extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
+    manifest, tasks = extract(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
     assert [task.workload for task in tasks] == [
         Conv2d(1, 16, 16, 3, 16, (3, 3), padding=(1, 1, 1, 1)),
         Conv2d(1, 8, 8, 16, 16, (3, 3), padding=(1, 1, 1, 1)),
@@ -40,12 +40,12 @@ def test_equal_layers_are_one_task(project: Path) -> None:
 
 
 def test_bf16_applies_to_tasks_whose_channels_fill_pairs(project: Path) -> None:
-    _, tasks = extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), precision="bf16")
+    _, tasks = extract(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}), precision="bf16")
     assert [task.label.endswith("bfloat16") for task in tasks] == [False, True, True]
 
 
 def test_every_kind_of_convolution_and_product(project: Path) -> None:
-    _, tasks = extracted(ModelSpec("net", "torch:tiny:varied", {"x": (1, 6, 11, 12)}))
+    _, tasks = extract(ModelSpec("net", "torch:tiny:varied", {"x": (1, 6, 11, 12)}))
     assert [task.workload for task in tasks] == [
         Conv2d(1, 11, 12, 6, 6, (3, 3), padding=(1, 1, 1, 1), groups=6),
         Conv2d(1, 11, 12, 6, 10, (3, 1), strides=(2, 1), groups=2),
@@ -59,12 +59,12 @@ def test_every_kind_of_convolution_and_product(project: Path) -> None:
 
 def test_the_current_source_is_used(project: Path) -> None:
     model = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
-    manifest, before = extracted(model)
-    assert extracted(model) == (manifest, before)
+    manifest, before = extract(model)
+    assert extract(model) == (manifest, before)
     # The same size within the same second, which makes byte code of the old source look fresh.
     file = project / "tiny.py"
     file.write_text(file.read_text().replace("nn.Linear(16, 10)", "nn.Linear(16, 12)"))
-    _, after = extracted(model)
+    _, after = extract(model)
     assert [task.key for task in after[:2]] == [task.key for task in before[:2]]
     assert after[2].workload == Dense(1, 16, 12)
 
@@ -75,7 +75,7 @@ def test_modules_that_the_factory_does_not_import_stay_loaded(project: Path, mon
         module.__file__ = str(project / f"{name}.py")
         monkeypatch.setitem(sys.modules, name, module)
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] != "tiny"}
-    extracted(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
+    extract(ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)}))
     assert [name for name, module in before.items() if sys.modules.get(name) is not module] == []
 
 
@@ -85,13 +85,13 @@ def test_modules_that_the_factory_imports_are_current(project: Path) -> None:
         "from torch import nn\nfrom width import WIDTH\n\ndef make():\n    return nn.Linear(4, WIDTH)\n"
     )
     model = ModelSpec("net", "torch:wide:make", {"x": (1, 4)})
-    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 8)]
+    assert [task.workload for task in extract(model)[1]] == [Dense(1, 4, 8)]
     (project / "width.py").write_text("WIDTH = 6\n")
-    assert [task.workload for task in extracted(model)[1]] == [Dense(1, 4, 6)]
+    assert [task.workload for task in extract(model)[1]] == [Dense(1, 4, 6)]
 
 
 def test_resnet18_has_eleven_convolutions_and_a_dense_layer() -> None:
-    manifest, tasks = extracted(ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)}))
+    manifest, tasks = extract(ModelSpec("resnet18", "torchvision:resnet18", {"x": (1, 3, 224, 224)}))
     assert [task.workload.operator for task in tasks] == ["conv2d"] * 11 + ["dense"]
     assert sum(listed.weight for listed in manifest.tasks) == 21
     assert round(manifest.flop / 1e9, 2) == 3.63

@@ -98,7 +98,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def randomized(name: str) -> tuple[nn.Module, torch.Tensor]:
+def randomize(name: str) -> tuple[nn.Module, torch.Tensor]:
     """Return a network with randomized weights, and three inputs."""
     make, shape = NETWORKS[name]
     torch.manual_seed(0)
@@ -114,14 +114,14 @@ def outputs(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_outputs_depend_on_the_input(name: str) -> None:
-    found = outputs(*randomized(name))
+    found = outputs(*randomize(name))
     variation = (found - found.mean(0)).norm() / found.norm()
     assert found.isfinite().all() and 0.02 < variation < 1
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_noise_of_one_percent_in_any_layer_is_detected(name: str) -> None:
-    network, inputs = randomized(name)
+    network, inputs = randomize(name)
     before = outputs(network, inputs)
     for layer in network.modules():
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
@@ -149,17 +149,17 @@ def test_without_randomization_outputs_hardly_depend_on_the_input() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_another_order_of_sums_gives_the_same_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = dict(randomized(name)[0].state_dict())
+    first = dict(randomize(name)[0].state_dict())
     for kind in (nn.Conv2d, nn.Linear):
         forward = kind.forward
         monkeypatch.setattr(kind, "forward", lambda self, x, forward=forward: forward(self, x) * (1 + 1e-13))
-    second = randomized(name)[0].state_dict()
+    second = randomize(name)[0].state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert all(value.dtype == torch.float32 for value in first.values() if value.is_floating_point())
 
 
 def test_every_layer_computes_values_of_the_same_magnitude() -> None:
-    network, inputs = randomized("depthwise")
+    network, inputs = randomize("depthwise")
     found = outputs(network, inputs) - network[-1].bias.reshape(-1, 1, 1)
     assert 0.3 < 4 * found.square().mean() < 3
 
@@ -183,7 +183,7 @@ def test_the_memory_of_the_copy_is_freed(monkeypatch: pytest.MonkeyPatch) -> Non
     copies: list[torch.Tensor] = []
     widened = weights._widen
     monkeypatch.setattr(weights, "_widen", lambda value: copies.append(widened(value)) or copies[-1])
-    network, _ = randomized("residual")
+    network, _ = randomize("residual")
     assert len(copies) == len([*network.parameters(), *network.buffers()])
     assert not any(copied.untyped_storage().nbytes() for copied in copies)
     assert all(value.untyped_storage().nbytes() for value in network.state_dict().values())
@@ -230,7 +230,7 @@ def test_the_number_of_threads_does_not_matter(name: str) -> None:
     n_threads, found = torch.get_num_threads(), []
     for each in (1, 2):
         torch.set_num_threads(each)
-        found.append(randomized(name)[0].state_dict())
+        found.append(randomize(name)[0].state_dict())
         assert torch.get_num_threads() == each
     torch.set_num_threads(n_threads)
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())

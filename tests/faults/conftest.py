@@ -17,7 +17,7 @@ import pytest
 from ..workflow.conftest import TUNING, Project, write_onnx
 from .ledger import AllFigures, Figures
 from .processes import ROOT
-from .small_disk import SmallDisk, absence
+from .small_disk import SmallDisk, why_no_small_disk
 from .system_calls import Driver
 
 FAULTS = 12
@@ -129,7 +129,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    if (reason := absence()) is not None:
+    if (reason := why_no_small_disk()) is not None:
         pytest.skip(reason)
     folder = tmp_path / "disk"
     folder.mkdir()

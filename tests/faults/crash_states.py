@@ -39,7 +39,7 @@ class Folder:
     @property
     def live(self) -> dict[str, File | Folder]:
         """The entries as programs see them."""
-        return _changed(self.durable, self.pending)
+        return _apply_changes(self.durable, self.pending)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Disk:
         elif entry.name == "sync":
             synced = self._by_inode[entry.inode]
             if isinstance(synced, File):
-                synced.durable = _written(synced.durable, synced.pending)
+                synced.durable = _apply_writes(synced.durable, synced.pending)
             else:
                 synced.durable = synced.live
             synced.pending.clear()
@@ -176,7 +176,7 @@ def crash_states(disk: Disk, entries: Iterable[Entry], most: int, seed: int = 0)
                 yield State(number, tuple(acknowledged), files, ended)
 
 
-def sampled_states(states: Sequence[State], most: int) -> list[State]:
+def sample_states(states: Sequence[State], most: int) -> list[State]:
     """Return a sample of `most` states, preferring late ones, and ones that do not only differ in temporary files."""
     if len(states) <= most:
         return list(states)
@@ -199,10 +199,10 @@ def _is_temporary(name: str) -> bool:
 def _variants(node: File | Folder, draw: random.Random) -> list[object]:
     """Return possible states of a file or folder: first without pending changes, then with all, then with some."""
     if isinstance(node, Folder):
-        return [node.durable, node.live, *(_changed(node.durable, part) for part in _parts(node.pending, draw))]
+        return [node.durable, node.live, *(_apply_changes(node.durable, part) for part in _parts(node.pending, draw))]
     pieces = [piece for write in node.pending for piece in _pieces(write)]
-    parts: list[object] = [_written(node.durable, part) for part in _parts(pieces, draw)]
-    whole = _written(node.durable, node.pending)
+    parts: list[object] = [_apply_writes(node.durable, part) for part in _parts(pieces, draw)]
+    whole = _apply_writes(node.durable, node.pending)
     for size in {len(whole), (len(node.durable) + len(whole)) // 2}:
         parts.append(node.durable.ljust(size, b"\0"))
     for cut in (1, 40, len(whole) - len(node.durable) - 1):
@@ -234,7 +234,7 @@ def _pieces(write: Write) -> Iterator[Write]:
         start = end
 
 
-def _written(data: bytes, writes: Iterable[Write]) -> bytes:
+def _apply_writes(data: bytes, writes: Iterable[Write]) -> bytes:
     content = bytearray(data)
     for offset, new in writes:
         if new is None:
@@ -245,7 +245,7 @@ def _written(data: bytes, writes: Iterable[Write]) -> bytes:
     return bytes(content)
 
 
-def _changed(
+def _apply_changes(
     entries: dict[str, File | Folder], changes: Iterable[Mapping[str, File | Folder | None]]
 ) -> dict[str, File | Folder]:
     names: dict[str, File | Folder | None] = dict(entries)

@@ -55,19 +55,19 @@ def require(holds: bool, problem: str) -> None:
         raise Broken(problem)
 
 
-def outlived(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> str:
+def verify(driver: Driver, wanted: Scenario, ended: Ended, folder: Path) -> str:
     """Check the conditions after a fault, repeat the command, and check again; return the problem, or an empty text."""
     try:
         wanted.standing(folder, ended)
         repeated = driver.run(wanted.arguments(folder), folder)
-        require(repeated.status == 0, f"ends afterwards with status {repeated.status} and {shown(repeated.error)}")
+        require(repeated.status == 0, f"ends afterwards with status {repeated.status} and {shorten(repeated.error)}")
         wanted.complete(folder)
     except Exception as problem:
         return f"{type(problem).__name__}: {str(problem)[:500]}"
     return ""
 
 
-def shown(error: str) -> str:
+def shorten(error: str) -> str:
     """Shorten a traceback to the last lines of this package and the error."""
     lines = [line.strip() for line in error.splitlines()]
     return " | ".join([line for line in lines if "anole" in line][-2:] + lines[-1:])
@@ -271,7 +271,7 @@ class Recorded:
     disk: Disk
 
 
-def prepared(driver: Driver, name: str, folder: Path) -> Recorded:
+def fill_both(driver: Driver, name: str, folder: Path) -> Recorded:
     """Fill the folders ``before`` and ``after`` with a scenario's project before and after the command."""
     wanted = scenario(name, folder)
     (folder / "before").mkdir()

@@ -15,7 +15,7 @@ from .processes import Running
 _NAMESPACE = ["unshare", "--map-root-user", "--mount"]
 
 
-def absence() -> str | None:
+def why_no_small_disk() -> str | None:
     """Return the reason why this machine cannot mount small disks; None if it can."""
     try:
         done = subprocess.run([*_NAMESPACE, "true"], capture_output=True, text=True, check=False)
@@ -53,7 +53,7 @@ class SmallDisk:
         return Running([*enter, *there, *command], Path("/"), environment)
 
     @contextmanager
-    def refusing(self, fault: int | str) -> Iterator[None]:
+    def impose(self, fault: int | str) -> Iterator[None]:
         """Within the block, leave only this many bytes free, in entire pages, or make this folder read-only."""
         if isinstance(fault, int):
             space, ballast = os.statvfs(self.seen), self.seen / "ballast"

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pytest
 
-from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, outlived, prepared, shown, try_all
+from .scenarios import SCENARIOS, Recorded, Scenario, append_arguments, fill_both, shorten, try_all, verify
 from .system_calls import ERRORS, Call, Driver, Ended, Fault, Kind, faults_of, run_under_strace, strace_works
 
 T = TypeVar("T")
@@ -35,11 +35,11 @@ def attempt(
     ended = run(wanted.arguments(folder), folder)
     is_valid = ended.killed or ended.status == 0 or ended.is_reported
     if not is_valid or "Traceback" in ended.error:
-        return f"ends with status {ended.status} and {shown(ended.error)}"
-    return outlived(again, wanted, ended, folder)
+        return f"ends with status {ended.status} and {shorten(ended.error)}"
+    return verify(again, wanted, ended, folder)
 
 
-def sampled(cases: Sequence[T], most: int) -> list[T]:
+def sample_evenly(cases: Sequence[T], most: int) -> list[T]:
     """Return evenly spread cases, including the first and the last."""
     if len(cases) <= most:
         return list(cases)
@@ -50,7 +50,7 @@ def sampled(cases: Sequence[T], most: int) -> list[T]:
 @pytest.mark.parametrize("most", [20, pytest.param(None, marks=pytest.mark.slow, id="all")])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int | None) -> None:
-    clean = prepared(driver, name, tmp_path)
+    clean = fill_both(driver, name, tmp_path)
     cases = [(fault, call) for call in clean.calls for fault in faults_of(call)]
 
     def problem(case: tuple[Fault, Call]) -> str:
@@ -62,7 +62,7 @@ def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int 
     def label(case: tuple[Fault, Call]) -> str:
         return f"{case[0]}, {case[1].name} {Path(case[1].path).name[-40:]}"
 
-    try_all(f"{name}: {len(clean.calls)} calls", sampled(cases, most or len(cases)), len(cases), problem, label)
+    try_all(f"{name}: {len(clean.calls)} calls", sample_evenly(cases, most or len(cases)), len(cases), problem, label)
 
 
 @needs_strace
@@ -80,7 +80,7 @@ def test_a_fault_at_a_call(driver: Driver, tmp_path: Path, name: str, most: int 
 def test_a_fault_within_the_kernel(
     driver: Driver, tmp_path: Path, name: str, call: str, number: int, inject: str
 ) -> None:
-    clean = prepared(driver, name, tmp_path)
+    clean = fill_both(driver, name, tmp_path)
     tampered = trace(driver, clean, tmp_path, call, number, inject)
     assert tampered == 1, "no call failed"
 
@@ -90,7 +90,7 @@ def test_a_fault_within_the_kernel(
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("inject", ["error=ENOSPC", "error=EIO", "signal=KILL"])
 def test_a_fault_at_many_calls_within_the_kernel(driver: Driver, tmp_path: Path, name: str, inject: str) -> None:
-    clean = prepared(driver, name, tmp_path)
+    clean = fill_both(driver, name, tmp_path)
     for call in ("openat", "pwrite64", "write", "fsync", "fdatasync", "ftruncate", "rename", "unlink", "close"):
         number = 1
         while trace(driver, clean, tmp_path, call, number, inject):
@@ -117,7 +117,7 @@ def trace(driver: Driver, clean: Recorded, folder: Path, call: str, number: int,
 @needs_compiler
 def test_injected_faults_have_an_effect(driver: Driver, tmp_path: Path) -> None:
     """Without this test, the others could pass because nothing ever failed."""
-    clean = prepared(driver, "append to nothing", tmp_path)
+    clean = fill_both(driver, "append to nothing", tmp_path)
     write = next(call for call in clean.calls if call.name == "pwrite")
     for kind, message in ((Kind.FAIL, "No space left on device"), (Kind.KILL, "")):
         shutil.copytree(tmp_path / "before", tmp_path / "now")

@@ -1,7 +1,7 @@
 """Each flipped bit of a file is either rejected with one message or has no effect on the content.
 
 The same holds for other damage: lines that are swapped, missing, duplicated or from another run, and inserted or
-missing bytes. One kind of damage is undetectable: another valid value in a models.yaml, which is written by hand and
+missing bytes. One kind of damage is undetectable: another valid value in a models.yaml, which users write, and which
 has no checksum; there the tests accept a message or any valid content. `tests/store/test_shard.py` truncates shards,
 and `tests/merge/test_damage.py` damages databases.
 """
@@ -57,7 +57,7 @@ def verify(damaged: Iterable[tuple[str, bytes]], check: Check) -> None:
     fail_if(problems, n_refused + n_harmless + len(problems))
 
 
-def flipped(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:
+def flip(data: bytes, bits: Iterable[int]) -> Iterator[tuple[str, bytes]]:
     for bit in bits:
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -95,7 +95,7 @@ def shard_check(path: Path) -> Check:
 
 def test_every_flipped_bit_of_a_shard(shard: Path) -> None:
     data = shard.read_bytes()
-    verify(flipped(data, bits_of(data, None)), shard_check(shard))
+    verify(flip(data, bits_of(data, None)), shard_check(shard))
 
 
 def test_a_shard_with_missing_or_inserted_bytes(shard: Path) -> None:
@@ -157,7 +157,7 @@ def test_flipped_bits_of_a_document(filled: Project, name: str, most: int | None
         return verdict(lambda: read(path), lambda found: found == content)
 
     try:
-        verify(flipped(data, bits_of(data, most)), check)
+        verify(flip(data, bits_of(data, most)), check)
         cuts = [(f"its first {size} bytes", data[:size]) for size in range(0, len(data) - 2, 1 + len(data) // 200)]
         verify(cuts, check)
     finally:
@@ -176,5 +176,5 @@ def test_flipped_bits_of_models_yaml(tmp_path: Path, most: int | None) -> None:
         path.write_bytes(damaged)
         return verdict(lambda: load_spec(path), lambda found: True)
 
-    verify(flipped(text, bits_of(text, most)), check)
+    verify(flip(text, bits_of(text, most)), check)
     verify(((f"its first {size} bytes", text[:size]) for size in range(0, len(text) - 1, 20)), check)

@@ -114,7 +114,7 @@ def test_a_full_or_read_only_disk_loses_nothing(
     command = [*SHELL, *stage.command(disk.seen)]
 
     is_full = isinstance(fault, int)
-    with disk.refusing(fault):
+    with disk.impose(fault):
         running = disk.start(*command)
         if running.wait() != 0 or fault == 0 or not is_full:
             assert running.wait() != 0, "the fault went unnoticed"

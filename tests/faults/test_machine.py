@@ -100,7 +100,7 @@ def test_a_tuner_records_no_failure_if_the_temporary_folder_is_full(
 ) -> None:
     command, ledger = [*SHELL, *tune_command(tuned_cpu.folder, "cpu", MORE)], Ledger(tuned_cpu.folder)
     ledger.note()
-    with disk.refusing(free_bytes):
+    with disk.impose(free_bytes):
         running = disk.start(*command, folder=tuned_cpu.folder, environment={"TMPDIR": str(disk.folder)})
         # Python uses another folder if this one has no space for even a few bytes.
         if running.wait() != 0 or free_bytes == 1 << 14:
@@ -127,7 +127,7 @@ def test_a_stage_succeeds_or_reports_that_the_temporary_folder_is_full(
     built: Project, disk: SmallDisk, command: list[str], free_bytes: int
 ) -> None:
     before = (built.folder / f"builds/{BUILD['npu']}/build.json").read_bytes()
-    with disk.refusing(free_bytes):
+    with disk.impose(free_bytes):
         running = disk.start(*SHELL, *command, folder=built.folder, environment={"TMPDIR": str(disk.folder)})
         if running.wait() != 0:
             # LLVM ends the process if it cannot write an object file.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from .crash_states import State, crash_states, sampled_states
-from .scenarios import SCENARIOS, outlived, prepared, try_all
+from .crash_states import State, crash_states, sample_states
+from .scenarios import SCENARIOS, fill_both, try_all, verify
 from .system_calls import Driver, Ended
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler (cc)")
@@ -25,16 +25,16 @@ STATES = [(30, 24), pytest.param((60, 1000), marks=pytest.mark.slow, id="many")]
 @pytest.mark.parametrize("most", STATES)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_possible_states_after_a_power_loss(driver: Driver, tmp_path: Path, name: str, most: tuple[int, int]) -> None:
-    clean = prepared(driver, name, tmp_path)
+    clean = fill_both(driver, name, tmp_path)
     states, now = list(crash_states(clean.disk, clean.entries, most[0])), tmp_path / "now"
 
     def problem(state: State) -> str:
         shutil.rmtree(now, ignore_errors=True)
         now.mkdir()
         state.write(now)
-        return outlived(driver, clean.scenario, Ended(0 if state.ended else -9, state.acknowledged, ""), now)
+        return verify(driver, clean.scenario, Ended(0 if state.ended else -9, state.acknowledged, ""), now)
 
     def label(state: State) -> str:
         return f"after {state.after} of {len(clean.entries)} changes"
 
-    try_all(f"{name}: {len(clean.entries)} changes", sampled_states(states, most[1]), len(states), problem, label)
+    try_all(f"{name}: {len(clean.entries)} changes", sample_states(states, most[1]), len(states), problem, label)

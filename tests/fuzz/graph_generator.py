@@ -149,7 +149,7 @@ class _Builder:
         constants = {name: self._constants[name] for name in self._used if name in self._constants}
         model = model_of(self._nodes, inputs, constants, outputs, self.opset)
         del model.graph.output[:]
-        model.graph.output.extend(declared(outputs))
+        model.graph.output.extend(declare(outputs))
         return RandomGraph(model, inputs, tuple(each.name for each in self._computed))
 
 
@@ -157,11 +157,11 @@ def model_of(nodes: Any, inputs: Any, constants: Any, outputs: Any, opset: int) 
     """Build a model; ONNX Runtime infers the types of its outputs."""
     results = [helper.make_empty_tensor_value_info(name) for name in outputs]
     weights = [numpy_helper.from_array(array, name) for name, array in sorted(constants.items())]
-    graph = helper.make_graph(nodes, "random", declared(inputs), results, weights)
+    graph = helper.make_graph(nodes, "random", declare(inputs), results, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
-def declared(arrays: Any) -> list[onnx.ValueInfoProto]:
+def declare(arrays: Any) -> list[onnx.ValueInfoProto]:
     """Declare inputs or outputs."""
     return [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

@@ -8,7 +8,7 @@ from typing import Any
 import onnx
 from onnx import numpy_helper
 
-from .graph_generator import RandomGraph, declared, model_of, run_all
+from .graph_generator import RandomGraph, declare, model_of, run_all
 
 Fails = Callable[[RandomGraph], bool]
 
@@ -45,5 +45,5 @@ def _part(
     weights = {name: constants[name] for name in needed if name in constants}
     model = model_of(nodes, inputs, weights, outputs, graph.model.opset_import[0].version)
     del model.graph.output[:]
-    model.graph.output.extend(declared({name: values[name] for name in outputs}))
+    model.graph.output.extend(declare({name: values[name] for name in outputs}))
     return RandomGraph(model, inputs, tuple(name for name in graph.inner if name in made))

@@ -58,7 +58,7 @@ def main() -> None:
         repeat(given.repeat)
         return
     seeds = range(given.seed, given.seed + given.graphs)
-    missing = [seed for seed in seeds if str(seed) not in kept()]
+    missing = [seed for seed in seeds if str(seed) not in read_outcomes()]
     KEPT.parent.mkdir(exist_ok=True)
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=run_seeds, args=(missing[n :: given.jobs],)) for n in range(given.jobs)]
@@ -66,7 +66,7 @@ def main() -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    found = {seed: row for seed, row in kept().items() if int(seed) in seeds}
+    found = {seed: row for seed, row in read_outcomes().items() if int(seed) in seeds}
     rows = summary(found, f"{seeds.start} to {seeds.stop - 1}")
     with given.csv.open("w", newline="") if given.csv else sys.stdout as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
@@ -74,7 +74,7 @@ def main() -> None:
         writer.writerows(rows)
 
 
-def kept() -> Mapping[str, Mapping[str, str]]:
+def read_outcomes() -> Mapping[str, Mapping[str, str]]:
     """Return the recorded outcomes by seed."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     return {row["seed"]: row for row in map(json.loads, lines)}
@@ -83,13 +83,13 @@ def kept() -> Mapping[str, Mapping[str, str]]:
 def run_seeds(seeds: Sequence[int]) -> None:
     """Run graphs in a process that is restarted after a crash, and record each outcome."""
     for seed, outcome in run_cases(map(str, seeds), run_seed, LIMIT_S):
-        line = json.dumps({"seed": seed, "through": through(int(seed)), **outcome._asdict()})
+        line = json.dumps({"seed": seed, "through": how_to_build(int(seed)), **outcome._asdict()})
         with KEPT.open("a") as file:
             file.write(line + "\n")
         print(f"{seed}: {outcome.outcome} {outcome.reason}", file=sys.stderr, flush=True)
 
 
-def through(seed: int) -> str:
+def how_to_build(seed: int) -> str:
     """Return how to build the graph of a seed."""
     return "compile" if seed % WORKFLOW_EVERY else "workflow"
 
@@ -97,7 +97,7 @@ def through(seed: int) -> str:
 def run_seed(seed: str, folder: Path) -> Outcome:
     """Build and judge the graph of a seed."""
     graph = random_graph(int(seed))
-    build = run_workflow if through(int(seed)) == "workflow" else run_compiled
+    build = run_workflow if how_to_build(int(seed)) == "workflow" else run_compiled
     return Outcome(*judge(graph, build(graph, folder)))  # type: ignore[arg-type]
 
 

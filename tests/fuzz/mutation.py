@@ -22,7 +22,7 @@ def changed(data: bytes, name: str, seed: int) -> bytes | None:
     """Change one value of a reader's input; return None if the input has no JSON or YAML value to change."""
     draw = random.Random(seed)
     if name == "spec":
-        return _changed_yaml(data, draw)
+        return _change_yaml(data, draw)
     kind, lines = data[:1], data[1:].split(b"\n")
     numbers = list(range(len(lines)))
     draw.shuffle(numbers)
@@ -30,7 +30,7 @@ def changed(data: bytes, name: str, seed: int) -> bytes | None:
         with suppress(ValueError, RecursionError):
             plain = json.loads(lines[number])
             if isinstance(plain, (dict, list)) and plain:
-                text = json.dumps(_with_a_change(plain, draw), separators=(",", ":"), ensure_ascii=False)
+                text = json.dumps(_change_one(plain, draw), separators=(",", ":"), ensure_ascii=False)
                 lines[number] = text.encode(errors="surrogatepass")
                 return kind + b"\n".join(lines)
     if name == "database":
@@ -38,15 +38,15 @@ def changed(data: bytes, name: str, seed: int) -> bytes | None:
     return None
 
 
-def _changed_yaml(data: bytes, draw: random.Random) -> bytes | None:
+def _change_yaml(data: bytes, draw: random.Random) -> bytes | None:
     with suppress(Exception):
         plain = yaml.safe_load(data)
         if isinstance(plain, (dict, list)) and plain:
-            return yaml.safe_dump(_with_a_change(plain, draw), sort_keys=False, allow_unicode=True).encode()
+            return yaml.safe_dump(_change_one(plain, draw), sort_keys=False, allow_unicode=True).encode()
     return None
 
 
-def _with_a_change(plain: Any, draw: random.Random) -> Any:
+def _change_one(plain: Any, draw: random.Random) -> Any:
     """Replace, remove, duplicate or copy one value."""
     slots = list(_slots(plain))
     holder, key = draw.choice(slots)

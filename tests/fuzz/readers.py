@@ -21,9 +21,8 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from anole.config.entries import ModelSpec
 from anole.config.reading import load_spec
-from anole.documents.document import text_of
-from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, write_lockfile
-from anole.documents.lockfile import text_of as text_of_lockfile
+from anole.documents.document import serialize
+from anole.documents.lockfile import LockedBuild, LockedTask, Lockfile, read_lockfile, text_of, write_lockfile
 from anole.extract.onnx.dimensions import input_infos
 from anole.extract.onnx.importer import read_onnx
 from anole.merge.exchange.importing import import_records
@@ -80,7 +79,7 @@ class Readers:
                 task.key: LockedTask(task.label, {"tile_f": [1, 16]}, 2e-3, run_of(task).key) for task in (CONV, WIDE)
             }
             builds = {"net": LockedBuild(CONV.target, tasks), "other": LockedBuild({"kind": "vta"}, {})}
-            return [text_of_lockfile(Lockfile(self.folder, builds)).encode(), b'{"schema": 1, "builds": {}}']
+            return [text_of(Lockfile(self.folder, builds)).encode(), b'{"schema": 1, "builds": {}}']
         if name == "onnx":
             model = _small_model()
             return [VERBATIM + model.SerializeToString(), RESEALED + json.dumps(MessageToDict(model)).encode()]
@@ -89,7 +88,7 @@ class Readers:
 
     def read_shard(self, data: bytes) -> None:
         """Read a shard; accepted content must survive a round trip."""
-        text = _sealed(data[1:]) if data[:1] == RESEALED else data[1:]
+        text = _seal(data[1:]) if data[:1] == RESEALED else data[1:]
         content = parse_shard(self.shard, complete_lines(text))
         if content is not None:
             again = parse_shard(self.shard, encode_shard(content, self.shard))
@@ -144,7 +143,7 @@ class Readers:
 
     def _documents(self, name: str) -> list[bytes]:
         if name in RECEIPTS:
-            return [_without_checksum(text_of(RECEIPTS[name]).encode())]
+            return [_without_checksum(serialize(RECEIPTS[name]).encode())]
         patterns = {
             "task": f"work/tasks/{CONV.key}.json",
             "manifest": "work/models/*/*.json",
@@ -171,7 +170,7 @@ def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="anole-fuzz-", dir=parent)
 
 
-def _sealed(data: bytes) -> bytes:
+def _seal(data: bytes) -> bytes:
     """Recompute the checksums of a shard's lines, for the run in the first line."""
     lines = [strip_checksum(line) for line in data.split(b"\n")]
     key = ""

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from .graph_generator import MAX_NODES, RandomGraph, declared, model_of, random_graph, run
+from .graph_generator import MAX_NODES, RandomGraph, declare, model_of, random_graph, run
 from .graph_judge import judge
 from .graph_parts import smallest_part
 from .graphs import summary
@@ -38,7 +38,7 @@ def floor_of_product(values: list[float]) -> RandomGraph:
     nodes = [helper.make_node("Mul", ["x", "k"], ["p"]), helper.make_node("Floor", ["p"], ["y"])]
     model = model_of(nodes, {"x": x}, {"k": np.float32([3.0])}, ["y"], 18)
     del model.graph.output[:]
-    model.graph.output.extend(declared({"y": x}))
+    model.graph.output.extend(declare({"y": x}))
     return RandomGraph(model, {"x": x}, ("p", "y"))
 
 
@@ -64,7 +64,7 @@ def test_results_of_onnx_reference_are_no_error() -> None:
     x, bias = np.full((1, 1, 1), 99.9, np.float32), np.float32([0.507])
     model = model_of(nodes, {"x": x}, {"scale": np.float32([1.04]), "bias": bias}, ["y"], 18)
     del model.graph.output[:]
-    model.graph.output.extend(declared({"y": x}))
+    model.graph.output.extend(declare({"y": x}))
     graph = RandomGraph(model, {"x": x}, ("y",))
     assert judge(graph, [bias.reshape(1, 1, 1)])[0] == "onnxruntime differs"
     assert judge(graph, [bias.reshape(1, 1, 1) + 1])[0] == "wrong"

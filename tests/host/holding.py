@@ -19,5 +19,5 @@ class _Resource:
         self._note.write_text("given back")
 
 
-def start_holding(note: Path) -> Callable[..., object]:
+def make_holding(note: Path) -> Callable[..., object]:
     return _Resource(note)

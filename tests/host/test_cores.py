@@ -34,7 +34,7 @@ def in_a_fork(scenario: Callable[[Cores], None]) -> None:
 
 
 @contextmanager
-def bound_threads(*cores: Cores) -> Iterator[None]:
+def run_bound_threads(*cores: Cores) -> Iterator[None]:
     """Run idle threads, each bound to some cores."""
     done, ready = threading.Event(), threading.Barrier(len(cores) + 1)
 
@@ -57,19 +57,19 @@ def bound_threads(*cores: Cores) -> Iterator[None]:
 
 def avoids_a_taken_core(which: Callable[[Cores], int], allowed: Cores) -> None:
     taken = which(allowed)
-    with bound_threads({taken}):
+    with run_bound_threads({taken}):
         with keep_caller_on_separate_core():
             assert os.sched_getaffinity(0) == {min(allowed - {taken}, default=taken)}
         assert os.sched_getaffinity(0) == allowed
 
 
 def ignores_threads_that_may_move(allowed: Cores) -> None:
-    with bound_threads(allowed), keep_caller_on_separate_core():
+    with run_bound_threads(allowed), keep_caller_on_separate_core():
         assert os.sched_getaffinity(0) == {min(allowed)}
 
 
 def does_nothing_if_every_core_is_taken(allowed: Cores) -> None:
-    with bound_threads(*({core} for core in allowed)), keep_caller_on_separate_core():
+    with run_bound_threads(*({core} for core in allowed)), keep_caller_on_separate_core():
         assert os.sched_getaffinity(0) == allowed
 
 
@@ -124,7 +124,7 @@ def leaves_bound_threads_alone(allowed: Cores) -> None:
 
 
 def leaves_idle_threads_alone(allowed: Cores) -> None:
-    with bound_threads(allowed), ThreadPoolExecutor(1) as workers:
+    with run_bound_threads(allowed), ThreadPoolExecutor(1) as workers:
         spread_over(workers)
         bound = [os.sched_getaffinity(thread.native_id or 0) for thread in threading.enumerate()]
         assert sorted(map(len, bound)) == [1, len(allowed), len(allowed)]

@@ -18,7 +18,7 @@ STARTED = (
 )
 
 
-def started_in(folder: Path, path: str) -> list[str]:
+def start_in(folder: Path, path: str) -> list[str]:
     """Return the output of a Python process that started in a folder with a ``PYTHONPATH``, then changed to ``/``."""
     environment = {**os.environ, "PYTHONPATH": path, "PWD": str(folder)}
     done = subprocess.run(
@@ -28,12 +28,12 @@ def started_in(folder: Path, path: str) -> list[str]:
 
 
 def test_relative_packages_are_resolved_where_python_started(tmp_path: Path) -> None:
-    packages, _ = started_in(tmp_path, f"own:{LIBRARY}::../other")
+    packages, _ = start_in(tmp_path, f"own:{LIBRARY}::../other")
     assert packages == str([f"{tmp_path}/own", str(LIBRARY), str(tmp_path.parent / "other")])
 
 
 def test_the_command_starts_this_library_in_any_folder(tmp_path: Path) -> None:
-    _, command = started_in(tmp_path, f"{LIBRARY}:o'wn")
+    _, command = start_in(tmp_path, f"{LIBRARY}:o'wn")
     show = "import anole, sys; print(anole.__file__, sys.executable, *sys.path, sep='\\n')"
     shown = command.replace("-m anole", f'-c "{show}"')
     done = subprocess.run(shown, shell=True, cwd="/", env={}, capture_output=True, text=True, check=True)

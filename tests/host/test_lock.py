@@ -25,7 +25,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANOLE_LOCKS", str(tmp_path))
 
 
-def held(device: str, mode: int) -> bool:
+def is_held(device: str, mode: int) -> bool:
     handle = os.open(lock.lock_path(device), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(handle, mode | fcntl.LOCK_NB)
@@ -41,17 +41,17 @@ def test_builders_share_a_device_and_a_timer_holds_it_alone(shared: bool) -> Non
     path = lock.lock_path("cpu")
     path.write_bytes(b"another program's")
     with pytest.raises(RuntimeError), lock.lock_device("cpu", shared=shared):
-        assert held("cpu", fcntl.LOCK_SH) is not shared and held("cpu", fcntl.LOCK_EX)
-        assert not held("other", fcntl.LOCK_EX)
+        assert is_held("cpu", fcntl.LOCK_SH) is not shared and is_held("cpu", fcntl.LOCK_EX)
+        assert not is_held("other", fcntl.LOCK_EX)
         raise RuntimeError
-    assert not held("cpu", fcntl.LOCK_EX) and path.read_bytes() == b"another program's"
+    assert not is_held("cpu", fcntl.LOCK_EX) and path.read_bytes() == b"another program's"
 
 
 def test_the_first_idle_device_is_held_exclusively() -> None:
     with lock.lock_device("a"), lock.lock_idle_device(["a", "b"]) as device:
         assert device == "b"
-        assert held("b", fcntl.LOCK_SH)
-    assert not held("b", fcntl.LOCK_EX)
+        assert is_held("b", fcntl.LOCK_SH)
+    assert not is_held("b", fcntl.LOCK_EX)
 
 
 def test_idle_device_waits_for_a_device() -> None:
@@ -124,7 +124,7 @@ def test_another_users_lock_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -
 
 
 @contextmanager
-def another_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[bytes]]:
+def run_holder(tmp_path: Path, how: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Run a process that holds the processor until its standard input is closed."""
     script = (
         "import sys; from anole.host import lock\n"
@@ -149,7 +149,7 @@ def test_the_holder_is_logged_from_time_to_time(
     for every_s, min_lines, max_lines in ((60.0, 1, 1), (60.0, 0, 0), (0.1, 2, 6)):
         monkeypatch.setattr(lock, "_LOG_EVERY_S", every_s)
         caplog.clear()
-        with another_holder(tmp_path) as other:
+        with run_holder(tmp_path) as other:
             assert other.stdin is not None
             threading.Timer(0.3, other.stdin.close).start()
             with lock.lock_device("cpu", shared=True):
@@ -163,7 +163,7 @@ def test_the_holder_is_logged_from_time_to_time(
 
 
 def test_several_holders_are_described_until_they_end(tmp_path: Path) -> None:
-    with another_holder(tmp_path, ", shared=True") as one, another_holder(tmp_path, ", shared=True") as two:
+    with run_holder(tmp_path, ", shared=True") as one, run_holder(tmp_path, ", shared=True") as two:
         described = lock._holders(lock.lock_path("cpu"))
     assert f"process {one.pid} (" in described and f"process {two.pid} (" in described
     assert lock._holders(lock.lock_path("cpu")) == lock._holders(tmp_path / "none") == "another process"
@@ -179,7 +179,7 @@ def test_a_lock_file_that_is_replaced_during_the_wait_is_opened_again() -> None:
             path.unlink()
             path.touch()
         handle = waiting.result(timeout=30)
-    assert held("cpu", fcntl.LOCK_SH)
+    assert is_held("cpu", fcntl.LOCK_SH)
     os.close(handle)
 
 

@@ -65,17 +65,17 @@ def test_mcpu_needs_no_missing_flags(vendor: str, family: int, model: int, flags
 ARM = "processor\t: 0\nFeatures\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
 
 
-def described(file: str) -> str:
+def describe(file: str) -> str:
     return (PROCESSORS / f"{file}.txt").read_text()
 
 
 @pytest.mark.parametrize(
     ("text", "name", "mcpu", "attributes"),
     [
-        (described("xeon_amx"), "Intel(R) Xeon(R) Processor", "rocketlake", "+avxvnni +avx512bf16 +avx512fp16"),
-        (described("epyc_zen4"), "AMD EPYC", "znver4", ""),
-        (described("haswell"), "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", ""),
-        (described("nameless_vm"), "x86_64", "x86-64-v3", ""),
+        (describe("xeon_amx"), "Intel(R) Xeon(R) Processor", "rocketlake", "+avxvnni +avx512bf16 +avx512fp16"),
+        (describe("epyc_zen4"), "AMD EPYC", "znver4", ""),
+        (describe("haswell"), "Intel(R) Xeon(R) CPU E5-2680 v3 @ 2.50GHz", "haswell", ""),
+        (describe("nameless_vm"), "x86_64", "x86-64-v3", ""),
         ("", "x86_64", "x86-64", ""),
         # A processor with masked features.
         (cpuinfo("AuthenticAMD", 26, 2, f"{V4} avx512_vnni amx_tile"), "Some CPU: @ 3 GHz", "x86-64-v4", "+avx512vnni"),

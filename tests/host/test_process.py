@@ -19,10 +19,10 @@ import pytest
 from anole.errors import BuildError, DeviceLostError, MachineError, MeasureError, TargetError
 from anole.host.process import CallFailed, CallTimedOut, Worker, WorkerDied, WorkerTimeout
 
-from .holding import start_holding
+from .holding import make_holding
 
 
-def start_misbehaving() -> Callable[..., object]:
+def make_misbehaving() -> Callable[..., object]:
     def handle(action: str, argument: object = None) -> object:
         match action:
             case "echo":
@@ -66,11 +66,11 @@ def start_misbehaving() -> Callable[..., object]:
     return handle
 
 
-def start_failing() -> Callable[..., object]:
+def fail_to_make() -> Callable[..., object]:
     raise OSError("no such device")
 
 
-def start_without_hardware() -> Callable[..., object]:
+def make_without_hardware() -> Callable[..., object]:
     raise TargetError("no such GPU")
 
 
@@ -80,7 +80,7 @@ def test_a_process_with_a_grace_period_releases_its_resources(
     grace_s: float, is_released: bool, n_calls: int, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
-    with Worker(partial(start_holding, note), grace_s=grace_s) as worker:
+    with Worker(partial(make_holding, note), grace_s=grace_s) as worker:
         worker.launch()
         for _ in range(n_calls):
             worker.call(timeout_s=60)
@@ -88,19 +88,19 @@ def test_a_process_with_a_grace_period_releases_its_resources(
 
 
 def test_a_process_that_does_not_end_in_time_is_killed() -> None:
-    with Worker(start_misbehaving, grace_s=0.2) as worker:
+    with Worker(make_misbehaving, grace_s=0.2) as worker:
         worker.submit("hang")
         pid = worker.pid
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    with Worker(start_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
+    with Worker(make_misbehaving, environment={"ANOLE_TEST": "seen"}) as worker:
         yield worker
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -108,10 +108,10 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def gone(pid: int, within_s: float = 5.0) -> bool:
+def is_gone(pid: int, within_s: float = 5.0) -> bool:
     ends_s = time.monotonic() + within_s
     while time.monotonic() < ends_s:
-        if not alive(pid):
+        if not is_alive(pid):
             return True
         time.sleep(0.02)
     return False
@@ -158,12 +158,12 @@ def test_a_hanging_call_is_killed_with_its_descendants(worker: Worker, tmp_path:
     note = tmp_path / "pid"
     with pytest.raises(WorkerTimeout):
         worker.call("child and hang", str(note), timeout_s=1.0)
-    assert gone(int(note.read_text()))
+    assert is_gone(int(note.read_text()))
     assert worker.call("echo", 1, timeout_s=10) == 1
 
 
 def test_missing_hardware_is_a_target_error_at_each_attempt() -> None:
-    with Worker(start_without_hardware) as worker:
+    with Worker(make_without_hardware) as worker:
         for _ in range(2):
             with pytest.raises(TargetError, match=r"^no such GPU$"):
                 worker.submit("pid")
@@ -173,14 +173,14 @@ def test_a_worker_is_replaced_after_some_calls_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Worker(start_misbehaving, calls_before_restart=2) as worker:
+    with Worker(make_misbehaving, calls_before_restart=2) as worker:
         first, second, child, third = (worker.call(what, timeout_s=10) for what in ("pid", "pid", "child", "pid"))
         assert first == second != third and len(list(tmp_path.iterdir())) == 1
-    assert all(gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
+    assert all(is_gone(pid) for pid in (first, child, third)) and not list(tmp_path.iterdir())
 
 
 def test_a_worker_that_fails_to_start_is_a_measure_error() -> None:
-    with Worker(start_failing) as worker, pytest.raises(MeasureError, match="no such device"):
+    with Worker(fail_to_make) as worker, pytest.raises(MeasureError, match="no such device"):
         worker.call("echo", 1, timeout_s=10)
 
 
@@ -196,10 +196,10 @@ def test_a_worker_dies_with_its_master(tmp_path: Path) -> None:
     script.write_text(
         "import os, signal, sys\n"
         f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
-        "from tests.host.test_process import start_misbehaving\n"
+        "from tests.host.test_process import make_misbehaving\n"
         "from anole.host.process import Worker\n"
         "if __name__ == '__main__':\n"
-        "    worker = Worker(start_misbehaving)\n"
+        "    worker = Worker(make_misbehaving)\n"
         "    open(sys.argv[1], 'w').write(str(worker.call('pid', timeout_s=30)))\n"
         "    worker.submit('hang')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -207,7 +207,7 @@ def test_a_worker_dies_with_its_master(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     master = subprocess.run([sys.executable, script, note], timeout=60, check=False)
     assert master.returncode == -signal.SIGKILL
-    assert gone(int(note.read_text()))
+    assert is_gone(int(note.read_text()))
 
 
 def test_prepare_imports_modules_before_a_worker_starts(tmp_path: Path) -> None:

@@ -65,13 +65,13 @@ def start(maker: Path, *arguments: str) -> subprocess.Popen[str]:
     ids=["short", *(f"{paths} of sockets too long" for paths in ("own", "own ö", "default", "default ö"))],
 )
 def test_a_process_that_ends_leaves_nothing(maker: Path, longer: int | None, letter: str) -> None:
-    maker = maker if longer is None else lengthened(maker, longer, letter)
+    maker = maker if longer is None else lengthen(maker, longer, letter)
     output = start(maker).communicate(timeout=60)
     assert output[1] == "" and leftovers(maker) == []
 
 
 def test_a_folder_for_sockets_of_a_killed_process_is_removed_by_the_next(maker: Path) -> None:
-    maker = lengthened(maker, 60, "x")
+    maker = lengthen(maker, 60, "x")
     killed = start(maker, "wait")
     assert killed.stdout is not None
     own, sockets = (Path(killed.stdout.readline().strip()) for _ in range(2))
@@ -82,7 +82,7 @@ def test_a_folder_for_sockets_of_a_killed_process_is_removed_by_the_next(maker: 
     assert leftovers(maker) == [] and not sockets.exists()
 
 
-def lengthened(maker: Path, longer: int, letter: str) -> Path:
+def lengthen(maker: Path, longer: int, letter: str) -> Path:
     """Move the program to a folder where the paths of sockets exceed the limit by `longer` bytes."""
     room = 107 - len("/pymp-12345678/listener-12345678") + longer
     long = maker.parent / (letter * ((room - len(os.fsencode(f"{maker.parent}//temporary"))) // len(letter.encode())))

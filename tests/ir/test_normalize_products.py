@@ -23,7 +23,7 @@ def plain(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return relax.op.matmul(left, transposed_matrix(right))
 
 
-def scaled(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+def scale_products(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return relax.op.matmul(left, relax.op.multiply(transposed_matrix(right), relax.const(0.5, "float32")))
 
 
@@ -47,7 +47,7 @@ def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
         ((4, 5), (6, 5), plain, ["einsum"], BatchMatmul(1, 4, 5, 6, True)),
         ((2, 4, 5), (6, 5), plain, ["einsum"], BatchMatmul(1, 8, 5, 6, True)),
         ((2, 3, 4, 5), (2, 3, 6, 5), plain, ["einsum"], BatchMatmul(6, 4, 5, 6, True)),
-        ((3, 4, 5), (3, 6, 5), scaled, ["multiply", "einsum"], BatchMatmul(3, 4, 5, 6, True)),
+        ((3, 4, 5), (3, 6, 5), scale_products, ["multiply", "einsum"], BatchMatmul(3, 4, 5, 6, True)),
         ((2, 3, 4, 5), (6, 6, 5), split, ["reshape", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
         ((2, 3, 4, 5), (2, 6, 3, 5), attention_heads, ["permute_dims", "einsum"], BatchMatmul(6, 4, 5, 6, True)),
         # A batch of one is broadcast, which no template supports.

@@ -160,7 +160,7 @@ def test_a_broken_known_config_is_not_blamed_on_a_machine_that_builds_the_defaul
         assert measuring.built == "---d"
 
 
-def test_a_full_disk_ends_measuring_at_once(faults: Path, measuring: Measuring) -> None:
+def test_a_full_disk_ends_measuring_immediately(faults: Path, measuring: Measuring) -> None:
     (faults / "disk full").touch()
     with pytest.raises(MachineError, match=r"No space left on device: .*; free some space"):
         measuring.measure(CONFIGS[:3])

@@ -87,7 +87,7 @@ class RandomRunner(RandomOrder):
         self._running.clear()
 
 
-def overlapped(seed: int, n: int, failing: set[int]) -> tuple[RandomRunner, Overlap]:
+def run_overlapped(seed: int, n: int, failing: set[int]) -> tuple[RandomRunner, Overlap]:
     chance = Random(seed)
     builders = RandomBuilders(chance, chance.randint(1, 3), failing)
     runner = RandomRunner(chance, chance.randint(1, 4), failing)
@@ -97,7 +97,7 @@ def overlapped(seed: int, n: int, failing: set[int]) -> tuple[RandomRunner, Over
 
 @given(st.integers(0), st.integers(0, 12), st.sets(st.integers(0, 11)))
 def test_each_config_is_measured_once_and_yielded_in_order(seed: int, n: int, failing: set[int]) -> None:
-    runner, overlap = overlapped(seed, n, failing)
+    runner, overlap = run_overlapped(seed, n, failing)
     measured = list(overlap)
     assert [each.status for each in measured] == [FAILED if number in failing else OK for number in range(n)]
     buildable = [number for number in range(n) if number not in failing]
@@ -107,7 +107,7 @@ def test_each_config_is_measured_once_and_yielded_in_order(seed: int, n: int, fa
 
 @given(st.integers(0), st.integers(1, 12), st.data())
 def test_measurements_yielded_before_an_error_are_a_prefix(seed: int, n: int, data: st.DataObject) -> None:
-    runner, overlap = overlapped(seed, n, set())
+    runner, overlap = run_overlapped(seed, n, set())
     runner.breaks_after = data.draw(st.integers(1, n))
     yielded: list[float | None] = []
     with pytest.raises(MeasureError, match="all servers are gone"):

@@ -46,7 +46,7 @@ def configs(notes: Path, count: int, **changes: Mapping[str, str]) -> list[dict[
     return [{"name": name, "notes": str(notes), **changes.get(name, {})} for name in names]
 
 
-def ran(notes: Path) -> dict[str, tuple[str, str]]:
+def read_runs(notes: Path) -> dict[str, tuple[str, str]]:
     """Return the device and the process of each candidate that ran, by its name."""
     lines = [line.split() for line in notes.read_text().splitlines() if line.startswith("ran")]
     return {name: (unit, process) for _, name, _, unit, _, process in lines}
@@ -76,7 +76,7 @@ def test_a_failure_only_costs_its_process(measurer: Measurer, notes: Path) -> No
     measured = list(measurer.measure(configs(notes, 3, c1={"fails": "run"}, c2={"build_after": "ran c1"})))
     assert [measurement.status for measurement in measured] == [Status.OK, Status.RUN_ERROR, Status.OK]
     assert measured[1].error == "RuntimeError: an illegal memory access was encountered"
-    in_process = ran(notes)
+    in_process = read_runs(notes)
     assert in_process["c1"] != in_process["c2"]
 
 
@@ -91,7 +91,7 @@ def test_abandoned_candidates_do_not_come_back(measurer: Measurer, notes: Path) 
 def test_rivals_are_confirmed_together(measurer: Measurer, notes: Path) -> None:
     confirmed = measurer.confirm(configs(notes, 3, c1={"fails": "build"}), seconds_each=0.01)
     assert [measurement.status for measurement in confirmed] == [Status.OK, Status.BUILD_ERROR, Status.OK]
-    assert len(set(ran(notes).values())) == 1
+    assert len(set(read_runs(notes).values())) == 1
 
 
 def test_each_measurer_takes_an_idle_device_and_keeps_it(measurer: Measurer, notes: Path, tmp_path: Path) -> None:
@@ -101,4 +101,4 @@ def test_each_measurer_takes_an_idle_device_and_keeps_it(measurer: Measurer, not
     with Measurer(TASK, ONCE, target=UndisturbedCpu(TASK.target)) as other:
         assert len(list(other.measure(configs(others, 1)))) == 1
         assert len(list(measurer.measure(configs(notes, 1)))) == 1
-    assert [{unit for unit, _ in ran(path).values()} for path in (notes, others)] == [{"0"}, {"1"}]
+    assert [{unit for unit, _ in read_runs(path).values()} for path in (notes, others)] == [{"0"}, {"1"}]

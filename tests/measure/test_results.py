@@ -12,7 +12,7 @@ from anole.measure.builders import Built
 from anole.measure.results import Results
 
 
-def built(folder: Path, name: int) -> Built:
+def make_built(folder: Path, name: int) -> Built:
     artifact = folder / f"{name}.so"
     artifact.touch()
     return Built(0, {"name": name}, artifact, build_s=0.1)
@@ -23,7 +23,7 @@ def test_only_the_fastest_are_kept(
     tmp_path_factory: pytest.TempPathFactory, latencies_s: list[float | None], most: int
 ) -> None:
     folder, results = tmp_path_factory.mktemp("artifacts"), Results(1e-4, max_kept=most)
-    candidates = [built(folder, name) for name in range(len(latencies_s))]
+    candidates = [make_built(folder, name) for name in range(len(latencies_s))]
     for candidate, latency_s in zip(candidates, latencies_s, strict=True):
         results.keep(candidate, latency_s)
     working = [
@@ -37,7 +37,7 @@ def test_only_the_fastest_are_kept(
 
 
 def test_a_candidate_that_runs_again_stays(tmp_path: Path) -> None:
-    results, candidate = Results(1e-4), built(tmp_path, 0)
+    results, candidate = Results(1e-4), make_built(tmp_path, 0)
     results.keep(candidate, 1e-3)
     results.keep(candidate, None)
     assert results.find({"name": 0}) is candidate and candidate.artifact.exists()

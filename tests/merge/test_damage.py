@@ -128,7 +128,7 @@ def test_content_that_cannot_be_copied_is_reported_and_the_old_file_is_kept(merg
 
 
 def test_replaced_newer_records_are_reported(merged: Any) -> None:
-    """Even if the database is not trusted."""
+    """They are reported even if the database is not trusted."""
     run = merged.run_of(merged.CONV)
     path = merged.tune(run, merged.CONV, [1e-3])
     folder = merged.compile("resnet18", [(merged.CONV, 4, None)], created_at="2026-11-22T00:00:00.000Z").parent
@@ -159,7 +159,7 @@ def test_a_newer_state_of_a_run_in_an_untrusted_database_stays(project: Any) -> 
     assert (result.trials, result.changed_runs) == (2, 0)
 
 
-def damages(content: bytes) -> dict[str, bytes]:
+def possible_damages(content: bytes) -> dict[str, bytes]:
     """Return states of a file after faults of the disk."""
     return {
         "empty": b"",
@@ -172,11 +172,11 @@ def damages(content: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("kind", damages(b"x"))
+@pytest.mark.parametrize("kind", possible_damages(b"x"))
 def test_an_unreadable_database_is_kept_under_another_name(project: Any, dump: Callable, kind: str) -> None:
     project.fill()
     project.merge()
-    before, damaged = dump(project.database), damages(project.database.read_bytes())[kind]
+    before, damaged = dump(project.database), possible_damages(project.database.read_bytes())[kind]
     project.database.write_bytes(damaged)
     journal = project.database.with_name("tuning.sqlite-wal")
     if kind == "text":
@@ -224,7 +224,7 @@ def test_a_failed_merge_leaves_the_damaged_database(merged: Any) -> None:
     assert {path: path.read_bytes() for path in merged.database.parent.iterdir()} == before
 
 
-def damaged(content: bytes, n: int) -> Iterator[tuple[str, bytes]]:
+def damage_content(content: bytes, n: int) -> Iterator[tuple[str, bytes]]:
     """Yield states of a file: changed bits and bytes, a missing end, and pages that are empty, copied or swapped."""
     rng, size = random.Random(0), 4096
     offsets = [at for at, byte in enumerate(content) if byte]
@@ -247,7 +247,7 @@ def test_merging_into_a_damaged_database_restores_all_files(merged: Any, dump: C
     fresh = merged.folder / "fresh.sqlite"
     merged.merge(database=fresh)
     minimal = dump(fresh)
-    for _, state in damaged(content, n):
+    for _, state in damage_content(content, n):
         merged.database.write_bytes(state)
         try:
             result = merged.merge()
@@ -278,7 +278,7 @@ def test_importing_a_damaged_database_imports_all_runs_or_nothing(merged: Any, n
         return {read_shard(path).digest for path in shard_paths(here)}
 
     undamaged, n_rejected, n_changed = imported(content), 0, 0
-    for kind, state in damaged(content, n):
+    for kind, state in damage_content(content, n):
         try:
             found = imported(state)
         except StoreError as error:

@@ -20,7 +20,7 @@ from anole.merge.untrusted_database import open_database
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[sqlite3.Connection]:
+def replace_database(path: Path) -> Iterator[sqlite3.Connection]:
     with hold_database(path) as file, file.replacing() as db:
         yield db
 
@@ -28,7 +28,7 @@ def replaced(path: Path) -> Iterator[sqlite3.Connection]:
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "db" / "x.sqlite"
-    with replaced(path) as db:
+    with replace_database(path) as db:
         db.execute("create table note (text)")
     return path
 
@@ -43,7 +43,7 @@ def notes(database: Path) -> list[str]:
 def test_replacing_keeps_the_former_rows(database: Path) -> None:
     database.chmod(0o640)
     for text in ("a", "b"):
-        with replaced(database) as db:
+        with replace_database(database) as db:
             db.execute("insert into note values (?)", [text])
     assert notes(database) == ["a", "b"]
     assert database.stat().st_mode & 0o777 == 0o640
@@ -52,11 +52,11 @@ def test_replacing_keeps_the_former_rows(database: Path) -> None:
 
 def test_a_failure_leaves_the_database_unchanged(database: Path) -> None:
     before = database.read_bytes()
-    with pytest.raises(KeyError), replaced(database) as db:
+    with pytest.raises(KeyError), replace_database(database) as db:
         db.execute("insert into note values ('lost')")
         raise KeyError
     with pytest.raises(StoreError, match="no such table: absent; the database is intact"):
-        with replaced(database) as db:
+        with replace_database(database) as db:
             db.execute("insert into note values ('lost')")
             db.execute("insert into absent values (1)")
     assert database.read_bytes() == before
@@ -68,7 +68,7 @@ def test_a_full_disk_leaves_the_database_unchanged(database: Path) -> None:
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, unlimited[1]))
     try:
-        with pytest.raises(StoreError, match="the database is intact"), replaced(database) as db:
+        with pytest.raises(StoreError, match="the database is intact"), replace_database(database) as db:
             db.execute("insert into note values (?)", ["x" * 1_000_000])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
@@ -78,14 +78,14 @@ def test_a_full_disk_leaves_the_database_unchanged(database: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "db").write_text("a file where the folder should be")
-    with pytest.raises(StoreError, match=r"db/x\.sqlite: "), replaced(tmp_path / "db" / "x.sqlite"):
+    with pytest.raises(StoreError, match=r"db/x\.sqlite: "), replace_database(tmp_path / "db" / "x.sqlite"):
         pass
 
 
 def test_temporary_files_of_a_crash_are_removed(database: Path) -> None:
     for name in ("x.sqlite.tmp", "x.sqlite.tmp-journal"):
         database.with_name(name).write_text("half written")
-    with replaced(database) as db:
+    with replace_database(database) as db:
         db.execute("insert into note values ('a')")
     assert notes(database) == ["a"]
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]
@@ -94,7 +94,7 @@ def test_temporary_files_of_a_crash_are_removed(database: Path) -> None:
 def test_a_link_stays_a_link(database: Path) -> None:
     link = database.with_name("link.sqlite")
     link.symlink_to(database)
-    with replaced(link) as db:
+    with replace_database(link) as db:
         db.execute("insert into note values ('a')")
     assert link.is_symlink()
     assert notes(database) == ["a"]
@@ -102,7 +102,7 @@ def test_a_link_stays_a_link(database: Path) -> None:
 
 def test_concurrent_writers_take_turns(database: Path) -> None:
     def add(text: str) -> None:
-        with replaced(database) as db:
+        with replace_database(database) as db:
             db.execute("insert into note values (?)", [text])
 
     threads = [threading.Thread(target=add, args=[text]) for text in "abcdef"]
@@ -118,7 +118,7 @@ def test_a_transaction_of_another_program_is_not_overwritten(database: Path, mon
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("begin immediate")
     other.execute("insert into note values ('other')")
-    with pytest.raises(StoreError, match="database is locked"), replaced(database):
+    with pytest.raises(StoreError, match="database is locked"), replace_database(database):
         pass
     other.execute("commit")
     other.close()
@@ -128,7 +128,7 @@ def test_a_transaction_of_another_program_is_not_overwritten(database: Path, mon
 def test_a_late_write_of_another_program_raises_an_error(database: Path) -> None:
     other = sqlite3.connect(database, isolation_level=None, timeout=0.05)
     assert other.execute("select count(*) from note").fetchone() == (0,)
-    with replaced(database) as db:
+    with replace_database(database) as db:
         db.execute("insert into note values ('a')")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("insert into note values ('other')")
@@ -156,10 +156,10 @@ def test_a_write_ahead_log_is_merged(database: Path, monkeypatch: pytest.MonkeyP
     other = sqlite3.connect(database, isolation_level=None)
     other.execute("pragma journal_mode = wal")
     other.execute("insert into note values ('logged')")
-    with pytest.raises(StoreError, match="locked"), replaced(database):
+    with pytest.raises(StoreError, match="locked"), replace_database(database):
         pass
     other.close()
-    with replaced(database) as db:
+    with replace_database(database) as db:
         db.execute("insert into note values ('a')")
     assert notes(database) == ["a", "logged"]
     assert [path.name for path in database.parent.iterdir()] == ["x.sqlite"]

@@ -91,7 +91,7 @@ def test_a_database_of_a_newer_version_is_not_changed(project, tmp_path: Path) -
 
 
 def test_a_changed_schema_rebuilds_the_database(project, dump: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if the database is unchanged since the last merge."""
+    """This holds even if the database is unchanged since the last merge."""
     project.fill()
     project.merge()
     before, inode = dump(project.database), project.database.stat().st_ino

@@ -29,12 +29,12 @@ def job(properties: dict[str, Any], base: Any = None, packages: str = "", **reso
     return SUBMIT["job_of"](base or template(), asked, Path("/project/a/job.sh"), "/project/a", packages)
 
 
-def pod(*arguments: Any, **more: Any) -> Any:
-    return job(*arguments, **more)["spec"]["template"]["spec"]
+def pod(*arguments: Any, **options: Any) -> Any:
+    return job(*arguments, **options)["spec"]["template"]["spec"]
 
 
-def container(*arguments: Any, **more: Any) -> Any:
-    return pod(*arguments, **more)["containers"][0]
+def container(*arguments: Any, **options: Any) -> Any:
+    return pod(*arguments, **options)["containers"][0]
 
 
 def test_a_job_runs_the_script_in_the_project_of_its_volume() -> None:
@@ -111,7 +111,7 @@ def test_a_node_is_chosen_by_its_labels() -> None:
             pod(TUNE, node_selector=wrong)
 
 
-def test_what_job_yaml_says_beside_stays() -> None:
+def test_other_content_of_job_yaml_stays() -> None:
     base = template()
     base["metadata"] = {"namespace": "tuning"}
     spec = base["spec"]["template"]["spec"]

@@ -62,7 +62,7 @@ def change(project: Project, name: str, **changes: Any) -> None:
     write_build(folder, replace(read_build(folder), **changes))
 
 
-def locked(project: Project) -> dict[str, Any]:
+def read_lock(project: Project) -> dict[str, Any]:
     return encode(read_lockfile(project.folder / "anole.lock.json").builds)
 
 
@@ -73,7 +73,7 @@ def test_all_compiled_builds_are_locked_with_their_configs(project: Project, loc
         "resnet18-cpu: locked 2 tasks, 1 of them untuned\nresnet34-cpu: locked 2 tasks, 1 of them untuned\n",
     )
     build = read_build(project.folder / "builds/resnet18-cpu")
-    assert locked(project)["resnet18-cpu"] == {
+    assert read_lock(project)["resnet18-cpu"] == {
         "target": build.target_description,
         "tasks": {
             CONV.key: {
@@ -92,18 +92,18 @@ def test_all_compiled_builds_are_locked_with_their_configs(project: Project, loc
 
 def test_only_named_builds_are_locked_or_unlocked(project: Project, lock: Callable[..., Result]) -> None:
     assert lock().exit_code == 0
-    before = locked(project)
+    before = read_lock(project)
     for name in ("resnet18-cpu", "resnet34-cpu"):
         task, *others = read_build(project.folder / "builds" / name).tasks
         change(project, name, tasks=(replace(task, config={"tile_f": [2, 1, 1, 8]}), *others))
     assert lock("resnet34-cpu").exit_code == 0
-    after = locked(project)
+    after = read_lock(project)
     assert after["resnet18-cpu"] == before["resnet18-cpu"]
     assert after["resnet34-cpu"]["tasks"][CONV.key]["config"] == {"tile_f": [2, 1, 1, 8]}
     text = (project.folder / "models.yaml").read_text().replace("name: resnet18-cpu", "name: other")
     (project.folder / "models.yaml").write_text(text)
     assert lock("--remove", "resnet18-cpu").stdout == "unlocked: resnet18-cpu\n"
-    assert locked(project) == {"resnet34-cpu": after["resnet34-cpu"]}
+    assert read_lock(project) == {"resnet34-cpu": after["resnet34-cpu"]}
     assert lock("--remove", "resnet34-cpu").exit_code == 0
     assert not (project.folder / "anole.lock.json").exists()
 
@@ -112,7 +112,7 @@ def test_unscheduled_configs_are_locked_too(project: Project, lock: Callable[...
     task, *others = read_build(project.folder / "builds/resnet18-cpu").tasks
     change(project, "resnet18-cpu", tasks=(replace(task, config=None, unscheduled=task.config), *others))
     assert lock("resnet18-cpu").exit_code == 0
-    assert locked(project)["resnet18-cpu"]["tasks"][CONV.key]["config"] == task.config
+    assert read_lock(project)["resnet18-cpu"]["tasks"][CONV.key]["config"] == task.config
 
 
 @pytest.mark.parametrize(

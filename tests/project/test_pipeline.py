@@ -51,7 +51,7 @@ def pipeline(project: Path) -> Pipeline:
     return load(project)
 
 
-def extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
+def write_extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **changes: Any) -> Path:
     """Write the outputs of extraction."""
     tasks = [ListedTask(key, f"task {key[0]}", 1000, 1, ("layer",)) for key in keys]
     return leave_manifest(pipeline, build.model, build.target, tasks, **changes)
@@ -95,8 +95,8 @@ def test_a_corrupt_shard_is_reported(pipeline: Pipeline) -> None:
 
 def test_paths_of_receipts_contain_task_run_and_budget(pipeline: Pipeline) -> None:
     one, two, again, plain = pipeline.spec.builds.values()
-    extracted(pipeline, one, ["a" * 64, "b" * 64])
-    extracted(pipeline, two, ["a" * 64])
+    write_extracted(pipeline, one, ["a" * 64, "b" * 64])
+    write_extracted(pipeline, two, ["a" * 64])
     run = pipeline.run(one, "a" * 64).key
     assert pipeline.receipts(one)[0] == Path("work/tuned", "a" * 64, run, "4.json")
     assert pipeline.receipts(again)[0] == Path("work/tuned", "a" * 64, run, "8.json")
@@ -118,7 +118,7 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
 )
 def test_a_stale_manifest_is_rejected_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:
     one = pipeline.spec.builds["one-cpu-random"]
-    path = extracted(pipeline, one, [], **change)
+    path = write_extracted(pipeline, one, [], **change)
     with pytest.raises(DocumentError, match=message) as caught:
         pipeline.receipts(one)
     assert str(caught.value).startswith(str(path))
@@ -130,7 +130,7 @@ def test_missing_files_are_reported_with_the_remedy_unless_the_task_is_tuned(pip
     missing = "there is no such file; `snakemake --forcerun extract` writes it again"
     with pytest.raises(DocumentError, match=rf"one/cpu\.json: {missing}"):
         pipeline.receipts(one)
-    extracted(pipeline, one, ["a" * 64])
+    write_extracted(pipeline, one, ["a" * 64])
     (pipeline.project / layout.task_path("a" * 64)).unlink()
     with pytest.raises(DocumentError, match=rf"{'a' * 64}\.json: {missing}"):
         pipeline.receipts(one)
@@ -190,7 +190,7 @@ def lock(pipeline: Pipeline, build: BuildSpec, *keys: str, **changes: Any) -> Pi
 
 def test_a_locked_task_needs_no_receipt(pipeline: Pipeline) -> None:
     one, _, again, _ = pipeline.spec.builds.values()
-    extracted(pipeline, one, ["a" * 64, "b" * 64])
+    write_extracted(pipeline, one, ["a" * 64, "b" * 64])
     locked = lock(pipeline, one, "a" * 64)
     assert locked.receipts(one) == pipeline.receipts(one)[1:] and locked.receipts(again) == pipeline.receipts(again)
     assert locked.unmeasured(one) == ["task b"]
@@ -237,9 +237,9 @@ def test_a_locked_build_needs_neither_records_nor_the_hardware(project: Path) ->
     tasks = {"a" * 64: LockedTask("layer", {"tile": 1}, None, None)}
     write_lockfile(Lockfile(project / layout.LOCKFILE, {"gpu": LockedBuild(description, tasks)}))
     locked = load(project)
-    extracted(locked, locked.spec.builds["gpu"], ["a" * 64])
+    write_extracted(locked, locked.spec.builds["gpu"], ["a" * 64])
     assert load(project).receipts(locked.spec.builds["gpu"]) == []
-    extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
+    write_extracted(locked, locked.spec.builds["gpu"], ["a" * 64, "b" * 64])
     with pytest.raises(SpecError, match="the records of 1 tasks, such as task b, are missing for build gpu"):
         load(project)
 

@@ -26,7 +26,7 @@ from ..tiny_builds import HOME
 RULES = Rules(threshold=0.2, tolerance=3e-4, seconds=60, rounds=10)
 
 
-def altered(build: Path, folder: Path, line: str) -> Path:
+def alter(build: Path, folder: Path, line: str) -> Path:
     """Copy a build, adding a line of Python before its network returns."""
     shutil.copytree(build, folder)
     before = (folder / "load.py").read_text()
@@ -40,11 +40,11 @@ def altered(build: Path, folder: Path, line: str) -> Path:
 def test_a_build_equals_its_copy_and_beats_a_slowed_copy(tiny_project: Path, tmp_path: Path) -> None:
     net = tiny_project / "net"
     before, after = tmp_path / "before", tmp_path / "after"
-    altered(net, before / "same", "pass")
-    altered(net, before / "more", "pass")
+    alter(net, before / "same", "pass")
+    alter(net, before / "more", "pass")
     shutil.copytree(net, after / "same")
     # Several times the latency of the network.
-    altered(net, after / "more", "import time; time.sleep(1e-3)")
+    alter(net, after / "more", "import time; time.sleep(1e-3)")
     shutil.copytree(net, after / "new")
     command = [sys.executable, "-m", "anole", "compare", before, after, "--json", "--rounds", "40", "--threshold", "25"]
     environment = {**os.environ, "PYTHONPATH": str(HOME / "lib")}
@@ -74,7 +74,7 @@ def test_a_build_equals_its_copy_and_beats_a_slowed_copy(tiny_project: Path, tmp
 def test_builds_with_different_outputs_or_errors_are_rejected(
     tiny_project: Path, tmp_path: Path, line: str, problem: str
 ) -> None:
-    net, other = tiny_project / "net", altered(tiny_project / "net", tmp_path / "other", line)
+    net, other = tiny_project / "net", alter(tiny_project / "net", tmp_path / "other", line)
     with pytest.raises(BuildError, match=f"^{re.escape(f'{net} and {other}')}: {problem}"):
         compare_builds("net", net, other, RULES)
 

@@ -108,7 +108,7 @@ def test_the_minimum_time_is_limited_by_arithmetic_or_memory() -> None:
     assert PEAK.min_s(10**9, 10**6, "bfloat16") == pytest.approx(5e-4)
 
 
-def shown(**settings: Any) -> str:
+def render(**settings: Any) -> str:
     console = Console(file=io.StringIO(), **settings)
     with console.capture() as captured:
         console.print(render_profile(PROFILE))
@@ -117,7 +117,7 @@ def shown(**settings: Any) -> str:
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
-    title, roofline, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in shown(width=width).splitlines())
+    title, roofline, header, *lines = (re.split(r"\s{2,}", line.strip()) for line in render(width=width).splitlines())
     assert title == ["net-cpu: 2.50 ms with 2 threads"]
     assert roofline == ["roofline: 1,000 GFLOP/s (2,000 of bfloat16) and 10.0 GB/s, measured afterwards"]
     assert header == ["layers", "calls", "time", "share", "rate", "of roofline"]
@@ -133,6 +133,6 @@ def test_a_terminal_of_any_width_shows_all_numbers(width: int) -> None:
 
 
 def test_a_kernel_far_below_the_roofline_is_highlighted() -> None:
-    lines = shown(width=80, color_system="standard", force_terminal=True).splitlines()
+    lines = render(width=80, color_system="standard", force_terminal=True).splitlines()
     (yellow,) = (line for line in lines if "\x1b[33m" in line)
     assert "max_pool2d" in yellow

@@ -72,7 +72,7 @@ def test_messages_are_shown_in_full(now: list[float], capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "a line of more than eighty characters " * 5 + "[bold]\nand another\n"
 
 
-def shown(database: Path, width: int) -> list[str]:
+def format_table(database: Path, width: int) -> list[str]:
     """Return the lines of the table of latencies."""
     return lines_of(render_results(database), width)
 
@@ -87,7 +87,7 @@ def project(tmp_path: Path) -> Project:
 def test_builds_are_compared_with_their_references(project: Project) -> None:
     project.evaluate("resnet18-cpu", 0.016, precision="int8")
     project.merge()
-    blank, header, first, *_ = lines = shown(project.database, 200)
+    blank, header, first, *_ = lines = format_table(project.database, 200)
     assert (blank, header.split("  ")[0]) == ("", "build")
     assert [name.strip() for name in header.split("  ") if name] == [
         "build",
@@ -110,7 +110,7 @@ def test_builds_are_compared_with_their_references(project: Project) -> None:
 
 def test_at_80_columns_nothing_is_lost(project: Project) -> None:
     project.merge()
-    wide, small = shown(project.database, 200), shown(project.database, 80)
+    wide, small = format_table(project.database, 200), format_table(project.database, 80)
     assert max(map(len, small)) <= 80
     assert "".join(wide).split() == "".join(small).split()
 
@@ -118,4 +118,4 @@ def test_at_80_columns_nothing_is_lost(project: Project) -> None:
 def test_without_latencies_nothing_is_shown(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.merge()
-    assert shown(project.database, 80) == []
+    assert format_table(project.database, 80) == []

@@ -26,7 +26,7 @@ def space_of(cardinalities: Sequence[int], constraints: Sequence[Constraint] = (
     return Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)], constraints)
 
 
-def measured(space: Space, vectors: Any = (), latencies_s: float | Sequence[float | None] = 1.0) -> History:
+def history_of(space: Space, vectors: Any = (), latencies_s: float | Sequence[float | None] = 1.0) -> History:
     """Return a history of configs with the given latencies, or the same for all; None is a failure."""
     rows = np.array(vectors, dtype=np.int64).reshape(-1, len(space.knobs))
     each = [latencies_s] * len(rows) if isinstance(latencies_s, float) else latencies_s
@@ -43,7 +43,7 @@ def propose(explorer: Part[Explorer], surrogate: Surrogate, history: History, se
     return explorer.start(history.space).propose(surrogate, history, np.random.default_rng(seed))
 
 
-def searched(
+def run_search(
     formula: Formula, settings: TunerSettings, n_trials: int, seed: int = 0, measure: Measure | None = None
 ) -> list[Trial]:
     trials: list[Trial] = []
@@ -52,7 +52,7 @@ def searched(
     return trials
 
 
-def fitted(settings: Part[Surrogate], history: History) -> Surrogate:
+def fit(settings: Part[Surrogate], history: History) -> Surrogate:
     surrogate = settings.start(history.space)
     surrogate.fit(history)
     return surrogate

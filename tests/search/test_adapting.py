@@ -15,9 +15,9 @@ from anole.search.presets import read_tuner
 from anole.space import Space, option_knob
 from anole.testing.formulas import Formula, bowl, islands
 from kit.oracle import Oracle
-from kit.quality import batch_sizes, shares
+from kit.quality import batch_sizes, format_shares
 
-from .conftest import searched
+from .conftest import run_search
 
 
 def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
@@ -25,7 +25,7 @@ def sizes(formula: Formula, best_s: float, n_candidates: int = 64) -> list[int]:
     annealing = {"name": "annealing", "n_candidates": n_candidates, "n_steps": 100}
     of_all_knobs = {"preset": "chameleon", "explorer": annealing, "sampler": {"clustered": "all"}}
     settings = replace(read_tuner(of_all_knobs), surrogate=Oracle(formula, best_s))
-    return batch_sizes(searched(formula, settings, 128))[:-1]
+    return batch_sizes(run_search(formula, settings, 128))[:-1]
 
 
 @pytest.mark.guard
@@ -59,9 +59,9 @@ def test_noisy_kernels_are_run_more_often(preset: str) -> None:
             yield Measurement(Status.OK, latency_s=timing.latency_s, cv=timing.cv, repeats=timing.repeats)
 
     repeats = defaultdict[object, list[int]](list)
-    for trial in searched(formula, read_tuner({"preset": preset, "surrogate": "none"}), 60, measure=measure):
+    for trial in run_search(formula, read_tuner({"preset": preset, "surrogate": "none"}), 60, measure=measure):
         repeats[trial.config["noise"]].append(trial.measurement.repeats)
-    assert shares(repeats["quiet"]) == "3: 100 %"
+    assert format_shares(repeats["quiet"]) == "3: 100 %"
     assert np.mean(repeats["loud"]) > 4.5 and {3, 10} < set(repeats["loud"])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole.record import Confirmation, Measurement, Status, Trial, utc_now
-from anole.search.confirm import diverse, fastest, fastest_of_each, ranked, rivals, settle
+from anole.search.confirm import diversify, fastest, fastest_of_each, rank, rivals, settle
 from anole.search.presets import read_tuner
 from anole.search.watch import Watch
 
@@ -165,14 +165,14 @@ def test_new_trials_or_a_new_success_start_a_new_round():
 def test_confirmed_configs_come_before_unconfirmed_trials():
     made = blocks(1.0, 2.0, None, 3.0, 0.5)
     slow, wrong, fast = confirmation(1, 6.0, block=0), confirmation(2, None, block=4), confirmation(0, 4.0, block=9)
-    assert ranked(made, [slow, wrong, fast], fully) == [fast, slow, made[1], made[3]]
+    assert rank(made, [slow, wrong, fast], fully) == [fast, slow, made[1], made[3]]
 
 
 @given(trials, st.integers(1, 8))
 def test_rivals_cover_all_kinds_before_any_repeats(made, n):
-    ranking = ranked(made, [], fully)
+    ranking = rank(made, [], fully)
     near = [each for each in ranking if each.measurement.latency_s <= 2 * ranking[0].measurement.latency_s]
-    found = diverse(ranking, ["block", "batch"], n)
+    found = diversify(ranking, ["block", "batch"], n)
     assert len(found) == min(n, len(near)) and found[:1] == ranking[:1]
     assert all(found.count(each) == 1 and each in near for each in found)
     kinds = [(each.config["block"], each.config["batch"]) for each in found]
@@ -185,21 +185,21 @@ def test_rivals_cover_all_kinds_before_any_repeats(made, n):
 def test_configs_without_a_knob_form_a_separate_kind():
     direct = [trial(number, 1.0 + number / 9, algorithm="direct", tile=number) for number in range(2)]
     winograd = [trial(2, 1.5, algorithm="winograd", tile_size=2), trial(3, 1.6, algorithm="winograd", tile_size=4)]
-    found = diverse([*direct, *winograd], ["algorithm", "tile_size"], 8)
+    found = diversify([*direct, *winograd], ["algorithm", "tile_size"], 8)
     assert found == [direct[0], *winograd, direct[1]]
 
 
 def test_worth_scales_latency_except_for_confirmed_configs():
     narrow, wide, wider = trial(0, 3.0, block=16), trial(1, 2.0, block=32), trial(1, 1.0, block=32)
     confirmed = confirmation(0, 9.0, block=32)
-    assert ranked([narrow, wide], [], fully) == [wide, narrow]
-    assert ranked([narrow, wide], [], half_of_wide) == [narrow, wide]
-    assert ranked([narrow, wider], [], half_of_wide) == [wider, narrow]
-    assert ranked([narrow], [confirmed], half_of_wide) == [confirmed, narrow]
+    assert rank([narrow, wide], [], fully) == [wide, narrow]
+    assert rank([narrow, wide], [], half_of_wide) == [narrow, wide]
+    assert rank([narrow, wider], [], half_of_wide) == [wider, narrow]
+    assert rank([narrow], [confirmed], half_of_wide) == [confirmed, narrow]
 
 
 def test_worthless_configs_come_last_but_are_listed():
     nothing, slow = trial(0, 1e-6, block=32), trial(1, 1.0, block=16)
     assert fastest([nothing, slow], lambda config, _: float(config["block"] == 16)) == [slow, nothing]
-    assert ranked([nothing], [], lambda *_: 0.0) == [nothing]
-    assert ranked([trial(0, None, block=16)], [], half_of_wide) == []
+    assert rank([nothing], [], lambda *_: 0.0) == [nothing]
+    assert rank([trial(0, None, block=16)], [], half_of_wide) == []

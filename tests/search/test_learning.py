@@ -19,7 +19,7 @@ from anole.testing.formulas import Formula, ridge
 from kit.oracle import Oracle
 from kit.quality import log_gap
 
-from .conftest import searched
+from .conftest import run_search
 
 EXPLORERS: Mapping[str, Mapping[str, Any]] = {
     "release": {"n_trials": 32, "explorer": {"n_steps": 250}},
@@ -58,7 +58,7 @@ def learning_gain(
     """Return the mean gain in the log gap of the n cheapest trials to the optimum, compared with the twin."""
 
     def gap(settings: TunerSettings, seed: int) -> float:
-        found = searched(formula, settings, trials, seed)
+        found = run_search(formula, settings, trials, seed)
         return log_gap([trial.measurement.latency_s or np.nan for trial in found], best_s, n)
 
     return np.mean([gap(twin, seed) - gap(own, seed) for seed in seeds])

@@ -192,7 +192,7 @@ def test_an_interrupted_run_resumes_with_the_same_trials(bowl, settings, n_recor
     assert len(bowl.asked) == len(resumed.fresh) == 20 - n_recorded
 
 
-def killed_after(n, measure):
+def kill_after(n, measure):
     """Return a function that measures n configs and is then interrupted, and the list of measured configs."""
     measured = []
 
@@ -210,7 +210,7 @@ def test_a_repeatedly_killed_run_loses_and_repeats_no_measurement(bowl, settings
     uninterrupted_trials = uninterrupted(settings)
     recorded, all_measured = [], []
     for survives in (0, 4, 1, 7, 3):
-        measure, measured = killed_after(survives, bowl.measure)
+        measure, measured = kill_after(survives, bowl.measure)
         session = Session(bowl, settings, 20, recorded=recorded, measure=measure)
         with pytest.raises(KeyboardInterrupt):
             session.run()
@@ -223,7 +223,7 @@ def test_a_repeatedly_killed_run_loses_and_repeats_no_measurement(bowl, settings
 
 
 def test_changed_proposals_complete_an_interrupted_batch(bowl, settings):
-    """As after an upgrade: the recorded configs would not be proposed now."""
+    """After an upgrade, the recorded configs may not be proposed any more."""
     other = Session(bowl, settings, 10, seed=99).run()
     session = Session(bowl, settings, 20, seed=0, recorded=other.trials).run()
     assert outcome(session.trials)[:10] == outcome(other.trials)
@@ -233,7 +233,7 @@ def test_changed_proposals_complete_an_interrupted_batch(bowl, settings):
 
 @pytest.mark.parametrize("lost", [{3}, {6, 7, 8, 9, 10, 11}, {0, 1, 2, 3, 4, 5, 19}])
 def test_missing_records_are_replaced_in_the_last_iteration(bowl, settings, lost):
-    """As after corrupt lines in a shard: only the last iteration is completed; earlier ones stay as they are."""
+    """Corrupt lines of a shard are missing: only the last iteration is completed; earlier ones stay as they are."""
     uninterrupted_trials = uninterrupted(settings)
     holed = [trial for trial in uninterrupted_trials if trial.number not in lost]
     session = Session(bowl, settings, 24, recorded=holed).run()

@@ -38,7 +38,7 @@ def turns_of(seconds: Sequence[float], seed: int, turns: int = 40, noise: float 
     ]
 
 
-def confirmed(
+def confirm_tiles(
     latencies: Mapping[int, float], seed: int, space: Space = BY_TILE, default: int | None = None, **noise: Any
 ) -> list[Confirmation]:
     """Confirm configs by their tile and true latency, with noise."""
@@ -55,7 +55,7 @@ def confirmed(
 
 
 def test_a_tie_is_decided_by_merit_despite_noise() -> None:
-    rounds = [confirmed({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 16: 1.1}, seed) for seed in range(50)]
+    rounds = [confirm_tiles({1: 1.0, 2: 1.0, 4: 1.0, 8: 1.0, 16: 1.1}, seed) for seed in range(50)]
     chosen = [each[0].config["tile"] for each in rounds]
     assert chosen.count(8) >= 48 and 16 not in chosen
     # By latency alone, chance would choose each of them.
@@ -68,13 +68,13 @@ def test_a_tie_is_decided_by_merit_despite_noise() -> None:
 
 
 def test_a_clear_winner_wins_regardless_of_merit() -> None:
-    assert {confirmed({1: 1.0, 8: 1.05, 16: 1.1}, seed)[0].config["tile"] for seed in range(50)} == {1}
-    assert {confirmed({1: 1.0, 8: 2.0}, seed, turns=5)[0].config["tile"] for seed in range(50)} == {1}
+    assert {confirm_tiles({1: 1.0, 8: 1.05, 16: 1.1}, seed)[0].config["tile"] for seed in range(50)} == {1}
+    assert {confirm_tiles({1: 1.0, 8: 2.0}, seed, turns=5)[0].config["tile"] for seed in range(50)} == {1}
 
 
 def test_less_noise_resolves_smaller_differences() -> None:
-    assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.1)[0].config["tile"] == 16
-    assert confirmed({1: 1.0, 16: 1.01}, 0, noise=0.001)[0].config["tile"] == 1
+    assert confirm_tiles({1: 1.0, 16: 1.01}, 0, noise=0.1)[0].config["tile"] == 16
+    assert confirm_tiles({1: 1.0, 16: 1.01}, 0, noise=0.001)[0].config["tile"] == 1
 
 
 def test_exact_latencies_give_exact_ratios() -> None:
@@ -91,7 +91,7 @@ def test_a_common_drift_cancels_out() -> None:
 @pytest.mark.parametrize(("default", "chosen"), [(None, 2), (8, 8), (16, 2)])
 def test_ties_without_merit_go_to_the_default_or_the_first_config(default: int | None, chosen: int) -> None:
     for space in (space_of(), space_of(lambda columns: np.ones(len(columns["tile"])))):
-        rounds = [confirmed(dict.fromkeys((8, 4, 2), 1.0), seed, space, default) for seed in range(9)]
+        rounds = [confirm_tiles(dict.fromkeys((8, 4, 2), 1.0), seed, space, default) for seed in range(9)]
         assert {each[0].config["tile"] for each in rounds} == {chosen}
 
 

@@ -50,7 +50,7 @@ def test_every_feature_has_a_name():
 @given(st.sets(st.sampled_from([0, 16, 64]), min_size=1), st.sets(st.sampled_from(["inline", "root"]), min_size=1))
 def test_a_subspace_has_the_configs_with_the_allowed_values(unrolls, places):
     space = make_space()
-    part = space.restricted({"unroll": sorted(unrolls), "pad_at": sorted(places)})
+    part = space.restrict({"unroll": sorted(unrolls), "pad_at": sorted(places)})
     configs = [part.config(vector) for vector in part.vectors(part.valid_indices)]
     unrestricted = [space.config(vector) for vector in space.vectors(space.valid_indices)]
     assert configs == [config for config in unrestricted if config["unroll"] in unrolls and config["pad_at"] in places]
@@ -61,7 +61,7 @@ def test_a_subspace_has_the_configs_with_the_allowed_values(unrolls, places):
 
 
 def test_a_split_may_be_given_as_a_list_or_a_tuple():
-    assert len(make_space().restricted({"tile_f": [[1, 4, 16], (2, 2, 16)]}).knobs[0]) == 2
+    assert len(make_space().restrict({"tile_f": [[1, 4, 16], (2, 2, 16)]}).knobs[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_split_may_be_given_as_a_list_or_a_tuple():
 )
 def test_unknown_knobs_and_values_are_rejected(values, message):
     with pytest.raises(ConfigError, match=message):
-        make_space().restricted(values)
+        make_space().restrict(values)
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -79,11 +79,11 @@ def test_denormalized_inverts_normalized_with_rounding(cardinalities, seed):
     space = Space([option_knob(f"k{at}", list(range(size))) for at, size in enumerate(cardinalities)])
     rng = np.random.default_rng(seed)
     vectors = rng.integers(0, cardinalities, size=(20, len(cardinalities)))
-    points = space.normalized(vectors)
+    points = space.normalize(vectors)
     assert points.min() >= 0 and points.max() <= 1
     offsets = rng.uniform(-0.49, 0.49, points.shape) / np.maximum(space.cardinalities - 1, 1)
-    np.testing.assert_array_equal(space.denormalized(points), vectors)
-    np.testing.assert_array_equal(space.denormalized((points + offsets).astype(np.float32)), vectors)
+    np.testing.assert_array_equal(space.denormalize(points), vectors)
+    np.testing.assert_array_equal(space.denormalize((points + offsets).astype(np.float32)), vectors)
 
 
 def test_a_discount_reduces_the_worth_of_a_config():
@@ -143,7 +143,7 @@ def test_names_of_an_agent_exclude_knobs_with_one_value():
     ]
     space = Space(knobs)
     assert [space.names_of(agent) for agent in ("hardware", "mapping", "nobody")] == [["block"], ["tile"], []]
-    assert space.restricted({"block": [8]}).names_of("hardware") == []
+    assert space.restrict({"block": [8]}).names_of("hardware") == []
 
 
 def test_a_history_multiplies_speeds_by_worth():
@@ -204,9 +204,9 @@ def test_the_best_sampled_config_comes_from_the_core_if_few_are_valid():
 
 def test_a_subspace_drops_the_core_and_an_opened_space_keeps_only_costs() -> None:
     space = space_with_merit(discount=lambda c: 1.0 / c["size"], toll=lambda c: c["size"], core={}, merit_is_speed=True)
-    part, opened = space.restricted({"filters": [3, 5]}), space.opened()
+    part, opened = space.restrict({"filters": [3, 5]}), space.to_open()
     for kept in ("constraints", "discount", "toll", "merit", "merit_is_speed"):
-        assert getattr(part, kept) == getattr(space, kept) != getattr(space_with_merit(merit=None).opened(), kept)
+        assert getattr(part, kept) == getattr(space, kept) != getattr(space_with_merit(merit=None).to_open(), kept)
     assert (opened.constraints, opened.merit, opened.merit_is_speed) == ((), None, False)
     assert (opened.discount, opened.toll, opened.core, part.core) == (space.discount, space.toll, None, None)
     assert part.best_sampled["filters"] == 5
@@ -214,12 +214,12 @@ def test_a_subspace_drops_the_core_and_an_opened_space_keeps_only_costs() -> Non
 
 def test_an_opened_space_may_have_wider_knobs() -> None:
     space = make_space()
-    opened = space.opened([option_knob("unroll", (0, 16, 64, 512))])
+    opened = space.to_open([option_knob("unroll", (0, 16, 64, 512))])
     assert [knob.name for knob in opened.knobs] == [knob.name for knob in space.knobs] and len(opened) == 28 * 8
     wide = {"tile_f": [1, 1, 64], "unroll": 512, "pad_at": "inline"}
     assert opened.rejection(wide) is None
-    assert len(space.opened()) == len(space) > len(space.valid_indices)
-    assert space.opened().feature_names == space.feature_names
+    assert len(space.to_open()) == len(space) > len(space.valid_indices)
+    assert space.to_open().feature_names == space.feature_names
 
 
 def test_only_hard_constraints_cause_a_refusal() -> None:

@@ -100,7 +100,7 @@ def test_a_large_sample_is_balanced_even_if_few_configs_are_valid():
 
 
 def test_a_union_may_be_restricted_to_one_algorithm():
-    assert configs(SPACE.restricted({ALGORITHM: ["winograd"]})) == [
+    assert configs(SPACE.restrict({ALGORITHM: ["winograd"]})) == [
         config for config in configs(SPACE) if config[ALGORITHM] == "winograd"
     ]
 

@@ -30,7 +30,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Process]]:
         each.kill()
 
 
-def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
+def tune(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
     project = Project(folder, target={**describe_cpu(threads=1), "model": "a board"})
     (_, port), *others = [(HOST, process.port) for process in servers]
     for trials in budgets:
@@ -40,7 +40,7 @@ def tuned(folder: Path, servers: list[Process], *budgets: int) -> ShardContent:
 
 @pytest.mark.guard
 def test_a_resumed_run_on_two_servers_has_the_same_trials_as_a_run_on_one(tmp_path: Path, pair: list[Process]) -> None:
-    one, two = tuned(tmp_path / "one", pair[:1], 7), tuned(tmp_path / "two", pair, 3, 7)
+    one, two = tune(tmp_path / "one", pair[:1], 7), tune(tmp_path / "two", pair, 3, 7)
     assert [trial.config for trial in two.trials] == [trial.config for trial in one.trials]
     assert [trial.number for trial in two.trials] == list(range(7))
     assert {trial.measurement.status for trial in two.trials} == {Status.OK}

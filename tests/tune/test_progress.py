@@ -94,7 +94,7 @@ DONE = "dense: 8/8, best 24.0 GFLOP/s, 0 failed"
 @pytest.mark.parametrize(
     ("updates", "lines"),
     [
-        pytest.param([(0, 0.0, 0), (8, 24.0, 0)], ["dense: 0/8", DONE], id="done at once"),
+        pytest.param([(0, 0.0, 0), (8, 24.0, 0)], ["dense: 0/8", DONE], id="done immediately"),
         pytest.param([(8, 24.0, 0)], [DONE], id="done before"),
         pytest.param([(0, 0.0, 0), (0, 0.0, 0), (2, 0.0, 2)], ["dense: 0/8", "dense: 2/8, 2 failed"], id="failures"),
         pytest.param([(0, 0.0, 0), None], ["dense: 0/8"], id="failed before its first trial"),

@@ -263,12 +263,12 @@ def test_a_warm_start_records_and_keeps_its_sources(tmp_path: Path, project: Pro
     assert similar.shard.read_text().count('"warm_start","sources"') == 1
 
 
-def simulated(folder: Path, **settings: Any) -> Project:
+def tune_simulated(folder: Path, **settings: Any) -> Project:
     return Project(folder, Conv2d(1, 8, 8, 32, 32, (3, 3), padding=(1, 1, 1, 1)), describe_vta(**settings))
 
 
 def test_simulated_trials_need_no_confirmation(tmp_path: Path) -> None:
-    project = simulated(tmp_path / "fixed")
+    project = tune_simulated(tmp_path / "fixed")
     receipt, content = project.tune(4), project.content
     assert RANDOM.n_confirm > 0 and content.confirmations == ()
     assert (receipt["status"], receipt["confirmed"], receipt["designs"]) == ("tuned", True, [])
@@ -281,7 +281,7 @@ def test_simulated_trials_need_no_confirmation(tmp_path: Path) -> None:
 
 @pytest.mark.guard
 def test_a_hardware_search_reports_the_fastest_config_of_each_design(tmp_path: Path) -> None:
-    project = simulated(tmp_path / "search", hardware="search", area_max=1.5)
+    project = tune_simulated(tmp_path / "search", hardware="search", area_max=1.5)
     receipt = project.tune(30)
     trials = [trial for trial in project.content.trials if trial.measurement.latency_s is not None]
     of_each: dict[Any, list[float]] = {}
@@ -299,7 +299,7 @@ def test_a_hardware_search_reports_the_fastest_config_of_each_design(tmp_path: P
 
     costs = [cost(trial.config, trial.measurement.latency_s or 0.0) for trial in trials]
     assert cost(receipt["config"], receipt["latency_s"]) == min(costs)
-    again = simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
+    again = tune_simulated(tmp_path / "again", hardware="search", area_max=1.5).tune(30)
     differs = ("elapsed_s", "crc")
     assert {**again, **dict.fromkeys(differs)} == {**receipt, **dict.fromkeys(differs)}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from anole.documents.build import read_build, write_build
-from anole.documents.document import with_schema
+from anole.documents.document import encode_with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.stage import evaluate_build
@@ -23,7 +23,7 @@ from anole_vta.section import accelerator_of
 from .conftest import change_arrays, change_stream
 
 
-def copied(accelerated: Path, folder: Path) -> Path:
+def copy_build(accelerated: Path, folder: Path) -> Path:
     """Return a copy of a build that is four times as fast as untuned.
 
     Like builds of older versions, it has no SHA-256, so tests can change its files.
@@ -40,12 +40,12 @@ def copied(accelerated: Path, folder: Path) -> Path:
 def net(accelerated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of a build, with its project as the working directory."""
     monkeypatch.chdir(accelerated)
-    return copied(accelerated, tmp_path)
+    return copy_build(accelerated, tmp_path)
 
 
 def evaluate(folder: Path) -> dict[str, Any]:
     evaluate_build(folder, folder.parent / "evaluation.json")
-    evaluation = with_schema(read_evaluation(folder.parent / "evaluation.json"))
+    evaluation = encode_with_schema(read_evaluation(folder.parent / "evaluation.json"))
     (latency,) = evaluation["latencies"]
     return {**evaluation, **latency}
 
@@ -54,7 +54,7 @@ def evaluate(folder: Path) -> dict[str, Any]:
 def evaluation(accelerated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(accelerated)
-        return evaluate(copied(accelerated, tmp_path_factory.mktemp("evaluated")))
+        return evaluate(copy_build(accelerated, tmp_path_factory.mktemp("evaluated")))
 
 
 def test_a_build_is_compared_with_itself_untuned_and_with_the_network(

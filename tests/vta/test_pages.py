@@ -9,29 +9,29 @@ from anole_vta.network.artifact import load_programs
 from anole_vta.report import utilization
 from anole_vta.simulator.timing import simulate
 
-from ..report.pages.conftest import FRONT, figure, lacking, npu_project, old_project, recorded, source_of
+from ..report.pages.conftest import FRONT, advice, figure, npu_project, old_project, open_source, recorded
 
 __all__ = ["npu_project", "old_project", "recorded"]
 
 
 def test_an_explored_front_is_shown_with_its_knees(recorded: Path, tmp_path: Path) -> None:
-    with source_of(recorded) as source:
+    with open_source(recorded) as source:
         found = figure(source, "fronts", "Front of time, area and energy: edge")
         broken = tmp_path / "accelerators/edge/front.csv"
         broken.parent.mkdir(parents=True)
         broken.write_text("network,area\nnet,1\n")
-        assert "broken" in lacking(replace(source, project=tmp_path), "fronts", "Front of time, area and energy: edge")
+        assert "broken" in advice(replace(source, project=tmp_path), "fronts", "Front of time, area and energy: edge")
     assert found.table is not None and found.chart is not None
     assert [row[:2] + row[3:] for row in found.table.rows] == [
-        ("net", "min time x area", "1.40x", "29.4", "1.10", "RTL"),
-        ("all networks", "min time x area x energy", "1.40x", "99.4", "1.20", "RTL"),
+        ("net", "time x area", "1.40x", "29.4", "1.10", "RTL"),
+        ("all networks", "time x area x energy", "1.40x", "99.4", "1.20", "RTL"),
     ]
     assert [each["latency_ms"] for each in found.chart["data"]["values"]] == [70.1, 29.4, 99.4]
     assert found.downloads[0].text == FRONT
 
 
 def test_an_accelerator_of_an_old_build_is_shown(old_project: Path) -> None:
-    with source_of(old_project) as source:
+    with open_source(old_project) as source:
         candidates = figure(source, "fronts", "Geometries")
         chosen = figure(source, "geometry", "Chosen")
         used = figure(source, "utilization", "Utilization")
@@ -43,7 +43,7 @@ def test_an_accelerator_of_an_old_build_is_shown(old_project: Path) -> None:
 
 
 def test_the_utilization_of_a_build_matches_its_report(npu_project: Path) -> None:
-    with source_of(npu_project) as source:
+    with open_source(npu_project) as source:
         table = figure(source, "utilization", "Utilization").table
         geometry = figure(source, "geometry", "Chosen")
     programs = load_programs(npu_project / "builds/net-npu")
@@ -58,6 +58,6 @@ def test_the_utilization_of_a_build_matches_its_report(npu_project: Path) -> Non
 
 
 def test_an_accelerator_that_is_not_searched_has_no_front(npu_project: Path) -> None:
-    with source_of(npu_project) as source:
-        assert "`hardware: search`" in lacking(source, "fronts", "Geometries")
-        assert "`accelerators`" in lacking(source, "fronts", "Front of time")
+    with open_source(npu_project) as source:
+        assert "`hardware: search`" in advice(source, "fronts", "Geometries")
+        assert "`accelerators`" in advice(source, "fronts", "Front of time")

@@ -22,7 +22,7 @@ from anole_vta.settings import describe_vta
 from anole_vta.simulator.timing import simulate
 from anole_vta.target import VtaTarget, as_conv2d
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, design_of, padded_to_blocks
+from anole_vta.templates.design import EPILOGUE, design_of, pad_to_blocks
 
 from ..examples import examples
 
@@ -129,7 +129,7 @@ def test_seconds_are_the_cycles_of_the_canonical_program(data):
     config = space.config(space.vectors([data.draw(st.sampled_from(space.valid_indices.tolist()))])[0])
     w = as_conv2d(workload)
     design = design_of(w, DEFAULT, config)
-    program = lower_conv2d(padded_to_blocks(w, design.geometry), design.schedule, design.geometry, EPILOGUE)
+    program = lower_conv2d(pad_to_blocks(w, design.geometry), design.schedule, design.geometry, EPILOGUE)
     cycles = simulate(program.instructions, design.geometry).cycles
     assert target.cycles(workload, config) == cycles
     assert target.simulate(workload, config) == cycles / 250e6

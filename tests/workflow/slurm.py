@@ -23,7 +23,7 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _STARTS_S = 30.0
 
 
-def absence() -> str | None:
+def why_slurm_cannot_start() -> str | None:
     """Return why slurm cannot be started here; None if it can."""
     missing = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
     if missing:
@@ -144,13 +144,13 @@ def until(holds: Callable[[], bool], what: str, seconds: float = _STARTS_S) -> N
         TimeoutError: it does not hold in time.
     """
     end_s = time.monotonic() + seconds
-    while not _safely(holds):
+    while not _holds_safely(holds):
         if time.monotonic() > end_s:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
         time.sleep(0.2)
 
 
-def _safely(holds: Callable[[], bool]) -> bool:
+def _holds_safely(holds: Callable[[], bool]) -> bool:
     try:
         return holds()
     except subprocess.CalledProcessError:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kit.emulated_gpu.machine import absence, environment
+from kit.emulated_gpu.machine import build_environment, why_unavailable
 
 pytestmark = [
     pytest.mark.workflow,
     pytest.mark.slow,
-    pytest.mark.skipif(absence() is not None, reason=str(absence())),
+    pytest.mark.skipif(why_unavailable() is not None, reason=str(why_unavailable())),
 ]
 
 ENCODER = """
@@ -28,7 +28,7 @@ def encoder():
 @pytest.fixture
 def project(empty_project: Callable[[str], Any]) -> Any:
     made = empty_project("emulated")
-    made.variables = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    made.variables = {name: value for name, value in build_environment().items() if name != "PYTHONPATH"}
     (made.folder / "transformer.py").write_text(ENCODER)
     return made
 

@@ -125,7 +125,7 @@ def edit(old: str, new: str) -> Callable[[Project], object]:
     return lambda project: project.edit("models.yaml", old, new)
 
 
-def again(build: str) -> list[str]:
+def rebuild(build: str) -> list[str]:
     """Return the jobs of compiling a build again."""
     return [f"compile/{build}", f"evaluate/{build}"]
 
@@ -134,16 +134,16 @@ def again(build: str) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "jobs", "planned"),
     [
-        (edit("refine: 2", "refine: 3"), [f"refine/{MORE}", *again(MORE), "merge"], []),
-        (edit("refine: 2", "refine: 0"), [*again(MORE), "merge"], []),
+        (edit("refine: 2", "refine: 3"), [f"refine/{MORE}", *rebuild(MORE), "merge"], []),
+        (edit("refine: 2", "refine: 0"), [*rebuild(MORE), "merge"], []),
         (
             edit("threads: 1", "threads: 1\n    mcpu: x86-64-v2"),
             # Refining is known only after extraction.
-            ["extract/chain-cpu", "extract/more-cpu", *again(CHAIN), *again(MORE), "merge"],
-            ["extract/chain for cpu", "extract/more for cpu", *again(CHAIN), f"refine/{MORE}", *again(MORE), MERGE],
+            ["extract/chain-cpu", "extract/more-cpu", *rebuild(CHAIN), *rebuild(MORE), "merge"],
+            ["extract/chain for cpu", "extract/more for cpu", *rebuild(CHAIN), f"refine/{MORE}", *rebuild(MORE), MERGE],
         ),
-        (lock(MORE), [*again(MORE), "merge"], [*again(MORE), MERGE]),
-        (lock(CHAIN), [*again(CHAIN), "merge"], [*again(CHAIN), MERGE]),
+        (lock(MORE), [*rebuild(MORE), "merge"], [*rebuild(MORE), MERGE]),
+        (lock(CHAIN), [*rebuild(CHAIN), "merge"], [*rebuild(CHAIN), MERGE]),
         (lambda project: write_models(project, more=2), ["merge"], []),
         (lambda project: (project.folder / "db/tuning.sqlite").unlink(), ["merge"], [MERGE]),
     ],

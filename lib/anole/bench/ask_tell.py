@@ -38,7 +38,7 @@ class Tuner:
         seed: int = 0,
         restrictions: Sequence[Restriction] = (),
     ) -> None:
-        """Start a search of a space, which may be given by its knobs' values; see `make_space` for restrictions.
+        """Start a search of a space, a subject, or the combinations of knobs' values that satisfy `restrictions`.
 
         A preset, given by its name, never ends early.
         """
@@ -51,9 +51,9 @@ class Tuner:
         self._told: dict[int, Measurement] = {}
 
     def ask(self) -> list[Config]:
-        """Return the configs to measure next, until all have a latency; none if the search is over.
+        """Return the configs to measure next, the same ones until all have a latency; none if the search is over.
 
-        A config is valid, and no other config of the search has the same program.
+        All are valid, and no two configs of a search have the same program.
         """
         search = self.search
         if not self._asked and not search.done:
@@ -75,7 +75,7 @@ class Tuner:
             self.learn(config, Measurement(Status.RUN_ERROR) if failed else Measurement(Status.OK, None, latency_s))
 
     def learn(self, config: Config, measurement: Measurement) -> None:
-        """Learn the measurement of one of the asked configs; see `tell`."""
+        """Learn the measurement of one of the asked configs, as `tell` learns latencies."""
         position = next((at for at, each in enumerate(self._asked) if each == config and at not in self._told), None)
         if position is None:
             raise ConfigError(f"{config}: was not asked for, or has a latency already")

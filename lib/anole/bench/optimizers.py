@@ -1,8 +1,8 @@
 """Optimizers by name: Anole's presets, and adapters for Optuna, SMAC, Nevergrad and Kernel Tuner.
 
-A package adds its own through the entry points ``anole.optimizers``: a function of an objective and a seed, which
-calls the objective until it is done. Optimizers of other packages see the indices of values, as integers if the values
-are numbers, and minimize the negative speed, which is 0 for a failure.
+A package adds its own to the entry-point group ``anole.optimizers``: functions of an objective and a seed, which call
+the objective until it is done. Optimizers of other packages get the index of each value, as an integer if the values
+are numbers, and minimize the negative speed, 1 / cost; a failure has speed 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_optimizer(name: str) -> Optimizer:
     package, _, kind = name.partition(":")
     added = entry_points(group="anole.optimizers")
     if name in PRESETS:
-        return partial(_preset, name)
+        return partial(_run_preset, name)
     if package in _PACKAGES:
         try:
             import_module(package)
@@ -55,7 +55,7 @@ def find_optimizer(name: str) -> Optimizer:
     return added[name].load()  # type: ignore[no-any-return]
 
 
-def _preset(name: str, objective: Objective, seed: int) -> None:
+def _run_preset(name: str, objective: Objective, seed: int) -> None:
     tuner = Tuner(objective.problem.subject, name, seed)
     while not objective.done and (configs := tuner.ask()):
         for config, measurement in zip(configs, objective.problem.measure(configs), strict=True):
@@ -64,7 +64,7 @@ def _preset(name: str, objective: Objective, seed: int) -> None:
             tuner.learn(config, measurement)
 
 
-def _optuna(kind: str, objective: Objective, seed: int) -> None:
+def _run_optuna(kind: str, objective: Objective, seed: int) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -79,7 +79,7 @@ def _optuna(kind: str, objective: Objective, seed: int) -> None:
         study.tell(trial, _loss(objective, trial.params))
 
 
-def _smac(kind: str, objective: Objective, seed: int) -> None:
+def _run_smac(kind: str, objective: Objective, seed: int) -> None:
     import ConfigSpace
     import joblib
     import smac
@@ -95,11 +95,11 @@ def _smac(kind: str, objective: Objective, seed: int) -> None:
         facade = _member(smac, kind or "HyperparameterOptimizationFacade")
         optimizer = facade(scenario, lambda config, seed=0: 0.0, logging_level=False)
         while not objective.done:
-            asked = optimizer.ask()
-            optimizer.tell(asked, TrialValue(cost=_loss(objective, asked.config)))
+            trial = optimizer.ask()
+            optimizer.tell(trial, TrialValue(cost=_loss(objective, trial.config)))
 
 
-def _nevergrad(kind: str, objective: Objective, seed: int) -> None:
+def _run_nevergrad(kind: str, objective: Objective, seed: int) -> None:
     import nevergrad
 
     knobs = {name: nevergrad.p.Choice(range(n)) for name, (n, _) in _knobs(objective.problem).items()}
@@ -110,11 +110,11 @@ def _nevergrad(kind: str, objective: Objective, seed: int) -> None:
     parametrization.random_state = np.random.RandomState(seed)
     optimizer = _member(nevergrad.optimizers, kind or "NGOpt")(parametrization, budget=objective.n_trials)
     while not objective.done:
-        asked = optimizer.ask()
-        optimizer.tell(asked, _loss(objective, asked.value))
+        candidate = optimizer.ask()
+        optimizer.tell(candidate, _loss(objective, candidate.value))
 
 
-def _kernel_tuner(kind: str, objective: Objective, seed: int) -> None:
+def _run_kernel_tuner(kind: str, objective: Objective, seed: int) -> None:
     from kernel_tuner import interface, util
 
     strategy = interface.strategy_map.get(kind or "genetic_algorithm")
@@ -136,7 +136,7 @@ def _kernel_tuner(kind: str, objective: Objective, seed: int) -> None:
         **{"budget": budget, "objective": ["time"], "objective_higher_is_better": [False], "verbose": False},
     )
     while not objective.done:
-        # A strategy may end early, as when it has converged; then it starts again.
+        # A strategy that ends early, for example because it has converged, starts again.
         strategy.tune(space, _Runner(objective, budget), settings)
         objective.n_calls += 1
 
@@ -175,7 +175,7 @@ def _search_space(problem: Problem) -> Any:
     return Searchspace(None, None, None, from_cache={"tune_params": values, "cache": listed})
 
 
-_PACKAGES = {"optuna": _optuna, "smac": _smac, "nevergrad": _nevergrad, "kernel_tuner": _kernel_tuner}
+_PACKAGES = {"optuna": _run_optuna, "smac": _run_smac, "nevergrad": _run_nevergrad, "kernel_tuner": _run_kernel_tuner}
 
 
 def _knobs(problem: Problem) -> dict[str, tuple[int, bool]]:

@@ -20,7 +20,7 @@ _MAX_CONFIGS = 1 << 24
 """Limit on the size of a space with a table."""
 
 _FLOP = 10**9
-"""Assumed work of a kernel without a workload: GFLOP/s are then runs per second."""
+"""Assumed work of a kernel without a workload: GFLOP/s are then executions per second."""
 
 STATUSES = {"timeout": Status.RUN_TIMEOUT, "compile": Status.BUILD_ERROR, "correctness": Status.WRONG_ANSWER}
 """The status of a failure by its T4 kind; all other kinds are run errors."""
@@ -35,7 +35,7 @@ class Problem:
         latencies_s: latencies of the valid configs in the order of their indices, shape (n_valid,); NaN is a failure.
         workload: the layer, if the space belongs to one.
         failures: the T4 kind of failure of each valid config, such as ``compile``; None if it was not recorded.
-        repeats_s: all recorded run times of each valid config; None if only means were recorded.
+        repeats_s: all recorded execution times of each valid config; None if only means were recorded.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Problem:
 
     @cached_property
     def _random_costs_s(self) -> NDArray[np.float64]:
-        """The costs among which random search draws: of one config of each program."""
+        """The costs of one config of each program, which random search samples from."""
         return self.costs_s[np.unique(self.space.all_identities, return_index=True)[1]]
 
     def random_curve(self, n_trials: int) -> NDArray[np.float64]:
@@ -99,7 +99,7 @@ class Problem:
         return curve
 
     def expected_random(self, n_trials: int) -> float:
-        """Return the expected best cost of n random trials without replacement, in seconds; see `random_curve`."""
+        """Return the last value of `random_curve`: the expected best cost of n random trials, in seconds."""
         return float(self.random_curve(n_trials)[-1])
 
     def evaluate(self, config: Config) -> float:
@@ -113,7 +113,7 @@ class Problem:
         return math.inf if math.isnan(cost_s) else cost_s
 
     def runs_s(self, config: Config) -> Sequence[float]:
-        """Return the seconds of each recorded run of a valid config; none if only their mean is known."""
+        """Return all recorded execution times of a valid config; none if only their mean is known."""
         return () if self.repeats_s is None else self.repeats_s[self.rows([config])[0]]
 
     def rows(self, configs: Sequence[Config]) -> NDArray[np.int64]:
@@ -137,7 +137,7 @@ class Problem:
                 yield Measurement(Status.OK, latency_s=latency_s)
 
 
-def opened(problem: Problem, name: str, space: Space) -> Problem:
+def enlarge(problem: Problem, name: str, space: Space) -> Problem:
     """Return the problem of a larger space with the same knobs; configs that only the larger space has are failures.
 
     The space is enumerated, as all spaces with a table are.

@@ -31,7 +31,7 @@ KEYS = ("problem", "optimizer", "seed", "trials", "version")
 COLUMNS = (*KEYS, "score", "ratio", "failed", "cpu_s", "curve")
 
 _MIN_RANDOM_GAP = 0.05
-"""A score's budget ends where the expected gap of random search is this share of the median's."""
+"""Trials count for the score while random search's expected gap is above this share of the median's gap."""
 
 Row = Mapping[str, str]
 
@@ -60,10 +60,10 @@ def best_costs(problem: Problem, costs_s: Sequence[float], n_trials: int) -> NDA
 
 
 def score_of(problem: Problem, costs_s: Sequence[float], n_trials: int) -> float:
-    """Return the mean share of the gap between random search's expectation and the optimum that a search closes.
+    """Return the share of the gap between random search's expected cost and the optimum that a search closes.
 
-    1 is the optimum from the first trial, 0 is as good as random search, and below 0 is worse. The mean is over trials,
-    up to `n_trials` or where random search has closed 95 % of the median's gap, see `Problem.random_curve`.
+    It is averaged over at most `n_trials` trials: those before random search has closed 95 % of the median's gap. 1 is
+    the optimum from the first trial, 0 the expectation of random search (`Problem.random_curve`); below 0 is worse.
     """
     random_s, best_s = problem.random_curve(n_trials), best_costs(problem, costs_s, n_trials)
     gaps_s = random_s - problem.optimum
@@ -74,7 +74,7 @@ def score_of(problem: Problem, costs_s: Sequence[float], n_trials: int) -> float
 def run_all(
     optimizers: Sequence[str], problems: Sequence[str], n_trials: int, n_seeds: int, path: Path, n_processes: int = 1
 ) -> Iterator[str]:
-    """Run the missing runs of a file, append a row for each, and yield a line of progress for each.
+    """Add the missing runs of optimizers on problems to a file, and yield a line of progress for each.
 
     Raises:
         OptimizerError: an optimizer is unknown, or its package is not installed.
@@ -90,7 +90,7 @@ def run_all(
         for seed in range(n_seeds)
         for optimizer in optimizers
     ]
-    done = {tuple(row[key] for key in KEYS) for row in _kept(path, {job[:3]: job for job in jobs})}
+    done = {tuple(row[key] for key in KEYS) for row in _drop_stale_rows(path, {job[:3]: job for job in jobs})}
     missing = [job for job in jobs if job not in done]
     with ProcessPoolExecutor(n_processes, get_context("fork"), _use_one_thread) as pool:
         running = {pool.submit(_run, *job[:4]): job for job in missing}
@@ -103,7 +103,7 @@ def run_all(
                 yield f"{line}: failed: {cause(error)}"
             else:
                 with path.open("a", encoding="utf-8") as file:
-                    file.write(_lines([row]))
+                    file.write(_format_rows([row]))
                 yield f"{line}: score {row['score']}"
 
 
@@ -165,15 +165,15 @@ def _run(problem_name: str, optimizer: str, seed: str, trials: str) -> dict[str,
     }
 
 
-def _kept(path: Path, jobs: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[Row]:
-    """Rewrite a file without half-written and outdated rows, and return the others."""
+def _drop_stale_rows(path: Path, jobs: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[Row]:
+    """Rewrite a file without half-written and outdated rows; return the remaining rows."""
     rows = read_runs(path)
-    kept = [row for row in rows if (key := tuple(row[each] for each in KEYS)) == jobs.get(key[:3], key)]
-    write_atomically(path, ",".join(COLUMNS) + "\n" + _lines(kept))
-    return kept
+    valid_rows = [row for row in rows if (key := tuple(row[each] for each in KEYS)) == jobs.get(key[:3], key)]
+    write_atomically(path, ",".join(COLUMNS) + "\n" + _format_rows(valid_rows))
+    return valid_rows
 
 
-def _lines(rows: Iterable[Row]) -> str:
+def _format_rows(rows: Iterable[Row]) -> str:
     text = io.StringIO()
     csv.DictWriter(text, COLUMNS, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -40,12 +40,12 @@ def make_space(values: Mapping[str, Sequence[Any]], restrictions: Sequence[Restr
     """
     knobs = [option_knob(name, each, agent=_agent(name)) for name, each in values.items()]
     space = Space(knobs, [_constraint(each) for each in restrictions])
-    space.valid(space.vectors([0]))  # reports an invalid expression here
+    space.valid(space.vectors([0]))  # raises an error here if an expression is invalid
     return space
 
 
-def limited(space: Space, reason: str, mask: NDArray[np.bool_]) -> Space:
-    """Return the space without the configs outside of a mask of all indices, shape (size,)."""
+def restrict_to(space: Space, reason: str, mask: NDArray[np.bool_]) -> Space:
+    """Return the space with only the configs in a mask of all indices, shape (size,)."""
 
     def among(columns: Columns) -> NDArray[np.bool_]:
         positions = [
@@ -64,11 +64,11 @@ def _agent(knob: str) -> str:
 
 def _constraint(restriction: Restriction) -> Constraint:
     if isinstance(restriction, str):
-        return Constraint(f"it violates `{restriction}`", partial(_holds, _parsed(restriction), restriction))
+        return Constraint(f"it violates `{restriction}`", partial(_holds, _parse(restriction), restriction))
     return Constraint(f"it violates {getattr(restriction, '__name__', restriction)}", partial(_holds_each, restriction))
 
 
-def _parsed(expression: str) -> ast.expr:
+def _parse(expression: str) -> ast.expr:
     try:
         return ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from anole.bench.problem import Problem
-from anole.bench.spaces import limited, make_space
+from anole.bench.spaces import make_space, restrict_to
 from anole.errors import ConfigError, StoreError
 from anole.files import write_atomically
 from anole.record import Config
@@ -46,18 +46,18 @@ def read_t4(path: Path) -> Problem:
         name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix("_T4")
         if "cache" in plain:
             values, conditions = plain["tune_params"], list[str]()
-            results = [_cached(each, values, plain.get("objective", "time")) for each in plain["cache"].values()]
+            results = [_decode_cached(each, values, plain.get("objective", "time")) for each in plain["cache"].values()]
         else:
-            values, conditions = _described(_read(_t1_of(path)))
+            values, conditions = _decode_t1(_read(_find_t1(path)))
             unit_s = _UNITS_S[str(plain.get("metadata", {}).get("timeunit", "milliseconds")).lower()]
-            results = [_result(each, values, unit_s) for each in plain["results"]]
+            results = [_decode_result(each, values, unit_s) for each in plain["results"]]
         space = make_space(values, conditions)
         indices = space.indices(space.vectors_of(config for config, *_ in results)).tolist()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(f"{path}: is not a T4 file ({type(error).__name__}: {error})") from error
-    found = {index: each for index, each in zip(indices, results, strict=True) if each[2] != "constraints"}
-    space = limited(space, "it has no result", np.isin(np.arange(space.size), list(found)))
-    valid = [found[index] for index in space.all_valid_indices.tolist()]
+    results_by_index = {index: each for index, each in zip(indices, results, strict=True) if each[2] != "constraints"}
+    space = restrict_to(space, "it has no result", np.isin(np.arange(space.size), list(results_by_index)))
+    valid = [results_by_index[index] for index in space.all_valid_indices.tolist()]
     if not np.isfinite([cost_s for _, cost_s, *_ in valid]).any():
         raise StoreError(f"{path}: none of its configs has a result")
     _, costs_s, failures, runs_s = zip(*valid, strict=True)
@@ -69,8 +69,8 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data))
 
 
-def _t1_of(path: Path) -> Path:
-    """Return the T1 file in a T4 file's folder whose name shares the T4 file's beginning, the longest such name."""
+def _find_t1(path: Path) -> Path:
+    """Return the T1 file next to a T4 file whose name, without its ending, is the longest prefix of the T4 name."""
     t1_files = {each.name.partition("T1")[0].rstrip("-_"): each for each in path.parent.glob("*T1.json*")}
     for beginning in sorted(t1_files, key=len, reverse=True):
         if path.name.startswith(beginning):
@@ -78,7 +78,7 @@ def _t1_of(path: Path) -> Path:
     raise StoreError(f"{path}: has no T1 file next to it, such as {path.name.partition('_T4')[0]}-T1.json")
 
 
-def _described(plain: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
+def _decode_t1(plain: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
     """Return the values of each knob, and the conditions, of a T1 description."""
     space = plain["ConfigurationSpace"]
     values = {each["Name"]: each["Values"] for each in space["TuningParameters"]}
@@ -86,7 +86,7 @@ def _described(plain: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str
     return lists, [each["Expression"] for each in space.get("Conditions", ())]
 
 
-def _result(plain: Mapping[str, Any], knobs: Mapping[str, Any], unit_s: float) -> _Result:
+def _decode_result(plain: Mapping[str, Any], knobs: Mapping[str, Any], unit_s: float) -> _Result:
     config = {name: plain["configuration"][name] for name in knobs}
     runs_s = [unit_s * run for run in plain["times"].get("runtimes") or ()]
     if plain["invalidity"] != "correct":
@@ -96,7 +96,7 @@ def _result(plain: Mapping[str, Any], knobs: Mapping[str, Any], unit_s: float) -
     return config, unit_s * float(cost), "", runs_s
 
 
-def _cached(plain: Mapping[str, Any], knobs: Mapping[str, Any], objective: str) -> _Result:
+def _decode_cached(plain: Mapping[str, Any], knobs: Mapping[str, Any], objective: str) -> _Result:
     """Return the result of one entry of a cache file of Kernel Tuner, whose times are milliseconds."""
     config, cost = {name: plain[name] for name in knobs}, plain[objective]
     runs_s = [1e-3 * run for run in plain.get("times", ())]
@@ -132,7 +132,7 @@ def write_t4(problem: Problem, folder: Path) -> list[Path]:
         file.write('{"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": [')
         for row, vector in enumerate(problem.space.vectors(problem.space.all_valid_indices).tolist()):
             config = {knob: each[at] for (knob, each), at in zip(values.items(), vector, strict=True)}
-            file.write(",\n"[not row :] + json.dumps(_written(problem, row, config)))
+            file.write(",\n"[not row :] + json.dumps(_encode_result(problem, row, config)))
         file.write("]}\n")
     return [t1, t4]
 
@@ -175,7 +175,7 @@ def _plain_values(problem: Problem) -> dict[str, list[Any]]:
     return {knob.name: ["x".join(map(str, v)) if isinstance(v, tuple) else v for v in knob.values] for knob in knobs}
 
 
-def _written(problem: Problem, row: int, config: Config) -> dict[str, Any]:
+def _encode_result(problem: Problem, row: int, config: Config) -> dict[str, Any]:
     """Return the T4 result of a valid config."""
     latency_s, cost_s = float(problem.latencies_s[row]), float(problem.costs_s[row])
     runs_s = [latency_s] if problem.repeats_s is None else problem.repeats_s[row]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.bench.problem import Problem, opened, valid_indices
-from anole.bench.spaces import limited, make_space
+from anole.bench.problem import Problem, enlarge, valid_indices
+from anole.bench.spaces import make_space, restrict_to
 from anole.bench.t4 import read_t4
 from anole.errors import StoreError, suggestion
 from anole.space.space import Space
@@ -80,8 +80,8 @@ def _load(name: str) -> Problem:
         return read_table(path, name)
     if family == "vta_constrained":
         return _read_programs(name, path)
-    target, workload = _described(layer)
-    return opened(_load(f"vta_constrained/{layer}"), name, get_target({**target, "space": "open"}).space(workload))
+    target, workload = _decode_layer(layer)
+    return enlarge(_load(f"vta_constrained/{layer}"), name, get_target({**target, "space": "open"}).space(workload))
 
 
 def read_table(path: Path, name: str = "") -> Problem:
@@ -93,7 +93,7 @@ def read_table(path: Path, name: str = "") -> Problem:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
         workload = _conv2d(plain["workload"])
-        space = get_target(plain["target"]).space(workload).restricted(plain["restriction"])
+        space = get_target(plain["target"]).space(workload).restrict(plain["restriction"])
         latencies_s = np.array(plain["latency_us"], dtype=np.float64) / 1e6
         recorded = list(plain["cardinalities"])
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -112,7 +112,7 @@ def _read_published(name: str, path: Path) -> Problem:
     plain = json.loads(path.read_text(encoding="utf-8"))
     full = make_space(plain["knobs"])
     bits = np.frombuffer(bytes.fromhex(plain["tried"]), dtype=np.uint8)
-    space = limited(full, "its authors did not try it", np.unpackbits(bits, count=full.size).astype(bool))
+    space = restrict_to(full, "its authors did not try it", np.unpackbits(bits, count=full.size).astype(bool))
     return Problem(name, space, np.array(plain["latency_us"], dtype=np.float64) / 1e6, _conv2d(plain["workload"]))
 
 
@@ -121,7 +121,7 @@ def _read_programs(name: str, path: Path) -> Problem:
     rows = list(csv.reader(io.StringIO(lzma.decompress(path.read_bytes()).decode())))[1:]
     recorded = np.array([row[:-1] for row in rows], dtype=np.int64)
     cycles = np.array([row[-1] or "nan" for row in rows], dtype=np.float64)
-    target, workload = _described(name.partition("/")[2])
+    target, workload = _decode_layer(name.partition("/")[2])
     space = replace(get_target(target).space(workload), is_enumerated=True)
     programs, _, of_each = distinct_programs(space)
     if not np.array_equal(recorded, programs):
@@ -138,7 +138,7 @@ def distinct_programs(space: Space) -> tuple[NDArray[np.int64], NDArray[np.int64
     return rows[order], indices[order], np.argsort(order)[of_each]
 
 
-def _described(layer: str) -> tuple[dict[str, Any], Conv2d]:
+def _decode_layer(layer: str) -> tuple[dict[str, Any], Conv2d]:
     """Return the target and the workload of a table with searched buffers."""
     plain = json.loads((FOLDER / "vta_buffers.json").read_text(encoding="utf-8"))
     return plain["target"], _conv2d(plain["workloads"][layer])

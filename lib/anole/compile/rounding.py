@@ -53,4 +53,4 @@ def _with_finer_config(match: Match, receipt: Receipt | None, target: Target) ->
         if finer(workload, entry.config) is None and space.rejection(entry.config) is None:
             return replace(match, config=entry.config, latency_s=entry.latency_s)
     reason = match.reason or "its tuned config is too inaccurate for this network"
-    return match.as_untuned(reason, space.restricted(knobs).best_sampled)
+    return match.as_untuned(reason, space.restrict(knobs).best_sampled)

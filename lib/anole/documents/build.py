@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from anole.codec import LATER
 from anole.config.entries import ModelSpec
-from anole.documents.document import decode_document, read_plain, text_of
+from anole.documents.document import decode_document, read_object, serialize
 from anole.documents.receipt import TriedConfig
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import DocumentError
@@ -161,7 +161,7 @@ def _extent(sizes: Mapping[str, int], symbol: str | None, extent: int) -> int:
 def read_build(folder: Path) -> Build:
     """Read the description of the build in a folder; raise DocumentError if it is missing or broken."""
     path = folder / FILE
-    plain = read_plain(path, "compile")
+    plain = read_object(path, "compile")
     ranges = plain.get("ranges")
     for sizes in ranges.values() if isinstance(ranges, dict) else ():
         if isinstance(sizes, dict) and {"least", "most"} <= sizes.keys():  # the names before Anole 0.7.1
@@ -171,7 +171,7 @@ def read_build(folder: Path) -> Build:
 
 def write_build(folder: Path, build: Build) -> None:
     """Write the description of a build into its new folder."""
-    (folder / FILE).write_text(text_of(build), encoding="utf-8")
+    (folder / FILE).write_text(serialize(build), encoding="utf-8")
 
 
 def digests(folder: Path) -> dict[str, str]:

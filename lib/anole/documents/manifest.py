@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from anole.codec import FLAT, LATER
 from anole.config.entries import ModelSpec
 from anole.documents import layout
-from anole.documents.document import checked_text, differing_fields, read_document, read_plain, write_document
+from anole.documents.document import differing_fields, read_document, read_object, text_with_checksum, write_document
 from anole.errors import DocumentError
 from anole.files import write_atomically
 from anole.keys import Key
@@ -126,7 +126,7 @@ def read_listed_task(manifest_path: Path, key: str) -> Task:
 
 def read_task(path: Path) -> Task:
     """Read a task; raise DocumentError if the file is missing or damaged, or holds a task other than its name says."""
-    plain = read_plain(path, "extract")
+    plain = read_object(path, "extract")
     try:
         task = Task.from_json(plain)
     except ValueError as error:
@@ -138,4 +138,4 @@ def read_task(path: Path) -> Task:
 
 def write_task(path: Path, task: Task) -> None:
     """Write a task, unless the file holds it already."""
-    write_atomically(path, checked_text(task.to_json()))
+    write_atomically(path, text_with_checksum(task.to_json()))

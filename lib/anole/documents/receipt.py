@@ -9,7 +9,7 @@ from typing import Annotated
 
 from anole.codec import LATER
 from anole.documents import layout
-from anole.documents.document import decode_document, read_document, read_plain, write_document
+from anole.documents.document import decode_document, read_document, read_object, write_document
 from anole.errors import DocumentError
 from anole.keys import Key, Time
 from anole.record import Config
@@ -139,7 +139,7 @@ def write_receipt(path: Path, receipt: TuningReceipt | SharedReceipts | Refined)
 
 def _read(path: Path) -> list[Receipt]:
     stage = layout.receipt_stage(path)
-    plain = read_plain(path, stage)
+    plain = read_object(path, stage)
     receipts = plain.get("receipts", [plain])
     if not isinstance(receipts, list):
         raise DocumentError(path, "receipts is not a list", stage)

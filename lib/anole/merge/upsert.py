@@ -13,7 +13,7 @@ from sqlite_utils import Database
 
 from anole.codec import encode, flat_fields
 from anole.documents.build import FILE, Build, BuiltTask, read_build
-from anole.documents.document import with_schema
+from anole.documents.document import encode_with_schema
 from anole.documents.evaluation import read_evaluation
 from anole.documents.manifest import read_listed_task, read_manifest
 from anole.errors import StoreError
@@ -86,7 +86,7 @@ def fold_build(db: Database, folder: Path, snapshot: Snapshot, log: MergeLog) ->
     if not is_known(db, "model", "name", build.model):
         raise StoreError(f"{folder / FILE}: there is no manifest of its model {build.model}; extract the model again")
     flop = {"tuned_flop": build.coverage.tuned_flop, "total_flop": build.coverage.total_flop}
-    columns = {**flop, "coverage_flop_share": build.coverage.share, "manifest": with_schema(build)}
+    columns = {**flop, "coverage_flop_share": build.coverage.share, "manifest": encode_with_schema(build)}
     if snapshot.has_newer("build", "name", build.name, build.created_at):
         log.replaced.append(f"{folder / FILE}: replaced a build of this name that was compiled later")
         log.outlived.add(build.name)

@@ -24,7 +24,7 @@ class Claimant(Protocol):
 
     @property
     def expected_saving_s(self) -> float:
-        """Expected saving of the next trials, in seconds per run of the model."""
+        """Expected saving of the next trials, in seconds per execution of the model."""
 
     def advance(self, n_trials: int) -> None:
         """Tune until the task has `n_trials` trials in total or is done."""

@@ -56,7 +56,7 @@ def settle(
         confirmations = confirm(configs, confirm_with, len(trials), prefer)
         for confirmation in confirmations:
             watch.confirmation(confirmation)
-    return ranked(trials, confirmations, worth)
+    return rank(trials, confirmations, worth)
 
 
 def last_round(confirmed: Sequence[Confirmation], after_trials: int) -> list[Confirmation]:
@@ -115,7 +115,7 @@ def confirm(
     ]
 
 
-def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
+def rank(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth: Worth) -> list[Trial | Confirmation]:
     """Return all successful configs, best first: the confirmed ones, then the trials that were not measured again."""
     confirmed_ids = {_identity(confirmation.config) for confirmation in confirmations}
     successful = [confirmation for confirmation in confirmations if confirmation.measurement.latency_s is not None]
@@ -123,15 +123,15 @@ def ranked(trials: Iterable[Trial], confirmations: Sequence[Confirmation], worth
     return [*sorted(successful, key=lambda confirmation: confirmation.rank), *unconfirmed]
 
 
-def diverse(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
+def diversify(ranking: Sequence[Trial | Confirmation], knobs: Sequence[str], n: int) -> list[Trial | Confirmation]:
     """Return n entries of a ranking: first the best of each combination of values of `knobs`, then the rest in order.
 
     A config need not have all of these knobs. Configs far slower than the best are left out.
     """
-    near = [each for each in ranking if _cost_s(each.measurement) <= _MAX_SLOWDOWN * _cost_s(ranking[0].measurement)]
-    leaders = _first_of_each(near, lambda each: canonical_json([each.config.get(name) for name in knobs]))
+    fast = [each for each in ranking if _cost_s(each.measurement) <= _MAX_SLOWDOWN * _cost_s(ranking[0].measurement)]
+    leaders = _first_of_each(fast, lambda each: canonical_json([each.config.get(name) for name in knobs]))
     leader_ids = {id(leader) for leader in leaders}
-    return [*leaders, *(each for each in near if id(each) not in leader_ids)][:n]
+    return [*leaders, *(each for each in fast if id(each) not in leader_ids)][:n]
 
 
 def _first_of_each(ranking: Iterable[_Ranked], kind: Callable[[_Ranked], str]) -> list[_Ranked]:

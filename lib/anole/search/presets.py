@@ -30,7 +30,7 @@ from anole.search.sample.confidence import Confidence
 from anole.search.sample.contextual_greedy import ContextualGreedy
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.sample.first import First
-from anole.search.settings import TunerSettings, read_fields, unknown
+from anole.search.settings import TunerSettings, describe_unknown, read_fields
 from anole.search.surrogate import SURROGATES
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
@@ -102,10 +102,10 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     allowed = ["preset", *BUILT_IN, *_TUNER_FIELDS]
     for name in plain:
         if name not in allowed:
-            raise SpecError(f"{path}.{name}", unknown("setting", name, allowed))
+            raise SpecError(f"{path}.{name}", describe_unknown("setting", name, allowed))
     preset = plain.get("preset", DEFAULT_PRESET)
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise SpecError(f"{path}.preset", unknown("preset", preset, PRESETS))
+        raise SpecError(f"{path}.preset", describe_unknown("preset", preset, PRESETS))
     settings = PRESETS[preset]
     overrides = read_fields(TunerSettings, {name: plain[name] for name in _TUNER_FIELDS if name in plain}, path)
     for role in BUILT_IN:
@@ -128,7 +128,7 @@ def _find_part(role: str, name: object, path: str) -> type[Any]:
         return BUILT_IN[role][name]
     external = entry_points(group=f"anole.{role}s")
     if not isinstance(name, str) or name not in external.names:
-        raise SpecError(path, unknown(role, name, [*BUILT_IN[role], *sorted(external.names)]))
+        raise SpecError(path, describe_unknown(role, name, [*BUILT_IN[role], *sorted(external.names)]))
     return _load(role, external[name], path)
 
 

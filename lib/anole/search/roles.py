@@ -84,7 +84,7 @@ class Candidates:
 
     Attributes:
         vectors: shape (n, n_knobs), valid, distinct, never measured.
-        scores: the surrogate's scores, shape (n,); zeros before its first fit.
+        scores: the surrogate's scores, shape (n,); zeros before its first fit, or if the explorer does not use it.
         values: the values assigned by the explorer's critic, shape (n,); None without a critic.
         epsilon: random share of a batch, set by the explorer; None leaves it to the sampler.
         log: statistics of the search, stored with the run (steps, queries, losses); samplers add theirs.
@@ -108,7 +108,7 @@ class Surrogate(Protocol):
         """Refit to the history's examples; the surrogate becomes unfitted if none of them succeeded."""
 
     def score(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs); the best measured config scores ~1."""
+        """Return the scores, shape (n,), of index vectors of shape (n, n_knobs): higher is faster, about 1 the best."""
 
     def spread(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return the standard deviation of the predicted relative speed, shape (n,); 0 where unknown."""
@@ -118,7 +118,7 @@ class Explorer(Protocol):
     """A search of the space that is guided by the surrogate; it may keep state between iterations."""
 
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
-        """Return candidates; before the surrogate's first fit they are sampled uniformly."""
+        """Return candidates; before the surrogate's first fit, their choice does not depend on it."""
 
 
 class Sampler(Protocol):
@@ -129,12 +129,12 @@ class Sampler(Protocol):
 
 
 Timer = Callable[[int], float]
-"""Runs a kernel the given number of times back to back and returns the mean seconds of one run."""
+"""Executes a kernel the given number of times back to back and returns the mean seconds of one execution."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of one run of a kernel, with the standard deviation and coefficient of variation of the repeats."""
+    """The mean seconds of one execution, with the standard deviation and coefficient of variation of the repeats."""
 
     latency_s: float
     latency_std_s: float
@@ -143,10 +143,10 @@ class Timing:
 
 
 class Evaluator(Protocol):
-    """A rule for how often a kernel is run to determine its latency."""
+    """A rule for how often a kernel is executed to determine its latency."""
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Time one kernel; `best_s` is the latency of the fastest rival so far, if there is one."""
+        """Return the timing of one kernel; `best_s` is the latency of the fastest rival so far, if there is one."""
 
 
 Measure = Callable[[Sequence[Config]], Iterable[Measurement]]

@@ -18,7 +18,7 @@ class Settings(Protocol):
     """A frozen dataclass whose fields can be set in models.yaml.
 
     A field is an int, float, bool or str, or one of the values of a `Literal`; a number may have a `Range`;
-    any field may be ``| None``. ``added`` may name fields of later versions, whose defaults keep the old behavior.
+    any field may be ``| None``. ``later_settings`` may name new fields, whose defaults mean what older versions did.
     """
 
     name: ClassVar[str]
@@ -37,7 +37,7 @@ class Part(Settings, Protocol[Role_co]):
 
 
 class Stateless:
-    """Base class for settings of a stateless part, which are the part itself."""
+    """Base class for the settings of a part without state: the settings are the part itself."""
 
     def start(self, space: Space) -> Self:
         """Return the part."""
@@ -45,7 +45,7 @@ class Stateless:
 
 
 class EvaluatorSettings(Settings, Evaluator, Protocol):
-    """The settings of an evaluator, which is stateless: they are the evaluator itself."""
+    """The settings of an evaluator. An evaluator has no state, so its settings are the evaluator itself."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class TunerSettings:
 
 
 def _describe(part: Any) -> dict[str, Any]:
-    """Return the settings of a part; fields in `added` only if they are not the default, which keeps old run keys."""
-    added, defaults = getattr(part, "added", ()), {field.name: field.default for field in fields(part)}
-    return {name: value for name, value in asdict(part).items() if name not in added or value != defaults[name]}
+    """Return the settings of a part, without `later_settings` that have their defaults, which keeps old run keys."""
+    later, defaults = getattr(part, "later_settings", ()), {field.name: field.default for field in fields(part)}
+    return {name: value for name, value in asdict(part).items() if name not in later or value != defaults[name]}
 
 
 def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -107,6 +107,6 @@ def read_fields(cls: type[Settings] | type[TunerSettings], plain: Mapping[str, A
         raise SpecError(f"{path}.{error.place}", error.problem) from None
 
 
-def unknown(what: str, name: object, allowed: Iterable[str]) -> str:
+def describe_unknown(what: str, name: object, allowed: Iterable[str]) -> str:
     """Return the message for an unknown name: the allowed names, and the one that was probably meant."""
     return f"unknown {what} {name!r}; {suggestion(str(name), list(allowed))}"

@@ -30,7 +30,7 @@ class Subject:
     """The task to search.
 
     Attributes:
-        flop: floating-point operations per run of the task's kernel.
+        flop: floating-point operations per execution of the task's kernel.
         task_key: the task's content key; all randomness derives from it and the seed.
         prior: examples from similar tasks, which the surrogate is fitted to before the first measurement.
         default: the config that is built without tuning; some explorers start with it.
@@ -120,7 +120,7 @@ class Search:
         return self._explorer.propose(self._surrogate, self._history, self._rng)
 
     def choose(self, candidates: Candidates) -> Vectors:
-        """Return the sampler's choice: always a full batch, to be independent of the budget.
+        """Return the sampler's choice for a full batch, even if the budget allows only a part of it.
 
         Examples from similar tasks may mislead, so they guide only a share of the first batch.
         """
@@ -129,7 +129,7 @@ class Search:
             return self._sampler.choose(candidates, self._history, n, self._rng)
         guided = self._sampler.choose(candidates, self._history, math.ceil(_GUIDED_SHARE * n), self._rng)
         unguided = self._explorer.propose(NoSurrogate().start(self.subject.space), self._history, self._rng).vectors
-        return np.concatenate([guided, self._without(unguided, guided)[: n - len(guided)]])
+        return np.concatenate([guided, self._exclude(unguided, guided)[: n - len(guided)]])
 
     def begin(self, chosen: Vectors, log: Mapping[str, float]) -> None:
         """Make the chosen configs the batch; recorded trials of the iteration count as chosen and as measured.
@@ -139,7 +139,7 @@ class Search:
         recorded = [trial for trial in self._recorded if trial.iteration == self.iteration]
         vectors = self.subject.space.vectors_of(trial.config for trial in recorded)
         if not self._recorded or self.iteration >= self._recorded[-1].iteration:
-            new_vectors = self._without(chosen, vectors)
+            new_vectors = self._exclude(chosen, vectors)
             vectors = np.concatenate([vectors, new_vectors[: self.settings.batch - len(recorded)]])
             self.exhausted = not len(vectors)
         if self.exhausted:
@@ -191,7 +191,7 @@ class Search:
         correlation = rank_correlation(self._surrogate.score(batch.vectors), speeds)
         return {} if correlation is None else {"rank_correlation": correlation}
 
-    def _without(self, vectors: Vectors, others: Vectors) -> Vectors:
+    def _exclude(self, vectors: Vectors, others: Vectors) -> Vectors:
         """Return the index vectors whose programs differ from all programs of `others`."""
         space = self.subject.space
         return vectors[~np.isin(space.identities(vectors), space.identities(others))]

@@ -121,7 +121,7 @@ class Encoding:
         return np.array(indices, dtype=np.int64)
 
     def vectors_of(self, configs: Iterable[Config]) -> Vectors:
-        """Return the index vectors of n configs, shape (n, n_knobs); see `vector`."""
+        """Return the index vectors of n configs, shape (n, n_knobs); raise ConfigError as `vector` does."""
         vectors = [self.vector(config) for config in configs]
         return np.array(vectors, dtype=np.int64).reshape(-1, len(self.knobs))
 
@@ -130,11 +130,11 @@ class Encoding:
         plain = self.canonical(vectors)
         return {knob.name: knob.table[plain[:, position]] for position, knob in enumerate(self.knobs)}
 
-    def normalized(self, vectors: Vectors) -> NDArray[np.float32]:
+    def normalize(self, vectors: Vectors) -> NDArray[np.float32]:
         """Return the index vectors scaled to [0, 1], shape (n, n_knobs)."""
         return (vectors / np.maximum(self.cardinalities - 1, 1)).astype(np.float32)
 
-    def denormalized(self, points: NDArray[np.float32]) -> Vectors:
+    def denormalize(self, points: NDArray[np.float32]) -> Vectors:
         """Return the index vectors nearest to points in [0, 1], valid or not; both have shape (n, n_knobs)."""
         return np.asarray(np.rint(points * (self.cardinalities - 1)), dtype=np.int64)
 

@@ -67,7 +67,7 @@ class Knob:
             raise ConfigError(f"knob {self.name} has no value {value}; its {len(self)} values include {self.values[0]}")
         return index
 
-    def restricted(self, allowed: Sequence[Any]) -> Knob:
+    def restrict(self, allowed: Sequence[Any]) -> Knob:
         """Return the knob with only the allowed values, in their current order.
 
         Raises:

@@ -1,7 +1,7 @@
 """Features of loop nests in closed form: AutoTVM's "itervar" features without lowering.
 
 Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018), section 3.1. A template describes the nests
-of n configs at once, and the features of all of them are computed by a few array operations.
+of n configs as arrays, so a few array operations compute the features of all of them.
 """
 
 from __future__ import annotations

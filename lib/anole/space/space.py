@@ -21,13 +21,13 @@ from anole.space.knob import ALGORITHM, Knob
 _MAX_ENUMERABLE = 1 << 20
 
 _ENUMERATION_BATCH = 1 << 17
-"""Number of configs that are enumerated at once, which limits memory."""
+"""Number of configs in each batch of an enumeration, which limits memory."""
 
 _N_CONSIDERED = 1 << 12
 """Number of configs that are sampled to find those with the highest merit."""
 
 _SAMPLE_BATCH, _BALANCED_SAMPLE_BATCH = 1 << 10, 1 << 14
-"""Number of indices sampled at once: few may be valid, and fewer still may have the rarest value of a balanced knob."""
+"""Number of indices per sampled batch: few may be valid, and fewer still may have a balanced knob's rarest value."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Space(Encoding):
             use its own.
         core: optional; for some knobs, the values that are most likely to satisfy the constraints. `best_sampled` finds
             valid configs among these if they are rare elsewhere.
-        toll: optional; subtracted from the speed of each config for its cost, in runs per second; see `worths`.
+        toll: optional; subtracted from the speed of each config for its cost, in executions per second (`worths`).
         merit_is_speed: whether the merit is proportional to speed * worth, with the same factor for all algorithms,
             which lets a surrogate start from it.
         programs: optional; maps the columns of n configs that can run to rows, shape (n, n_figures), that are equal
@@ -115,7 +115,7 @@ class Space(Encoding):
         self.constraints = tuple(self.constraints)
         self.merit_is_speed = self.merit_is_speed and self.merit is not None
 
-    def restricted(self, values: Mapping[str, Sequence[Any]]) -> Space:
+    def restrict(self, values: Mapping[str, Sequence[Any]]) -> Space:
         """Return the subspace in which some knobs are limited to the given values, without a core.
 
         Raises:
@@ -124,10 +124,10 @@ class Space(Encoding):
         names = {knob.name for knob in self.knobs}
         if unknown := sorted(set(values) - names):
             raise ConfigError(f"the space has no knobs {unknown}; it has {sorted(names)}")
-        knobs = [knob.restricted(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
+        knobs = [knob.restrict(values[knob.name]) if knob.name in values else knob for knob in self.knobs]
         return replace(self, knobs=knobs, core=None)
 
-    def opened(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
+    def to_open(self, wider: Sequence[Knob] = (), describe: Callable[[Columns], Description] | None = None) -> Space:
         """Return the space without its prior knowledge: without constraints, merit, core and programs.
 
         Discount and toll stay, since they are part of the objective. Knobs in `wider` replace the knobs with the same
@@ -192,7 +192,7 @@ class Space(Encoding):
         return np.maximum(0.0, self.discounts(vectors) - self.toll(self.columns(vectors)) * latencies_s)
 
     def worth(self, config: Config, latency_s: float = 0.0) -> float:
-        """Return the factor on the speed of one config, given its latency; see `worths`."""
+        """Return the factor on the speed of one config, given its latency, as `worths` does for several."""
         if self.discount is None and self.toll is None:
             return 1.0
         return float(self.worths(self.vectors_of([config]), np.array([latency_s]))[0])
@@ -224,7 +224,7 @@ class Space(Encoding):
     def valid_indices(self) -> NDArray[np.int64] | None:
         """All valid indices in order; None if the space is too large, even if `all_valid_indices` has found them.
 
-        Otherwise, what a search proposes would depend on what other code has asked the space before.
+        Otherwise, the proposals of a search would depend on earlier calls of other code.
         """
         return self.all_valid_indices if self.size <= _MAX_ENUMERABLE or self.is_enumerated else None
 
@@ -380,7 +380,7 @@ class Space(Encoding):
         """Sample distinct valid index vectors of the core with a fixed seed, shape (at most n, n_knobs)."""
         if self.core is None:
             return np.empty((0, len(self.knobs)), dtype=np.int64)
-        core = self.restricted(self.core)
+        core = self.restrict(self.core)
         sampled = core.sample(n, np.random.default_rng(0))
         pairs = zip(self.knobs, core.knobs, strict=True)
         indices = [np.array([full.index(value) for value in part.values]) for full, part in pairs]

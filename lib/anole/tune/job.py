@@ -19,7 +19,7 @@ from anole.measure.device_access import DeviceAccess
 from anole.measure.fault_filter import AnyMeasurer, make_measurer
 from anole.measure.measurer import SimulatedMeasurer
 from anole.record import Config, Confirmation, Measurement, Remeasurement, Run, SpaceFacts, Status, Trial, utc_now
-from anole.search.confirm import diverse, fastest, fastest_of_each, settle
+from anole.search.confirm import diversify, fastest, fastest_of_each, settle
 from anole.search.loop import TUNER_VERSION, tune
 from anole.search.state import Search, Subject
 from anole.search.ties import prefer_merit
@@ -191,7 +191,7 @@ class TaskTuning:
             statuses=dict(sorted(Counter(trial.measurement.status.value for trial in trials).items())),
             elapsed_s=self.elapsed_s,
             designs=_measured_configs(fastest_of_each(trials, space.names_of("hardware"))),
-            rivals=_measured_configs(diverse(ranking, space.kinds, _MAX_RECEIPT_CONFIGS)),
+            rivals=_measured_configs(diversify(ranking, space.kinds, _MAX_RECEIPT_CONFIGS)),
         )
 
     @contextmanager

@@ -86,7 +86,7 @@ def _read_or_warn(read: Callable[[Path], _Content | None], path: Path) -> _Conte
     try:
         return read(path)
     except StoreError as error:
-        logger.warning("skipping a source of examples: %s", error)
+        logger.warning("skipping a run of a similar task: %s", error)
         return None
 
 
@@ -111,7 +111,7 @@ def _examples(task: Task, trials: Sequence[Trial], space: Space) -> Examples | N
     try:
         vectors = source_space.vectors_of(trial.config for trial in trials)
     except ConfigError as error:
-        logger.warning("skipping a source of examples: a trial of %s: %s", task.label, error)
+        logger.warning("skipping a run of a similar task: a trial of %s: %s", task.label, error)
         return None
     gflops = np.array([trial.gflops or 0.0 for trial in trials])
     if not gflops.any():

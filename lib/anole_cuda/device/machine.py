@@ -123,7 +123,7 @@ def check_architecture(arch: str) -> None:
 def compiler_environment() -> dict[str, str]:
     """Return the environment variables through which TVM's NVRTC call finds CUDA's headers.
 
-    TVM would use the parent of nvcc's folder, which is wrong for a wrapper script and requires nvcc.
+    TVM would use the parent of nvcc's folder. That requires nvcc, and fails if nvcc is a wrapper script.
     """
     nvcc = find_nvcc()
     nvcc_roots = [Path(nvcc).resolve().parents[1]] if nvcc else []

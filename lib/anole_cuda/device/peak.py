@@ -59,7 +59,7 @@ def peak_gflops(description: Mapping[str, Any]) -> float:
 
 
 def flop(n_blocks: int) -> int:
-    """Return the floating-point operations of one run of the kernel."""
+    """Return the floating-point operations of one execution of the kernel."""
     return 2 * n_blocks * _N_THREADS * _N_ACCUMULATORS * _N_STEPS
 
 

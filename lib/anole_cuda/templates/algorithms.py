@@ -1,6 +1,6 @@
 """The space, default config and template of any workload on CUDA; a convolution may have two algorithms.
 
-Open spaces are like AutoTVM's: the papers' knobs of one algorithm, without constraints.
+An open space has the knobs of AutoTVM's template for the direct algorithm, and no constraints.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ from anole.space import ALGORITHM, Space, union
 from anole.targets.base import DIRECT, WINOGRAD, Template
 from anole.task import BatchMatmul, Conv2d, Workload
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates.conv2d_space import conv2d_space, is_depthwise
 from anole_cuda.templates.gemv_space import gemv_space, has_few_rows
 from anole_cuda.templates.product_space import product_space
 from anole_cuda.templates.winograd_space import can_winograd, winograd_space
 
-OPEN_VERSION = 1
-
+OPEN_SPACE_VERSION = 1
+"""Added to the template's version in open spaces."""
 _MIN_WINOGRAD_SPEEDUP = 1.5
-"""Minimum modeled speedup over direct convolution for which Winograd is the default. The best known kernels for 19
-layers on a V100 agree with the model where Winograd gains this much, and where it loses (docs/results/gpu-model.md)."""
+"""Winograd is the default if the model predicts at least this speedup over direct convolution. On a V100, Winograd was
+then faster on all 27 recorded layers; smaller predicted speedups are less certain (docs/results/gpu-model.md)."""
 
 
 @cache
-def space_of(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
+def space_of(limits: BlockLimits, gpu: GpuSpecs, w: Workload) -> Space:
     """Return the space of a workload, including the choice of algorithm if there is one."""
-    algorithms = _algorithms(limits, gpu, w)
-    return union(algorithms) if len(algorithms) > 1 else algorithms[DIRECT]
+    spaces = _spaces_by_algorithm(limits, gpu, w)
+    return union(spaces) if len(spaces) > 1 else spaces[DIRECT]
 
 
-def default_config(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Config:
-    """Return the valid config with the highest merit (modeled speed); Winograd must be clearly faster than direct."""
-    algorithms = _algorithms(limits, gpu, w)
-    if len(algorithms) == 1:
-        return algorithms[DIRECT].best_sampled
-    speeds = {name: _best_speed(space) for name, space in algorithms.items()}
+def default_config(limits: BlockLimits, gpu: GpuSpecs, w: Workload) -> Config:
+    """Return the config with the best modeled speed in a sample; Winograd must win by `_MIN_WINOGRAD_SPEEDUP`."""
+    spaces = _spaces_by_algorithm(limits, gpu, w)
+    if len(spaces) == 1:
+        return spaces[DIRECT].best_sampled
+    speeds = {name: _best_speed(space) for name, space in spaces.items()}
     algorithm = WINOGRAD if speeds[WINOGRAD] >= _MIN_WINOGRAD_SPEEDUP * speeds[DIRECT] else DIRECT
-    return {ALGORITHM: algorithm, **algorithms[algorithm].best_sampled}
+    return {ALGORITHM: algorithm, **spaces[algorithm].best_sampled}
 
 
 @cache
-def open_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Return `direct_space` without its constraints."""
-    return direct_space(limits, gpu, w).opened()
+def open_space(limits: BlockLimits, gpu: GpuSpecs, w: Workload) -> Space:
+    """Return `space_without_winograd` without its prior knowledge: constraints, merit and core (`Space.to_open`)."""
+    return space_without_winograd(limits, gpu, w).to_open()
 
 
-def direct_space(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> Space:
-    """Return the space of a workload, for convolutions without Winograd."""
+def space_without_winograd(limits: BlockLimits, gpu: GpuSpecs, w: Workload) -> Space:
+    """Return the space of a workload; the space of a convolution excludes Winograd."""
     if isinstance(w, Conv2d):
         return conv2d_space(limits, gpu, w)
     return gemv_space(limits, gpu, w) if has_few_rows(w) else product_space(limits, gpu, w)
 
 
-def _algorithms(limits: BlockLimits, gpu: Multiprocessor, w: Workload) -> dict[str, Space]:
-    """Return the space of each algorithm of a workload."""
-    direct = {DIRECT: direct_space(limits, gpu, w)}
+def _spaces_by_algorithm(limits: BlockLimits, gpu: GpuSpecs, w: Workload) -> dict[str, Space]:
+    """Return the space of each algorithm of a workload; `DIRECT` is the only algorithm of matrix products."""
+    direct = {DIRECT: space_without_winograd(limits, gpu, w)}
     return {**direct, WINOGRAD: winograd_space(limits, gpu, w)} if _has_choice(w) else direct
 
 
@@ -69,7 +69,7 @@ def _has_choice(w: Workload) -> TypeGuard[Conv2d]:
 
 
 def _best_speed(space: Space) -> float:
-    """Return the modeled speed of a space's best config; 0 if no config fits the device."""
+    """Return the modeled speed of a space's best sampled config; 0 if no config fits the device."""
     try:
         return space.merit_of(space.best_sampled)
     except ConfigError:

@@ -17,7 +17,7 @@ from anole.space.loops import Buffer, LoopNest
 from anole.space.space import Columns
 from anole.task import Conv2d
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates import tiling
 from anole_cuda.templates.roofline import Kernel, speed, widths
 from anole_cuda.templates.staged import Reduction, Staged, staged_kernel
@@ -33,7 +33,7 @@ def is_depthwise(w: Conv2d) -> bool:
 
 
 @cache
-def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
+def conv2d_space(limits: BlockLimits, gpu: GpuSpecs, w: Conv2d) -> Space:
     """Return the space of a convolution.
 
     Knobs, with the papers' names (Chameleon, Table 1) and AutoTVM's values: ``tile_f``, ``tile_y``, ``tile_x`` split
@@ -59,7 +59,7 @@ def conv2d_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
     )
 
 
-def conv2d_kernel(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> Kernel:
+def conv2d_kernel(gpu: GpuSpecs, w: Conv2d, columns: Columns) -> Kernel:
     """Return the modeled kernels of n configs."""
     f, y, x = columns["tile_f"], columns["tile_y"], columns["tile_x"]
     rc, ry, rx = _reduction(w, columns)
@@ -109,12 +109,12 @@ def _reduction(w: Conv2d, columns: Columns) -> list[NDArray[np.int64]]:
 
 
 def _staged_channels(w: Conv2d, columns: Columns) -> Counts:
-    """Return the number of data channels that a block stages at once, shape (n,)."""
+    """Return the number of data channels that a block stages together, shape (n,)."""
     return columns["tile_f"][:, 1:].prod(axis=1) if is_depthwise(w) else columns["tile_rc"][:, 1]
 
 
 def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> tuple[Counts, Counts]:
-    """Return the numbers of data rows and columns that a block stages at once, shape (n,) each.
+    """Return the numbers of data rows and columns that a block stages together, shape (n,) each.
 
     `y` and `x` are four-way splits, shape (n, 4); `ry` and `rx` are the kernel's rows and columns in a stage.
     """
@@ -123,7 +123,7 @@ def windows(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, r
 
 
 def window_reads(w: Conv2d, y: NDArray[np.int64], x: NDArray[np.int64], ry: Counts, rx: Counts) -> Counts:
-    """Return the number of pixels that a thread reads in an unrolled stage, where windows overlap; see `windows`."""
+    """Return the number of pixels that a thread reads in an unrolled stage; overlapping windows share pixels."""
     rows = np.minimum(_window(y[:, 3], w.strides[0], ry, w.dilation[0]), y[:, 3] * ry)
     row_columns = np.minimum(_window(x[:, 3], w.strides[1], rx, w.dilation[1]), x[:, 3] * rx)
     return np.asarray(y[:, 1] * rows * x[:, 1] * row_columns)

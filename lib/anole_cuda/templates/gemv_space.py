@@ -18,7 +18,7 @@ from anole.space.loops import Annotation, Buffer, Loop, LoopNest
 from anole.space.space import Columns
 from anole.task import Dense, Workload
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates import tiling
 from anole_cuda.templates.roofline import Kernel, sectors, speed, widths
 from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space, shared_bytes
@@ -36,7 +36,7 @@ def has_few_rows(w: Workload) -> TypeGuard[Dense]:
 
 
 @cache
-def gemv_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense) -> Space:
+def gemv_space(limits: BlockLimits, gpu: GpuSpecs, w: Dense) -> Space:
     """Return the space of a dense layer with few rows.
 
     Knobs: ``tile_y`` splits the rows into (block, inner), ``tile_x`` the features into (block, thread, inner),
@@ -75,7 +75,7 @@ def _waits(columns: Columns, warp: int) -> NDArray[np.bool_]:
     return np.asarray((features > 1) | (k <= warp) | (k % warp == 0))
 
 
-def gemv_kernel(gpu: Multiprocessor, w: Dense, columns: Columns) -> Kernel:
+def gemv_kernel(gpu: GpuSpecs, w: Dense, columns: Columns) -> Kernel:
     """Return the modeled kernels of n configs."""
     y, x, k = columns["tile_y"], columns["tile_x"], columns["tile_k"]
     usage, rows, features = _usage(columns), y[:, 1], x[:, 2]
@@ -135,7 +135,7 @@ def _nest(w: Dense, columns: Columns) -> LoopNest:
         ("x_thread", "x", x[:, 1], Annotation.THREAD_Y),
         ("k_outer", "k", k[:, 0], Annotation.SERIAL),
         ("k_thread", "k", k[:, 1], Annotation.THREAD_X),
-        *tiling.unrolled(body, columns["auto_unroll_max_step"]),
+        *tiling.unroll_body(body, columns["auto_unroll_max_step"]),
     ]
     data = Buffer("data", (w.batch, w.in_features), ({"y": 1}, {"k": 1}))
     weight = Buffer("weight", (w.out_features, w.in_features), ({"x": 1}, {"k": 1}))

@@ -20,7 +20,7 @@ from anole.space.loops import Buffer, Ints, LoopNest
 from anole.space.space import Columns
 from anole.task import BatchMatmul, Dense
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates import tiling
 from anole_cuda.templates.roofline import Kernel, Numbers, speed, widths
 from anole_cuda.templates.staged import Reduction, Staged, staged_kernel
@@ -28,7 +28,7 @@ from anole_cuda.templates.usage import FLOAT_BYTES, Counts, Usage, limited_space
 
 
 @cache
-def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatmul) -> Space:
+def product_space(limits: BlockLimits, gpu: GpuSpecs, w: Dense | BatchMatmul) -> Space:
     """Return the space of a dense layer with many rows, or of a batched matmul of two activations.
 
     Knobs: ``tile_y`` splits the rows and ``tile_x`` the features into (block, virtual thread, thread, inner),
@@ -44,7 +44,7 @@ def product_space(limits: BlockLimits, gpu: Multiprocessor, w: Dense | BatchMatm
     )
 
 
-def product_kernel(gpu: Multiprocessor, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
+def product_kernel(gpu: GpuSpecs, w: Dense | BatchMatmul, columns: Columns) -> Kernel:
     """Return the modeled kernels of n configs."""
     x, steps, batch = columns["tile_x"], columns["tile_k"][:, 1], _as_batch(w)
     n = x[:, 1:].prod(axis=1)
@@ -92,7 +92,7 @@ class Products:
         staged = shared_bytes(y[:, 1:].prod(axis=1) * k[:, 1], x[:, 1:].prod(axis=1) * k[:, 1])
         return tiling.usage((y, x), prod(self.leading.values()), staged)
 
-    def kernel(self, gpu: Multiprocessor, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
+    def kernel(self, gpu: GpuSpecs, right_run: Counts, fresh_bytes: Numbers) -> Kernel:
         """Return the modeled kernels.
 
         In global memory, `right_run` values of the right operand's stage are contiguous. `fresh_bytes` are the bytes of

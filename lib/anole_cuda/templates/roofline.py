@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates.usage import FLOAT_BYTES, VECTOR, Counts
 
 Numbers = NDArray[Any]
@@ -80,7 +80,7 @@ class Kernel:
     reused_bytes: Numbers
 
 
-def latency_s(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
+def latency_s(gpu: GpuSpecs, kernel: Kernel) -> Numbers:
     """Return the modeled time of each kernel in seconds, shape (n,)."""
     resident = np.maximum(gpu.resident_blocks(kernel.threads, kernel.registers, kernel.shared_bytes), 1)
     # The multiprocessor with the most blocks finishes last.
@@ -92,7 +92,7 @@ def latency_s(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     return LAUNCH_S + _combine(multiprocessor_s, memory_bytes(gpu, kernel) / gpu.memory_bytes_per_s)
 
 
-def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
+def busy_cycles(gpu: GpuSpecs, kernel: Kernel) -> Numbers:
     """Return the cycles for which one block keeps the busiest part of a multiprocessor busy, shape (n,)."""
     warps = -(-kernel.threads // gpu.warp)
     return _combine(
@@ -103,26 +103,26 @@ def busy_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
     )
 
 
-def latency_cycles(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
+def latency_cycles(gpu: GpuSpecs, kernel: Kernel) -> Numbers:
     """Return the cycles of a block that runs alone on a multiprocessor, which are its latencies, shape (n,)."""
     multiply_add_cycles = np.maximum(gpu.warp * gpu.schedulers / gpu.lanes, MULTIPLY_ADD_CYCLES / kernel.independent)
     waits = kernel.stages * GLOBAL_CYCLES + kernel.shared_waits * SHARED_CYCLES
     return np.asarray(waits + kernel.multiply_adds * multiply_add_cycles + kernel.instructions)
 
 
-def memory_bytes(gpu: Multiprocessor, kernel: Kernel) -> Numbers:
+def memory_bytes(gpu: GpuSpecs, kernel: Kernel) -> Numbers:
     """Return the bytes transferred by the memory, shape (n,): each once, plus repeated reads that miss the L2 cache."""
     repeated_bytes = np.maximum(kernel.blocks * kernel.sectors * SECTOR_BYTES - kernel.fresh_bytes, 0.0)
     return np.asarray(kernel.fresh_bytes + repeated_bytes * uncached_share(gpu, kernel.reused_bytes))
 
 
-def uncached_share(gpu: Multiprocessor, n_bytes: Numbers) -> Numbers:
+def uncached_share(gpu: GpuSpecs, n_bytes: Numbers) -> Numbers:
     """Return the share of the given bytes that does not fit the L2 cache, shape (n,)."""
     return np.asarray(np.maximum(0.0, 1.0 - gpu.l2_bytes / np.maximum(n_bytes, 1.0)))
 
 
-def speed(gpu: Multiprocessor, *kernels: Kernel) -> Numbers:
-    """Return the modeled speed of kernels that run in sequence, in runs per second, shape (n,)."""
+def speed(gpu: GpuSpecs, *kernels: Kernel) -> Numbers:
+    """Return the modeled speed of kernels that run in sequence, in executions per second, shape (n,)."""
     return np.asarray(1.0 / sum(latency_s(gpu, kernel) for kernel in kernels))
 
 
@@ -151,7 +151,7 @@ def bank_cycles(threads: Sequence[Counts], strides: Sequence[Counts], width: Cou
     Args:
         threads: threads of a block along each axis, innermost first.
         strides: words between adjacent threads' reads along each axis; 0 if they read the same word.
-        width: words that each thread reads at once.
+        width: words in one read of a thread.
     """
     remaining, stride_gcd = np.full_like(width, _WARP), np.zeros_like(width)
     n_words = np.ones_like(width)

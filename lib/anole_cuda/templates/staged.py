@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates.roofline import Kernel, Numbers, bank_cycles, sectors
 from anole_cuda.templates.usage import Counts, Usage
 
@@ -17,7 +17,7 @@ _COPY_INSTRUCTIONS, _STEP_INSTRUCTIONS = 6, 2
 """Instructions of a copy from global to shared memory, address computation included; and of a loop iteration."""
 
 _STEPS_IN_FLIGHT = 4
-"""Number of reduction steps whose shared memory reads are in flight at once."""
+"""Number of reduction steps whose shared memory reads are in flight simultaneously."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +25,11 @@ class Staged:
     """One operand of n configs, from global memory through shared memory to registers; shape (n,) each.
 
     Attributes:
-        values: values of a block's tile that are staged at once.
+        values: values of a block's tile in one stage.
         run: contiguous values in global memory.
         lanes: values that one instruction copies.
         reads: values of the tile that one thread reads.
-        width: values that a thread reads at once.
+        width: values in one read of a thread.
         strides: values in shared memory between adjacent threads' reads, by axis, innermost first.
         checks: additional instructions of a copy, such as for padding.
     """
@@ -61,14 +61,14 @@ class Reduction:
 def estimate_registers(accumulators: Counts, copied: Numbers) -> Counts:
     """Estimate the registers that a thread needs, from its accumulators and the values that it copies in a stage.
 
-    The coefficients are fitted to the assembler's counts, which include many prepared copies; 60 % of the counts
-    are within 25 % of this estimate (`benchmarks/cuda/resources.py`).
+    The coefficients are fitted to the assembler's counts, which include many prepared copies. Most counts are within
+    25 % of this estimate (docs/results/gpu-model.md).
     """
     return np.asarray(30 + 1.1 * accumulators + 0.75 * np.minimum(copied, 256), dtype=np.int64)
 
 
 def staged_kernel(
-    gpu: Multiprocessor,
+    gpu: GpuSpecs,
     usage: Usage,
     thread_axes: Sequence[Counts],
     accumulators: Counts,
@@ -80,7 +80,7 @@ def staged_kernel(
     """Return the modeled kernels that stage their operands.
 
     Args:
-        gpu: the multiprocessor; values beyond its registers are spilled.
+        gpu: the GPU; values beyond the registers of a thread are spilled.
         usage: the kernels' resources.
         thread_axes: threads of a block along each axis, innermost first.
         accumulators: outputs of one thread.

@@ -83,11 +83,11 @@ def loops(
     body += [(f"{name}_inner", name, split[:, 3]) for name, split in spatial]
     return tuple(
         Loop(name, axis, extent, level, annotation)
-        for level, (name, axis, extent, annotation) in enumerate([*nest, *unrolled(body, max_step)])
+        for level, (name, axis, extent, annotation) in enumerate([*nest, *unroll_body(body, max_step)])
     )
 
 
-def unrolled(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
+def unroll_body(body: Sequence[tuple[str, str, Counts]], max_step: Counts) -> list[tuple[str, str, Ints, Ints]]:
     """Return the loops of a body, unrolled from the innermost loop outward up to `max_step` steps."""
     steps = np.ones_like(max_step)
     loops_: list[tuple[str, str, Ints, Ints]] = []

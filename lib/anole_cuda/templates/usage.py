@@ -82,7 +82,7 @@ def limited_space(
         f"a block has fewer than {min_threads} threads, and a warp's lanes idle",
         lambda columns: np.asarray(measure(columns).threads >= min_threads),
     )
-    core = {knob.name: knob.values for knob in _minimal(knobs)}
+    core = {knob.name: knob.values for knob in _restrict_to_minimal(knobs)}
     return Space(knobs, [*hard, lanes], describe, merit=speed, core=core, merit_is_speed=True)
 
 
@@ -110,15 +110,15 @@ def limit_constraints(limits: BlockLimits, measure: UsageOf) -> list[Constraint]
 
 def _max_threads(knobs: Sequence[Knob], hard: Sequence[Constraint], measure: UsageOf) -> int:
     """Return the maximum number of threads of a block; a layer with small or prime extents may not fill a warp."""
-    minimal = Space(_minimal(knobs), hard)
+    minimal = Space(_restrict_to_minimal(knobs), hard)
     if minimal.valid_indices is None or not len(minimal.valid_indices):
         return 1
     return int(measure(minimal.columns(minimal.vectors(minimal.valid_indices))).threads.max())
 
 
-def _minimal(knobs: Sequence[Knob]) -> list[Knob]:
+def _restrict_to_minimal(knobs: Sequence[Knob]) -> list[Knob]:
     """Restrict knobs to the splits with minimal usage: no virtual threads, one value per thread."""
-    return [knob.restricted([value for value in knob.values if _is_minimal(knob, value)]) for knob in knobs]
+    return [knob.restrict([value for value in knob.values if _is_minimal(knob, value)]) for knob in knobs]
 
 
 def _is_minimal(knob: Knob, value: object) -> bool:

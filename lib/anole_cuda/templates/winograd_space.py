@@ -20,7 +20,7 @@ from anole.space.space import Columns
 from anole.targets.shared.output_tiles import OutputTiles, tile_count
 from anole.task import Conv2d
 from anole_cuda.device.architecture import BlockLimits
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.templates import tiling
 from anole_cuda.templates.product_space import Products
 from anole_cuda.templates.roofline import Kernel, Numbers, sectors, speed, uncached_share
@@ -64,7 +64,7 @@ def winograd_knobs(w: Conv2d) -> list[Knob]:
 
 
 @cache
-def winograd_space(limits: BlockLimits, gpu: Multiprocessor, w: Conv2d) -> Space:
+def winograd_space(limits: BlockLimits, gpu: GpuSpecs, w: Conv2d) -> Space:
     """Return the space of a convolution for which `can_winograd` holds; `winograd_knobs` describes its knobs."""
     space = limited_space(
         limits,
@@ -105,7 +105,7 @@ def _split(w: Conv2d, columns: Columns) -> NDArray[np.int64]:
     return np.column_stack([blocks, columns["tile_p"]])
 
 
-def winograd_kernels(gpu: Multiprocessor, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
+def winograd_kernels(gpu: GpuSpecs, w: Conv2d, columns: Columns) -> tuple[Kernel, Kernel, Kernel]:
     """Return the three modeled kernels of n configs, in the order in which they run."""
     points, products = _points(columns), _products(w, columns)
     tiles, panel = products.splits["p"].prod(axis=1), columns["tile_f"][:, 1:].prod(axis=1)

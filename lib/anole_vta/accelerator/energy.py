@@ -1,4 +1,4 @@
-"""The energy of a run: access counts of its programs times the energies of CACTI and Aladdin.
+"""The energy for one input: access counts of a network's programs times the energies of CACTI and Aladdin.
 
 ``benchmarks/vta/energies.py`` writes ``energies.csv``; its docstring names the models. Wires, clocks and control are
 not modeled. Totals are therefore lower than on a chip, and meant for comparisons only.
@@ -46,16 +46,16 @@ class UnitEnergies:
     """The energy per access and the leakage of an accelerator.
 
     Attributes:
-        each_j: joules per event of `COUNTED`, shape (n_counted,).
-        standing_w: leakage in watts.
+        per_event_j: joules per event of `COUNTED`, shape (n_counted,).
+        leakage_w: leakage in watts.
     """
 
-    each_j: NDArray[np.float64]
-    standing_w: float
+    per_event_j: NDArray[np.float64]
+    leakage_w: float
 
     def of(self, accesses: NDArray[np.int64], latency_s: float) -> float:
-        """Return the joules of a run with given access counts, shape (n_counted,), including leakage."""
-        return float(self.each_j @ accesses) + self.standing_w * latency_s
+        """Return the joules, including leakage, for given access counts, shape (n_counted,), and duration."""
+        return float(self.per_event_j @ accesses) + self.leakage_w * latency_s
 
 
 @cache

@@ -18,7 +18,7 @@ from anole_vta.accelerator.energy import TYPICAL_NM, unit_energies
 from anole_vta.geometry import Geometry
 from anole_vta.target import VtaTarget, as_conv2d
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, padded_to_blocks
+from anole_vta.templates.design import EPILOGUE, HARDWARE, design_of, pad_to_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def fastest_programs(
     def accesses(row: int) -> NDArray[np.int64]:
         if (identity := int(identities[row])) not in counts:
             design = design_of(workload, target.geometry, space.config(vectors[row]))
-            padded = padded_to_blocks(workload, design.geometry)
+            padded = pad_to_blocks(workload, design.geometry)
             counts[identity] = accesses_of(lower_conv2d(padded, design.schedule, design.geometry, EPILOGUE))
         return counts[identity]
 

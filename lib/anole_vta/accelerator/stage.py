@@ -1,4 +1,4 @@
-"""The exploration stage: write the Pareto front of accelerators for each network, and for all networks together."""
+"""Write the Pareto front of accelerators for each network and, if there are several, for all networks together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Choose one accelerator for an entire network: the geometry within the bounds with the lowest total latency.
 
 Two layers are rarely tried on exactly the same accelerator, because buffer sizes are also searched. The fastest configs
-of a layer are therefore also simulated on candidates with the same GEMM block (batch x in x out) but other buffers.
+of a layer are therefore also simulated on geometries with the same GEMM block (batch x in x out) but other buffers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anole_vta.templates.design import hardware_config
 _UNTRIED = "no trial had the network's geometry"
 _SLOWER = "no trial was faster than the default config"
 
-_MAX_CANDIDATES = 16
+_MAX_GEOMETRIES = 16
 """The maximum number of geometries on which all layers are simulated."""
 
 _MAX_MOVED_CONFIGS = 4
@@ -48,7 +48,7 @@ class ChosenGeometry:
 
 
 def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Receipts) -> ChosenGeometry:
-    """Return a network's geometry: the given one, or the best geometry on which its layers were tried.
+    """Return a network's geometry: the given one, or the fastest of the tried geometries with the lowest estimates.
 
     On each geometry, a layer gets the fastest tried config, or the default config if that is faster in simulation. A
     locked layer keeps its config, which also fixes the geometry of the network.
@@ -65,7 +65,7 @@ def choose_geometry(target: VtaTarget, matches: Sequence[Match], receipts: Recei
     bounds = target.bounds
     allowed = [geometry for geometry in distinct if bounds is None or not bounds.excess(geometry)]
     candidates = []
-    for geometry in _most_promising(allowed, target, matches, designs):
+    for geometry in _rank_by_estimate(allowed, target, matches, designs):
         with suppress(ConfigError):
             layers = [_adapt_match(geometry, match, designs[match.task.key], target) for match in matches]
             candidates.append((geometry, layers))
@@ -94,17 +94,17 @@ class _Design:
     latency_s: float
 
 
-def _most_promising(
+def _rank_by_estimate(
     geometries: Sequence[Geometry],
     target: VtaTarget,
     matches: Sequence[Match],
     designs: Mapping[str, Sequence[_Design]],
 ) -> list[Geometry]:
-    """Return the geometries with the lowest estimated total latency; geometries that cannot run all layers come last.
+    """Return at most `_MAX_GEOMETRIES` geometries with the lowest estimated latency, infinite if a layer cannot run.
 
     A layer is estimated by its lowest latency with the same block and any buffers, or by its default config.
     """
-    if len(geometries) <= _MAX_CANDIDATES:
+    if len(geometries) <= _MAX_GEOMETRIES:
         return list(geometries)
     min_s: dict[tuple[str, tuple[int, ...]], float] = {}
     for key, layer_designs in designs.items():
@@ -127,7 +127,7 @@ def _most_promising(
 
     # Of equal estimates, prefer more memory, which allows larger tiles.
     ranked = sorted(geometries, key=lambda geometry: (estimate_s(geometry), -geometry.sram_bits))
-    return ranked[:_MAX_CANDIDATES]
+    return ranked[:_MAX_GEOMETRIES]
 
 
 def _designs(target: VtaTarget, match: Match, receipt: Receipt | None) -> list[_Design]:
@@ -166,7 +166,7 @@ def _adapt_match(geometry: Geometry, match: Match, designs: Sequence[_Design], t
 def _simulate_designs(vta: VtaTarget, match: Match, designs: Sequence[_Design]) -> Iterator[_Design]:
     """Yield the designs tried on an accelerator, and the fastest designs of other accelerators with the same block.
 
-    Those are simulated with this accelerator's buffers; smaller buffers make the config use smaller tiles.
+    The latter are simulated with this accelerator's buffers; smaller buffers make a config use smaller tiles.
     """
     yield from (design for design in designs if design.geometry == vta.geometry)
     same_block = (design for design in designs if design.geometry.block == vta.geometry.block)

@@ -62,7 +62,7 @@ def observe(parts: Partition, samples: Sequence[Sample], host: Host) -> Observed
 
 
 def best_exponent(values: NDArray[np.float32]) -> int:
-    """Return the exponent of the power-of-two scale that minimizes the mean square error of quantization.
+    """Return the exponent of the power-of-two scale that minimizes the mean squared error of quantization.
 
     The coarsest candidate represents the largest value; finer scales clip it, but are more precise elsewhere.
     """

@@ -9,7 +9,7 @@ from anole_vta.geometry import Geometry, Memory
 from anole_vta.isa import Alu, AluOpcode, Load, Store, alu_uop
 from anole_vta.network.network import Pool
 from anole_vta.simulator.activity import Module
-from anole_vta.templates.conv2d import MAX_BORDER, outside
+from anole_vta.templates.conv2d import MAX_BORDER, n_outside
 from anole_vta.templates.program import Program, ProgramWriter
 
 _COMPUTE, _STORE = Module.COMPUTE, Module.STORE
@@ -37,12 +37,12 @@ def lower_pool(pool: Pool, shape: tuple[int, ...], geometry: Geometry) -> Progra
     }
     writer = ProgramWriter(geometry, sizes)
     writer.signal(_STORE, _COMPUTE)
-    before, after = outside(-pool.padding[1], columns_in, width)
+    before, after = n_outside(-pool.padding[1], columns_in, width)
     for block, row in itertools.product(range(blocks), range(0, rows, tile)):
         n = min(tile, rows - row)
         rows_in = (n - 1) * pool.strides[0] + pool.kernel[0]
         first = row * pool.strides[0] - pool.padding[0]
-        above, below = outside(first, rows_in, height)
+        above, below = n_outside(first, rows_in, height)
         if max(above, below, before, after) > MAX_BORDER:
             raise ConfigError(f"a border of more than {MAX_BORDER} does not fit a load")
         at = tile * columns

@@ -17,7 +17,7 @@ from anole_vta.network.network import AcceleratorLayer, Data, Pool, Sum
 from anole_vta.network.pool import lower_pool, pooled_size
 from anole_vta.simulator.functional import FunctionalSimulator
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, EpilogueStep, Immediate, Residual, lower_conv2d
-from anole_vta.templates.design import can_run, design_of, padded_to_blocks
+from anole_vta.templates.design import can_run, design_of, pad_to_blocks
 from anole_vta.templates.program import Program
 
 
@@ -59,7 +59,7 @@ def load_step(step: AcceleratorLayer | Pool, geometry: Geometry, shape: tuple[in
         )
     epilogue = epilogue_of(step, geometry)
     design = design_of(step.workload, geometry, step.config, epilogue)
-    padded = padded_to_blocks(step.workload, geometry)
+    padded = pad_to_blocks(step.workload, geometry)
     pad_in, pad_out = padded.in_channels - step.workload.in_channels, padded.out_channels - step.workload.out_channels
     weight = np.pad(step.weight, ((0, 0), (0, 0), (0, pad_in), (0, pad_out)))
     bias = np.pad(step.bias, (0, pad_out)).reshape(-1, 1, geometry.block_out).repeat(geometry.batch, axis=1)

@@ -26,8 +26,8 @@ where manifest ->> '$.accelerator.cycles' is not null
 order by name
 """
 
-REMEDY = "a build for a target of `kind: vta` in models.yaml, such as `{kind: vta, hardware: search}`."
-"""The data that the sections on accelerators require."""
+REMEDY = "add a build for a target of `kind: vta` in models.yaml, such as `{kind: vta, hardware: search}`."
+"""How to get the data that the sections on accelerators require."""
 
 
 def make(source: ReportSource) -> list[Shown]:
@@ -59,10 +59,10 @@ def make(source: ReportSource) -> list[Shown]:
         Figure(
             "Chosen geometry",
             "area and on-chip memory relative to VTA (1x16x16, default buffers); cycles and ms of all accelerator "
-            "steps in one run, lower is better. Time on the host is not counted.",
+            "steps for one input, lower is better. Time on the host is not counted.",
             f"{pluralize(len(rows), 'build')}.",
-            "the timing simulator counts cycles exactly, and ms follow from the clock. Area is an estimate in gates "
-            "(docs/vta/README.md). The last column is the time if each layer had its own best geometry.",
+            "the timing simulator counts cycles (docs/vta/README.md has its accuracy), and the clock gives ms. Area is "
+            "estimated from gate counts. The last column is the time if each layer had its own best geometry.",
             (query,),
             Table.of((*columns, "best of each, ms"), rows),
             downloads=tuple(downloads),

@@ -1,4 +1,4 @@
-"""Report section: the accelerators that builds were simulated on, and exact Pareto fronts over several networks."""
+"""Report section: the accelerators that builds were simulated on, and the Pareto fronts of each accelerator entry."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from anole.text_format import milliseconds, pluralize, significant, times
 from anole_vta.accelerator import FRONT
 from anole_vta.accelerator.pareto import front_mask
 
-_CANDIDATES = """
+_GEOMETRIES_SQL = """
 select
     build.name as build,
-    candidate.value -> '$.block' as block,
-    candidate.value ->> '$.area' as area,
-    candidate.value ->> '$.memory' as memory,
-    candidate.value ->> '$.latency_s' as latency_s,
+    geometry.value -> '$.block' as block,
+    geometry.value ->> '$.area' as area,
+    geometry.value ->> '$.memory' as memory,
+    geometry.value ->> '$.latency_s' as latency_s,
     build.manifest ->> '$.accelerator.frequency_mhz' as frequency_mhz
-from build, json_each(build.manifest, '$.accelerator.candidates') as candidate
-where candidate.type = 'object'
+from build, json_each(build.manifest, '$.accelerator.candidates') as geometry
+where geometry.type = 'object'
 order by build.name, area, latency_s
 """
 
-_SEARCH = "builds for a target with `hardware: search` in models.yaml, with enough trials."
+_HOW_TO_GET_GEOMETRIES = "add a build with `hardware: search` and enough trials to run all layers on a geometry."
 
-_EXPLORED = "Front of time, area and energy"
+_FRONT_TITLE = "Front of time, area and energy"
 
 
 def make(source: ReportSource) -> list[Shown]:
-    """Return the geometries that builds were simulated on, and the exact Pareto front of each accelerator entry."""
+    """Return a figure of the geometries that builds were simulated on, and one of each entry of `accelerators`."""
     paths = sorted((source.project / layout.ACCELERATORS).glob(f"*/{FRONT}"))
-    missing = MissingData(_EXPLORED, "an entry of `accelerators` in models.yaml (docs/vta/accelerators.md).")
-    return [_build_geometries(source), *(map(_exploration, paths) if paths else (missing,))]
+    missing = MissingData(_FRONT_TITLE, "add an entry to `accelerators` in models.yaml (docs/vta/accelerators.md).")
+    return [_geometries_figure(source), *(map(_entry_figure, paths) if paths else (missing,))]
 
 
-def _build_geometries(source: ReportSource) -> Shown:
+def _geometries_figure(source: ReportSource) -> Shown:
     title = "Geometries that an entire network was simulated on"
-    query = source.database.query(_CANDIDATES)
+    query = source.database.query(_GEOMETRIES_SQL)
     if not query.rows:
-        return MissingData(title, _SEARCH)
+        return MissingData(title, _HOW_TO_GET_GEOMETRIES)
     points = [
         {
             "area": row["area"],
@@ -62,8 +62,8 @@ def _build_geometries(source: ReportSource) -> Shown:
         build_points = [point for point in points if point["build"] == build]
         mask = front_mask(np.array([(point["area"], point["cycles"]) for point in build_points]))
         for point, is_on_front in zip(build_points, mask.tolist(), strict=True):
-            point["front_mask"] = is_on_front
-    optima = [point for point in points if point["front_mask"]]
+            point["is_on_front"] = is_on_front
+    optima = [point for point in points if point["is_on_front"]]
     rows = (
         (
             *(point["build"], point["block"], times(point["area"]), times(point["memory"])),
@@ -74,63 +74,60 @@ def _build_geometries(source: ReportSource) -> Shown:
     )
     return Figure(
         title,
-        "cycles of all accelerator steps of one run, and area relative to VTA; lower is better for both.",
-        f"{len(points)} geometries of {pluralize(len(builds), 'build')}; the table has {len(optima)} on the fronts.",
-        "all layers simulated on one accelerator, each with its fastest config there; the line is the front. Area is "
-        "an estimate in gates (docs/vta/README.md).",
+        "cycles of all accelerator steps for one input, and area relative to VTA; lower is better for both.",
+        f"{len(points)} geometries of {pluralize(len(builds), 'build')}; the table lists the {len(optima)} on a front.",
+        "on each geometry, all layers were simulated, each with the config that is fastest on this geometry. The line "
+        "is the Pareto front. Area is estimated from gate counts (docs/vta/accelerators.md).",
         (query,),
         Table.of(("build", "block", "area", "memory", "cycles", "ms"), rows),
         with_rows(read_chart(Path(__file__).with_name("geometries.json")), points),
     )
 
 
-def _exploration(path: Path) -> Shown:
-    """Return the figure for a file of the exploration stage."""
-    title = f"{_EXPLORED}: {path.parent.name}"
+def _entry_figure(path: Path) -> Shown:
+    """Return the figure of an accelerator's front.csv, or MissingData if the file is broken."""
+    title = f"{_FRONT_TITLE}: {path.parent.name}"
     try:
-        return _figure(title, path.parent.name, path.read_text(encoding="utf-8"))
+        return _front_figure(title, path.parent.name, path.read_text(encoding="utf-8"))
     except (ValueError, LookupError, StopIteration):
-        return MissingData(
-            title, f"its {path.name}, which is broken; `anole accelerator {path.parent.name}` writes it again."
-        )
+        return MissingData(title, f"{path.name} is broken; `anole accelerator {path.parent.name}` writes it again.")
 
 
-def _figure(title: str, name: str, text: str) -> Figure:
+def _front_figure(title: str, name: str, text: str) -> Figure:
     rows = list(csv.DictReader(io.StringIO(text)))
-    energy = next(column for column in rows[0] if "energy" in column)
-    unit = "millijoules" if energy == "energy_mj" else "units of the front's lowest"
-    fronts = {row["network"] for row in rows}
+    energy_column = next(column for column in rows[0] if "energy" in column)
+    unit = "in millijoules" if energy_column == "energy_mj" else "relative to the lowest on each front"
+    networks = {row["network"] for row in rows}
     points = [
         {
             **{column: float(row[column]) for column in ("area", "latency_ms")},
             **{column: row[column] for column in ("network", "accelerator", "block", "knee", "checked")},
-            "energy": float(row[energy]),
+            "energy": float(row[energy_column]),
         }
         for row in rows
     ]
-    columns = ("network", "knee", "accelerator", "area", "latency_ms", energy, "checked")
-    marked = (
+    columns = ("network", "lowest", "accelerator", "area", "latency_ms", energy_column, "checked")
+    lowest_products = (
         (
-            *(row["network"], f"min {row['knee']}", row["accelerator"], times(float(row["area"])), row["latency_ms"]),
-            *(significant(float(row[energy])), row["checked"]),
+            *(row["network"], row["knee"], row["accelerator"], times(float(row["area"])), row["latency_ms"]),
+            *(significant(float(row[energy_column])), row["checked"]),
         )
         for row in rows
         if row["knee"]
     )
     return Figure(
         title,
-        f"milliseconds of all layers on the accelerator in one run, area relative to VTA, energy in {unit}; "
+        f"milliseconds of all layers on the accelerator for one input, area relative to VTA, energy {unit}; "
         "lower is better for each.",
-        f"{pluralize(len(rows), 'point')} on {pluralize(len(fronts), 'front')}, "
-        "for single networks and for all together.",
-        "every program of every layer simulated; each layer has its fastest program on one accelerator for all. No "
-        "other accelerator dominates a point. Area is estimated in gates, and energy from accesses "
-        "(docs/vta/accelerators.md); cycles not marked RTL are extrapolated.",
+        f"{pluralize(len(rows), 'point')} on {pluralize(len(networks), 'front')}: {', '.join(sorted(networks))}.",
+        "every program of every layer was simulated. At each point, all layers share one accelerator, and each runs "
+        "its fastest program on it. No other accelerator dominates a point. Area is estimated from gate counts, and "
+        "energy from accesses (docs/vta/accelerators.md); cycles not marked RTL are extrapolated.",
         (),
-        Table.of(columns, marked),
+        Table.of(columns, lowest_products),
         with_rows(read_chart(Path(__file__).with_name("fronts.json")), points),
         downloads=(Download(f"{name}.front.csv", text),),
-        headline=f"The front of {name} has {pluralize(len(rows), 'point')}.",
+        headline=f"{name} has {pluralize(len(rows), 'point')} on {pluralize(len(networks), 'front')}.",
     )
 
 

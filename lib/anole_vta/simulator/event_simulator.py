@@ -233,9 +233,9 @@ class EventSimulator:
             if due[_ENDED + receiver] == NEVER:
                 self._test(cycle, receiver)
         if finished_passage is not None and module == _COMPUTE:
-            self._passed(cycle, finished_passage)
+            self._on_passage_end(cycle, finished_passage)
 
-    def _passed(self, cycle: int, passage: int) -> None:
+    def _on_passage_end(self, cycle: int, passage: int) -> None:
         """Hook: COMPUTE has ended its last instruction of a passage."""
 
     def progress(self, cycle: int, passage: int) -> Progress:

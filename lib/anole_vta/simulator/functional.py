@@ -25,7 +25,7 @@ from anole_vta.isa import (
 
 
 class FunctionalSimulator:
-    """An accelerator with its memories and DRAM, which is modified in place.
+    """An accelerator with its memories and DRAM; running a program modifies both in place.
 
     Instructions run in program order, one of the orders that the tokens allow.
 
@@ -125,7 +125,7 @@ class FunctionalSimulator:
         self._alu_steps(alu, compute, dst, src)
 
     def _alu_steps(self, alu: Alu, compute: Operation, dst: NDArray[np.int64], src: NDArray[np.int64]) -> None:
-        """Compute all steps at once if they are independent; otherwise, split them in half."""
+        """Compute all steps in one operation if they are independent; otherwise, split them in half."""
         is_independent = len(np.unique(dst)) == len(dst) and not np.isin(src[src != dst], dst).any()
         if len(dst) > 1 and not is_independent:
             half = len(dst) // 2

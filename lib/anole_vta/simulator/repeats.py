@@ -47,7 +47,7 @@ class FastForwardSimulator(EventSimulator):
         self._visits: list[_Visit] = []
         self._seen: dict[Hashable, list[int]] = {}
 
-    def _passed(self, cycle: int, passage: int) -> None:
+    def _on_passage_end(self, cycle: int, passage: int) -> None:
         # While the queues fill, no state recurs.
         waiting = sum(self._waiting)
         if self._dispatched < self._n and waiting > self._max_waiting:

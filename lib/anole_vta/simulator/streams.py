@@ -43,7 +43,7 @@ class Passage:
             assert isinstance(instruction, (Load, Store)), "only loads and stores access DRAM"
             yield number, place, instruction
 
-    def moved(self, by: Sequence[int]) -> list[Instruction]:
+    def relocate(self, by: Sequence[int]) -> list[Instruction]:
         """Return the instructions with their base addresses increased by numbers of elements."""
         instructions = list(self.instructions)
         for number, place, instruction in self.movable():
@@ -72,7 +72,7 @@ class Code(Sequence[Instruction]):
     @cached_property
     def _instructions(self) -> tuple[Instruction, ...]:
         placed = zip(self.order.tolist(), self.by.tolist(), strict=True)
-        return tuple(instruction for number, by in placed for instruction in self.passages[number].moved(by))
+        return tuple(instruction for number, by in placed for instruction in self.passages[number].relocate(by))
 
     def __len__(self) -> int:
         return int(self.firsts[-1])

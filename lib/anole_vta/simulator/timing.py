@@ -61,7 +61,7 @@ def simulate(program: Sequence[Instruction], geometry: Geometry) -> Timeline:
 
 
 def cycles_of(program: Sequence[Instruction], geometry: Geometry) -> int:
-    """Return the same cycles as `simulate`, but much faster, by skipping repetitions."""
+    """Return the cycles that `simulate` counts, much faster, by skipping repetitions."""
     return FastForwardSimulator(_streams(program, geometry), geometry).run()
 
 

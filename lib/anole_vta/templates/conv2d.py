@@ -136,7 +136,7 @@ class _Lowering:
         self.blocks_ci = _n_blocks("input channels", w.in_channels, geometry.block_in)
         self.blocks_co = _n_blocks("output channels", w.out_channels, geometry.block_out)
         if w.groups != 1 or w.dilation != (1, 1):
-            raise ConfigError("groups and dilation")
+            raise ConfigError("convolutions with groups or dilation are not supported")
         self.rows_in = (schedule.tile_h - 1) * w.strides[0] + w.kernel[0]
         self.columns_in = (schedule.tile_w - 1) * w.strides[1] + w.kernel[1]
         self.tile_inp = schedule.tile_ci * self.rows_in * self.columns_in
@@ -161,10 +161,10 @@ class _Lowering:
         if self.tiles_h % s.h_threads or self.tiles_co % s.oc_threads:
             raise ConfigError("thread split")
         self.border_rows = [
-            outside(row * s.tile_h * w.strides[0] - w.padding[0], self.rows_in, w.height) for row in range(self.tiles_h)
+            n_outside(y * s.tile_h * w.strides[0] - w.padding[0], self.rows_in, w.height) for y in range(self.tiles_h)
         ]
         self.border_columns = [
-            outside(column * s.tile_w * w.strides[1] - w.padding[1], self.columns_in, w.width)
+            n_outside(column * s.tile_w * w.strides[1] - w.padding[1], self.columns_in, w.width)
             for column in range(self.tiles_w)
         ]
         self.out_rows, self.inp_rows = self._rows_of_outputs(), self._rows_of_inputs()
@@ -385,7 +385,7 @@ def _fold(*dims: tuple[int, int]) -> tuple[int, int, int]:
     return (folded[1][0], columns, folded[1][1]) if len(folded) == 2 else (1, columns, columns)
 
 
-def outside(first: int, size: int, extent: int) -> tuple[int, int]:
+def n_outside(first: int, size: int, extent: int) -> tuple[int, int]:
     """Return how many of `size` positions, starting at `first`, are before 0, and how many at or after `extent`."""
     before = min(size, max(0, -first))
     return before, min(size - before, max(0, first + size - extent))

@@ -76,7 +76,7 @@ def conv2d_space(
 
     The knobs by agent: hardware has the GEMM block, ``tile_b``, ``tile_ci`` and ``tile_co``, as in the
     paper, and the buffer sizes; scheduling has ``h_threading`` and ``oc_threading``; mapping has ``tile_h`` and
-    ``tile_w``, rows and columns of a tile. The blocks of channels in a tile follow from these, see `design_of`.
+    ``tile_w``, rows and columns of a tile. `design_of` computes the blocks of channels in a tile from these.
 
     `base` is the accelerator; if bounds are given, its block and buffers are searched. An open space includes configs
     that the accelerator cannot run. The clock frequency converts a penalty to a speed.
@@ -92,7 +92,7 @@ def conv2d_space(
     describe = partial(describe_tiles, w, base.bus_bytes)
     # Different sizes of searched buffers can yield the same program.
     programs = None if bounds is None else partial(programs_of, w, base)
-    runs = Constraint("the accelerator cannot run it so", lambda columns: tiles_of(w, base, columns)[1] > 0)
+    runs = Constraint("the accelerator cannot run it", lambda columns: tiles_of(w, base, columns)[1] > 0)
     space = partial(
         Space, knobs, [runs], describe, merit_is_speed=True, programs=programs, shared=BLOCK if bounds else ()
     )
@@ -111,7 +111,7 @@ def conv2d_space(
             return unit * _penalties(base, bounds, columns)
 
         constrained = space(toll=penalty, merit=lambda columns: np.maximum(0.0, speed(columns) - penalty(columns)))
-    return constrained.opened() if is_open else constrained
+    return constrained.to_open() if is_open else constrained
 
 
 def _penalties(base: Geometry, bounds: Bounds, columns: Columns) -> NDArray[np.float64]:
@@ -145,7 +145,7 @@ def design_of(
     tile_ci, tile_co = (max(1, int(blocks[0])) for blocks in tiles_of(w, base, columns, epilogue))
     h_threads, oc_threads, tile_h, tile_w = (config[name] for name in _SOFTWARE)
     schedule = Schedule(tile_h, tile_w, tile_ci, tile_co, h_threads, oc_threads)
-    check_schedule(padded_to_blocks(w, geometry), schedule, geometry, epilogue)
+    check_schedule(pad_to_blocks(w, geometry), schedule, geometry, epilogue)
     return Design(geometry, schedule)
 
 
@@ -192,7 +192,7 @@ def hardware_config(geometry: Geometry) -> dict[str, int]:
     return dict(zip(HARDWARE, (*geometry.block, *(size.bit_length() - 1 for size in sizes_bytes)), strict=True))
 
 
-def padded_to_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
+def pad_to_blocks(w: Conv2d, geometry: Geometry) -> Conv2d:
     """Return a convolution with channels padded to full blocks of an accelerator."""
     blocks_in, blocks_out = -(-w.in_channels // geometry.block_in), -(-w.out_channels // geometry.block_out)
     return replace(w, in_channels=blocks_in * geometry.block_in, out_channels=blocks_out * geometry.block_out)
@@ -255,5 +255,5 @@ def default_config(w: Conv2d, base: Geometry) -> Config:
     merit[tiles_of(w, base, columns)[1] == 0] = -1
     best = int(np.argmax(merit))
     if merit[best] < 0:
-        raise ConfigError("the accelerator cannot run it at all")
+        raise ConfigError("the accelerator cannot run this convolution with any config")
     return space.config(vectors[best])

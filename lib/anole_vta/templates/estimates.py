@@ -154,8 +154,8 @@ class TileDescription:
 def describe_tiles(w: Conv2d, bus_bytes: int, columns: Columns) -> TileDescription:
     """Return the description of n configs.
 
-    It is evaluated for each scored config, so the blocks of a tile are those that fit two buffers, see
-    `blocks_that_fit` for all limits.
+    It is evaluated for each scored config, so only two buffers limit the blocks of a tile; `blocks_that_fit` has all
+    limits.
     """
     sizes = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items()}
     contexts, pixels = sizes["h_threading"] * sizes["oc_threading"], sizes["tile_h"] * sizes["tile_w"]

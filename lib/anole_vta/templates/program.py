@@ -131,7 +131,7 @@ class ProgramWriter:
         self._by.append(by[:-1])
         self._unchanged = min(self._unchanged, len(self._order) - 1)
         passage = self._passages[order[-1]]
-        self._open, self._located = passage.moved(by[-1].tolist()), list(passage.located)
+        self._open, self._located = passage.relocate(by[-1].tolist()), list(passage.located)
 
     def add(self, instruction: Instruction, base_index: int | None = None) -> None:
         """Append an instruction, which pops the tokens that its module waits for.

@@ -65,8 +65,8 @@ class ScheduleRow:
         epilogue = (shift, Bias(), *clip) if self.has_bias else SHIFT_AND_CLIP
         return lower_conv2d(self.workload, self.schedule, parse_shape(self.shape), epilogue)
 
-    def counted(self) -> dict[str, Any]:
-        """Return the row with its ``cycles``, or the reason it is ``rejected``; raise TargetError as `program`."""
+    def with_cycles(self) -> dict[str, Any]:
+        """Return the row with its ``cycles``, or the reason it is ``rejected``; raise TargetError as `program` does."""
         plain = {name: value for name, value in self.plain.items() if name not in ("cycles", "rejected")}
         try:
             program = self.program()

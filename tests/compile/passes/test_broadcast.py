@@ -28,38 +28,38 @@ def patterns(module: tvm.IRModule) -> list[int]:
     return [int(module[call.args[0]].attrs["op_pattern"]) for call in calls(module)]
 
 
-def opened(builder: relax.BlockBuilder, gate: relax.Var) -> relax.Expr:
+def open_gate(builder: relax.BlockBuilder, gate: relax.Var) -> relax.Expr:
     """Emit an anchor and an element-wise operator after it."""
     return builder.emit(relax.op.nn.relu(builder.emit(relax.op.matmul(gate, relax.const(WEIGHT)))))
 
 
-def gated(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
-    return relax.op.multiply(x, opened(builder, gate))
+def use_gate(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
+    return relax.op.multiply(x, open_gate(builder, gate))
 
 
-def biased(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
-    """Call one function on a computed tensor, as in `gated`, and on a constant."""
+def add_bias(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
+    """Call one function on a computed tensor, as in `use_gate`, and on a constant."""
     scaled = builder.emit(relax.op.multiply(x, relax.const(np.full(SMALL, 2, np.float32))))
-    return relax.op.multiply(scaled, opened(builder, gate))
+    return relax.op.multiply(scaled, open_gate(builder, gate))
 
 
-def scaled(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
+def scale(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
     """Compute the small tensor without an anchor, and at little cost."""
     return relax.op.multiply(x, builder.emit(relax.op.nn.relu(gate)))
 
 
-def masked(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
+def mask(builder: relax.BlockBuilder, x: relax.Var, gate: relax.Var) -> relax.Expr:
     """Broadcast an input, which may happen in the epilogue of the operator that computes the large tensor."""
     return relax.op.multiply(builder.emit(relax.op.nn.relu(x)), gate)
 
 
 def results(x: np.ndarray, gate: np.ndarray) -> dict[Build, np.ndarray]:
     opens = np.maximum(gate @ WEIGHT, 0)
-    return {gated: x * opens, biased: x * 2 * opens, scaled: x * np.maximum(gate, 0), masked: np.maximum(x, 0) * gate}
+    return {use_gate: x * opens, add_bias: x * 2 * opens, scale: x * np.maximum(gate, 0), mask: np.maximum(x, 0) * gate}
 
 
 @pytest.mark.parametrize(
-    ("build", "expected"), [(gated, [4, 0, 2]), (biased, [0, 4, 0, 2]), (scaled, [0, 0]), (masked, [0, 0])]
+    ("build", "expected"), [(use_gate, [4, 0, 2]), (add_bias, [0, 4, 0, 2]), (scale, [0, 0]), (mask, [0, 0])]
 )
 def test_only_broadcasts_of_computed_tensors_stay_unfused(build: Build, expected: list[int]) -> None:
     module, x, gate = network(build), random_array(*LARGE), random_array(*SMALL, seed=2)
@@ -69,4 +69,4 @@ def test_only_broadcasts_of_computed_tensors_stay_unfused(build: Build, expected
 
 def test_an_expensive_small_tensor_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anole.compile.passes.broadcast._MIN_SAVED_OPERATIONS", 6 * 5 * 8)
-    assert patterns(network(scaled)) == [3, 0]
+    assert patterns(network(scale)) == [3, 0]

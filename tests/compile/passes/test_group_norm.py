@@ -14,7 +14,7 @@ from ...extract.passes.building import module_of, random_array, run
 from .test_resize import kernels
 
 
-def normalized(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModule:
+def build_norm(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModule:
     """Return a module with a group norm over all spatial axes, followed by a ReLU."""
     spatial = [axis for axis in range(1, len(shape)) if axis != channel]
     gamma, beta = (relax.const(random_array(shape[channel], seed=seed)) for seed in (1, 2))
@@ -26,7 +26,7 @@ def normalized(shape: tuple[int, ...], groups: int, channel: int) -> tvm.IRModul
     return relax.transform.LegalizeOps({"relax.nn.group_norm": legalize_group_norm})(module_of(build, shape))
 
 
-def expected(data: NDArray[np.float32], groups: int, channel: int) -> NDArray[np.float64]:
+def compute_expected(data: NDArray[np.float32], groups: int, channel: int) -> NDArray[np.float64]:
     first = np.moveaxis(data.astype(np.float64), channel, 1)
     grouped = first.reshape(first.shape[0], groups, -1)
     mean, variance = grouped.mean(2, keepdims=True), grouped.var(2, keepdims=True)
@@ -52,18 +52,18 @@ CASES = [
 @pytest.mark.parametrize(("shape", "groups", "channel"), CASES)
 @pytest.mark.examples(2)
 def test_every_layout_is_correct_and_fuses_with_its_reader(shape: tuple[int, ...], groups: int, channel: int) -> None:
-    module, data = normalized(shape, groups, channel), random_array(*shape)
+    module, data = build_norm(shape, groups, channel), random_array(*shape)
     assert kernels(module) == ["group_statistics", "fused_normalize_relu"]
-    np.testing.assert_allclose(run(module, data), expected(data, groups, channel), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(module, data), compute_expected(data, groups, channel), rtol=1e-5, atol=1e-5)
 
 
 def test_a_large_mean_costs_no_accuracy() -> None:
     data = random_array(1, 20, 20, 8) + np.float32(1000)
-    found = run(normalized(data.shape, 1, 3), data)
-    np.testing.assert_allclose(found, expected(data, 1, 3), atol=1e-3)
+    found = run(build_norm(data.shape, 1, 3), data)
+    np.testing.assert_allclose(found, compute_expected(data, 1, 3), atol=1e-3)
 
 
 def test_features_without_an_image_are_left_to_tvm() -> None:
-    module, data = normalized((3, 12), 4, 1), random_array(3, 12)
+    module, data = build_norm((3, 12), 4, 1), random_array(3, 12)
     assert kernels(module) == ["fused_group_norm_relu"]
-    np.testing.assert_allclose(run(module, data), expected(data, 4, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(run(module, data), compute_expected(data, 4, 1), rtol=1e-4, atol=1e-5)

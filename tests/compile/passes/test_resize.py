@@ -14,7 +14,7 @@ from anole.compile.passes.resize import legalize_resize
 from ...extract.passes.building import module_of, random_array, run
 
 
-def resized(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str, method: str) -> tvm.IRModule:
+def resize(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str, method: str) -> tvm.IRModule:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         large = builder.emit(relax.op.image.resize2d(x, size, None, layout, method, position))
         return relax.op.nn.relu(large)
@@ -22,7 +22,7 @@ def resized(shape: tuple[int, ...], size: tuple[int, int], layout: str, position
     return module_of(build, shape)
 
 
-def legalized(module: tvm.IRModule) -> tvm.IRModule:
+def legalize(module: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.LegalizeOps({"relax.image.resize2d": legalize_resize})(module)
 
 
@@ -50,23 +50,23 @@ def kernels(module: tvm.IRModule) -> list[str]:
 )
 @pytest.mark.examples(2)
 def test_results_match_tvm(shape: tuple[int, ...], size: tuple[int, int], layout: str, position: str) -> None:
-    module, data = resized(shape, size, layout, position, "linear"), random_array(*shape)
-    np.testing.assert_allclose(run(legalized(module), data), run(module, data), rtol=1e-5, atol=1e-5)
+    module, data = resize(shape, size, layout, position, "linear"), random_array(*shape)
+    np.testing.assert_allclose(run(legalize(module), data), run(module, data), rtol=1e-5, atol=1e-5)
 
 
 def test_only_the_second_kernel_fuses_with_its_reader() -> None:
-    module = legalized(resized((1, 28, 28, 21), (56, 56), "NHWC", "half_pixel", "linear"))
+    module = legalize(resize((1, 28, 28, 21), (56, 56), "NHWC", "half_pixel", "linear"))
     assert kernels(module) == ["resize", "fused_resize_relu"]
     assert "Tensor((1, 28, 56, 21)" in module.script()
 
 
 def test_the_axis_that_shrinks_most_comes_first() -> None:
-    module = legalized(resized((1, 3, 90, 80), (30, 40), "NCHW", "half_pixel", "linear"))
+    module = legalize(resize((1, 3, 90, 80), (30, 40), "NCHW", "half_pixel", "linear"))
     assert "Tensor((1, 3, 30, 80)" in module.script()
 
 
 def test_an_unchanged_axis_needs_no_kernel() -> None:
-    module = legalized(resized((1, 3, 12, 9), (24, 9), "NCHW", "half_pixel", "linear"))
+    module = legalize(resize((1, 3, 12, 9), (24, 9), "NCHW", "half_pixel", "linear"))
     assert kernels(module) == ["fused_resize_relu"]
 
 
@@ -79,4 +79,4 @@ def test_an_unchanged_axis_needs_no_kernel() -> None:
     ],
 )
 def test_many_channels_and_other_modes_have_one_kernel(shape: tuple[int, ...], layout: str, method: str) -> None:
-    assert kernels(legalized(resized(shape, (56, 56), layout, "half_pixel", method))) == ["fused_resize2d_relu"]
+    assert kernels(legalize(resize(shape, (56, 56), layout, "half_pixel", method))) == ["fused_resize2d_relu"]

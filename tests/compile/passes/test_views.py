@@ -59,7 +59,7 @@ def mean(order: list[int] | None, axes: list[int] | None, keepdims: bool) -> Bui
     return lambda builder, x: relax.op.mean(builder.emit(relax.op.permute_dims(x, order)), axes, keepdims)
 
 
-def enlarged(size: tuple[int, int], reads_twice: bool = False) -> Build:
+def enlarge(size: tuple[int, int], reads_twice: bool = False) -> Build:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         resized = builder.emit(relax.op.image.resize2d(x, size, None, "NHWC", "linear"))
         first = builder.emit(relax.op.permute_dims(resized, TO_CHANNELS_FIRST))
@@ -86,10 +86,10 @@ MEANS = [
             for keepdims in (False, True)
         ),
         pytest.param(mean_before_permuting, mean([0, 3, 1, 2], [0], False), "permute_dims mean", id="reorders axes"),
-        (permute_before_enlarging, enlarged((10, 9)), "permute_dims resize2d"),
-        pytest.param(permute_before_enlarging, enlarged((3, 3)), "resize2d permute_dims", id="shrinks"),
+        (permute_before_enlarging, enlarge((10, 9)), "permute_dims resize2d"),
+        pytest.param(permute_before_enlarging, enlarge((3, 3)), "resize2d permute_dims", id="shrinks"),
         pytest.param(
-            permute_before_enlarging, enlarged((10, 9), True), "resize2d permute_dims sum add", id="also read as is"
+            permute_before_enlarging, enlarge((10, 9), True), "resize2d permute_dims sum add", id="also read as is"
         ),
     ],
 )

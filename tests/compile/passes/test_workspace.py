@@ -12,7 +12,7 @@ from tvm import ir, relax, s_tir, te, tirx
 
 from anole.compile.passes.workspace import lift_workspaces
 from anole_cuda.settings import describe_cuda
-from kit.emulated_gpu.programs import network_results
+from kit.emulated_gpu.programs import run_network
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...extract.passes.building import module_of
@@ -21,7 +21,7 @@ SIZE = 8
 DATA = np.arange(SIZE, dtype=np.float32)
 
 
-def doubled_and(*more: float, bound: bool = True) -> tirx.PrimFunc:
+def double_add(*more: float, bound: bool = True) -> tirx.PrimFunc:
     """Return a function that doubles its input and adds each number: every step is a kernel, or a loop on the host."""
     data = te.placeholder((SIZE,), name="data")
     double = te.compute((SIZE,), lambda i: data[i] * 2.0, name="double")
@@ -54,22 +54,22 @@ def exchanged(builder: relax.BlockBuilder, steps: ir.GlobalVar, x: ir.Expr) -> i
 
 
 def results_of(module: tvm.IRModule, gpu: EmulatedGpu) -> list[np.ndarray]:
-    return gpu.call(network_results, tvm.ir.save_json(module), describe_cuda("sm_90"), [DATA])
+    return gpu.call(run_network, tvm.ir.save_json(module), describe_cuda("sm_90"), [DATA])
 
 
 @pytest.mark.guard
 def test_buffers_between_kernels_become_unread_results(emulated_gpu: EmulatedGpu) -> None:
-    module = lift_workspaces(network(doubled_and(1.0), twice))
+    module = lift_workspaces(network(double_add(1.0), twice))
     (func,) = (func for _, func in module.functions_items() if isinstance(func, tirx.PrimFunc))
     assert len(func.params) == 3 and not func.body.block.alloc_buffers
     np.testing.assert_array_equal(results_of(module, emulated_gpu), [4 * DATA + 3])
 
 
 def test_a_function_with_two_results_keeps_both(emulated_gpu: EmulatedGpu) -> None:
-    module = lift_workspaces(network(doubled_and(1.0, 2.0), exchanged))
+    module = lift_workspaces(network(double_add(1.0, 2.0), exchanged))
     np.testing.assert_array_equal(results_of(module, emulated_gpu), [2 * DATA + 2, 2 * DATA + 1])
 
 
 def test_host_functions_and_lifted_functions_are_unchanged() -> None:
-    for module in (network(doubled_and(1.0, bound=False), twice), lift_workspaces(network(doubled_and(1.0), twice))):
+    for module in (network(double_add(1.0, bound=False), twice), lift_workspaces(network(double_add(1.0), twice))):
         assert tvm_ffi.structural_equal(lift_workspaces(module), module)

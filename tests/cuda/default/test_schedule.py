@@ -9,7 +9,7 @@ from tvm import te, tirx
 
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
-from kit.emulated_gpu.programs import function_results
+from kit.emulated_gpu.programs import run_function
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
 TARGET = CudaTarget(describe_cuda("sm_90"))
@@ -31,7 +31,7 @@ def test_all_results_are_computed_on_the_gpu(emulated_gpu: EmulatedGpu) -> None:
     scheduled = TARGET.schedule_default(transposed_and_flattened())
     data = np.random.default_rng(0).standard_normal((1, 16, 64)).astype(np.float32)
     results = [np.full(shape, np.nan, np.float32) for shape in ((16, 64), (16, 1, 64))]
-    _, flat, turned = emulated_gpu.call(function_results, json_of(scheduled), TARGET.description, [data, *results])
+    _, flat, turned = emulated_gpu.call(run_function, json_of(scheduled), TARGET.description, [data, *results])
     np.testing.assert_array_equal(flat, data[0])
     np.testing.assert_array_equal(turned, data.transpose(1, 0, 2))
 
@@ -44,6 +44,6 @@ def test_a_host_loop_on_gpu_memory_also_fails_on_an_emulated_gpu(emulated_gpu: E
     (loop,) = sch.get_loops(sch.get_sblock("bound"))
     sch.bind(loop, "threadIdx.x")
     arrays = [np.ones(8, np.float32), np.zeros(8, np.float32)]
-    assert emulated_gpu.call(function_results, json_of(sch.mod["main"]), TARGET.description, arrays)[1][0] == 2
+    assert emulated_gpu.call(run_function, json_of(sch.mod["main"]), TARGET.description, arrays)[1][0] == 2
     with EmulatedGpu() as gpu, pytest.raises(EmulationError, match="the process of the emulated GPU ended"):
-        gpu.call(function_results, json_of(func), TARGET.description, arrays)
+        gpu.call(run_function, json_of(func), TARGET.description, arrays)

@@ -95,14 +95,14 @@ winograd_convolutions = st.builds(
 """Convolutions with odd and even sizes, prime channels, and different paddings on each side."""
 
 
-def scheduled(workload: Workload, config: Config, target: CudaTarget = TARGET) -> tirx.PrimFunc:
+def schedule(workload: Workload, config: Config, target: CudaTarget = TARGET) -> tirx.PrimFunc:
     template = target.template(workload)
     return template.schedule(define(template, workload, config), workload, config)
 
 
 def source_of(workload: Workload, config: Config, target: CudaTarget = TARGET) -> str:
     """Return the CUDA C++ source of a candidate."""
-    return source(scheduled(workload, config, target), target.description)
+    return source(schedule(workload, config, target), target.description)
 
 
 def kernels_of(text: str) -> list[str]:
@@ -112,7 +112,7 @@ def kernels_of(text: str) -> list[str]:
 
 def resource_usage(target: CudaTarget, workload: Workload, config: Config) -> dict[str, tuple[int, int]]:
     """Return a candidate's resource usage, from its schedule and source, and the limits, by rejection reason."""
-    script, kernels = scheduled(workload, config, target).script(), kernels_of(source_of(workload, config, target))
+    script, kernels = schedule(workload, config, target).script(), kernels_of(source_of(workload, config, target))
     if config.get(ALGORITHM) != "winograd":
         (kernel,) = kernels
         return kernel_usage(target, script, kernel)

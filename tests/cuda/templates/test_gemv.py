@@ -12,10 +12,10 @@ from tvm import ir, tirx
 from anole.record import Config
 from anole.task import Dense
 from anole_cuda.device.builder import cuda_target
-from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.programs import run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 
-from .candidates import TARGET, scheduled
+from .candidates import TARGET, schedule
 
 REASON = "the last warp adds up partial sums without waiting for its lanes"
 THREADS = [*range(1, 34), 40, 48, 63, 64, 65, 83, 96, 100, 128, 320]
@@ -31,7 +31,7 @@ def relies_on_lockstep(workload: Dense, config: Config) -> bool:
     """Whether lanes of a warp must synchronize, for which TVM generates no CUDA C++ code."""
     target = cuda_target(TARGET.description)
     pipeline, _, _ = tirx.get_default_tir_pipeline(target)
-    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": scheduled(workload, config)})))
+    lowered = pipeline(tirx.transform.BindTarget(target)(tvm.IRModule({"main": schedule(workload, config)})))
     scopes: list[str] = []
 
     def record_scope(call: Any) -> None:
@@ -56,8 +56,8 @@ def test_exactly_the_configs_that_rely_on_lockstep_are_rejected(along_x: int) ->
 @pytest.mark.parametrize("along_k", [33, 48, 100])
 def test_rejected_configs_have_a_race(along_k: int, emulated_gpu: EmulatedGpu) -> None:
     with pytest.raises(EmulationError, match="race: a read and a write"):
-        emulated_gpu.call(candidate_error, TARGET.description, *config_of(1, along_k))
-    assert emulated_gpu.call(candidate_error, TARGET.description, *config_of(2, along_k)) < 1e-6
+        emulated_gpu.call(run_candidate, TARGET.description, *config_of(1, along_k))
+    assert emulated_gpu.call(run_candidate, TARGET.description, *config_of(2, along_k)) < 1e-6
 
 
 def test_a_layer_without_full_warps_has_a_config() -> None:

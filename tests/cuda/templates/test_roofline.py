@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anole.space import ALGORITHM
 from anole.task import Conv2d, Dense, Workload
 from anole_cuda.device.architecture import ARCHITECTURES
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 from anole_cuda.settings import describe_cuda
 from anole_cuda.target import CudaTarget
 from anole_cuda.templates.algorithms import default_config
@@ -54,12 +54,12 @@ def kernels(draw: st.DrawFn) -> Kernel:
     )
 
 
-gpus = st.sampled_from(ARCHITECTURES).map(Multiprocessor.of)
+gpus = st.sampled_from(ARCHITECTURES).map(GpuSpecs.of)
 
 
 @EXAMPLES
 @given(gpu=gpus, kernel=kernels())
-def test_nothing_is_faster_than_the_peak_or_the_memory(gpu: Multiprocessor, kernel: Kernel) -> None:
+def test_nothing_is_faster_than_the_peak_or_the_memory(gpu: GpuSpecs, kernel: Kernel) -> None:
     (time_s,) = latency_s(gpu, kernel)
     flop = 2.0 * kernel.blocks * kernel.threads * kernel.multiply_adds
     assert np.isfinite(time_s) and time_s > 0
@@ -69,28 +69,28 @@ def test_nothing_is_faster_than_the_peak_or_the_memory(gpu: Multiprocessor, kern
 
 @EXAMPLES
 @given(gpu=gpus, kernel=kernels(), name=st.sampled_from(COSTS), factor=st.integers(1, 20))
-def test_additional_costs_are_never_faster(gpu: Multiprocessor, kernel: Kernel, name: str, factor: int) -> None:
+def test_additional_costs_are_never_faster(gpu: GpuSpecs, kernel: Kernel, name: str, factor: int) -> None:
     costlier = replace(kernel, **{name: getattr(kernel, name) * factor})
     assert latency_s(gpu, costlier)[0] >= latency_s(gpu, kernel)[0] * (1 - 1e-12)
 
 
 @EXAMPLES
 @given(gpu=gpus, kernel=kernels(), factor=st.integers(1, 20))
-def test_more_multiprocessors_are_never_slower(gpu: Multiprocessor, kernel: Kernel, factor: int) -> None:
+def test_more_multiprocessors_are_never_slower(gpu: GpuSpecs, kernel: Kernel, factor: int) -> None:
     larger = replace(gpu, multiprocessors=gpu.multiprocessors * factor)
     assert latency_s(larger, kernel)[0] <= latency_s(gpu, kernel)[0]
 
 
 def test_few_resident_warps_leave_latencies_uncovered() -> None:
     """By Little's law, one resident block is slower than eight with the same amount of work."""
-    gpu = Multiprocessor.of("sm_80")
+    gpu = GpuSpecs.of("sm_80")
     kernel = product_kernel(gpu, *_gemm())
     crowded = replace(kernel, shared_bytes=np.full_like(kernel.shared_bytes, 160 << 10))
     assert latency_s(gpu, crowded)[0] > 1.2 * latency_s(gpu, kernel)[0]
 
 
 def test_the_times_of_two_kernels_add_up() -> None:
-    gpu = Multiprocessor.of("sm_80")
+    gpu = GpuSpecs.of("sm_80")
     kernel = product_kernel(gpu, *_gemm())
     np.testing.assert_allclose(speed(gpu, kernel, kernel), speed(gpu, kernel) / 2)
 
@@ -138,7 +138,7 @@ def test_sectors_have_at_least_the_bytes_of_the_values(values: int, run: int) ->
 
 
 def test_values_beyond_the_registers_are_spilled() -> None:
-    gpu = Multiprocessor.of("sm_80")
+    gpu = GpuSpecs.of("sm_80")
     small = replace(gpu, registers=gpu.registers // 16)
     full, spilling = (product_kernel(each, *_gemm()) for each in (gpu, small))
     assert small.resident_blocks(128, int(spilling.registers[0]), 0) == 1
@@ -161,7 +161,7 @@ def test_the_default_is_among_the_fastest_by_the_model(kind: str) -> None:
     workload = ONE_OF_EACH[kind]
     default, space = TARGET.default_config(workload), TARGET.space(workload)
     if ALGORITHM in default:
-        space = space.restricted({ALGORITHM: [default[ALGORITHM]]})
+        space = space.restrict({ALGORITHM: [default[ALGORITHM]]})
     sampled = space.merit(space.columns(space.sample(500, np.random.default_rng(1))))
     assert (sampled <= space.merit_of(default)).mean() > 0.98
 
@@ -179,7 +179,7 @@ def test_a_convolution_has_the_defined_number_of_multiply_adds(workload: Conv2d,
 def test_winograd_is_the_default_only_where_it_is_clearly_faster() -> None:
     same = (1, 1, 1, 1)
     deep, flat = Conv2d(1, 14, 14, 256, 256, (3, 3), padding=same), Conv2d(1, 257, 128, 64, 2, (3, 3), padding=same)
-    gpu = Multiprocessor.of("sm_70")
+    gpu = GpuSpecs.of("sm_70")
     assert default_config(LIMITS, gpu, deep)[ALGORITHM] == "winograd"
     assert default_config(LIMITS, gpu, flat)[ALGORITHM] == "direct"
     for workload, gains in ((deep, True), (flat, False)):

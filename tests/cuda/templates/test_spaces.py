@@ -116,7 +116,7 @@ def test_rejected_configs_exceed_the_named_limit(
 ) -> None:
     workload, limits, restriction = sampled
     target = target_of(limits)
-    space = target.space(workload).restricted(restriction)
+    space = target.space(workload).restrict(restriction)
     config = space.config(space.vectors(np.random.default_rng(seed).integers(0, space.size, 1))[0])
     reason, taken = space.rejection(config), resource_usage(target, workload, config)
     exceeded = {name for name, (amount, limit) in taken.items() if amount > limit}

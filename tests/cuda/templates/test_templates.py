@@ -16,9 +16,9 @@ from anole.space import ALGORITHM
 from anole.task import Conv2d, Dense, Workload
 from anole_cuda.device.builder import compile_kernel, skip_compilation
 from anole_cuda.templates.winograd_space import THREADS, output_tiles
-from kit.emulated_gpu.programs import candidate_error
+from kit.emulated_gpu.programs import run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu
-from kit.gpu_resources import resources
+from kit.gpu_resources import resources_of
 
 from ...examples import examples
 from .candidates import (
@@ -30,7 +30,7 @@ from .candidates import (
     by_winograd,
     default_of,
     kernels_of,
-    scheduled,
+    schedule,
     source_of,
     winograd_convolutions,
     workloads,
@@ -47,14 +47,14 @@ def candidates(draw: st.DrawFn) -> tuple[Workload, Config]:
     """Return a workload of any template with any valid config; a third use Winograd."""
     is_winograd = draw(st.integers(0, 2)) == 0
     workload = draw(winograd_convolutions if is_winograd else workloads)
-    space = TARGET.space(workload).restricted({ALGORITHM: ["winograd"]} if is_winograd else {})
+    space = TARGET.space(workload).restrict({ALGORITHM: ["winograd"]} if is_winograd else {})
     (vector,) = space.sample(1, np.random.default_rng(draw(st.integers(0, 1 << 30))))
     return workload, space.config(vector)
 
 
 def check(gpu: EmulatedGpu, workload: Workload, config: Config) -> None:
     bound = 3e-5 if config.get(ALGORITHM) == "winograd" else 1e-5
-    assert gpu.call(candidate_error, TARGET.description, workload, config) < bound
+    assert gpu.call(run_candidate, TARGET.description, workload, config) < bound
 
 
 @SLOW_EXAMPLES
@@ -113,7 +113,7 @@ def test_winograd_is_correct_with_both_tile_sizes(workload: Conv2d, size: int, e
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_the_source_binds_the_configured_threads(kind: str) -> None:
     workload, config = default_of(kind)
-    text, script = source_of(workload, config), scheduled(workload, config).script()
+    text, script = source_of(workload, config), schedule(workload, config).script()
     found = re.findall(r'T\.thread_binding\((\d+), thread="((?:block|thread)Idx\.[xyz])"', script)
     bound = {axis: int(extent) for extent, axis in found}
     assert all(f"(int){axis}" in text for axis, extent in bound.items() if extent > 1)
@@ -142,7 +142,7 @@ def test_the_source_loads_vectors_and_unrolls_as_configured() -> None:
 @pytest.mark.guard
 @pytest.mark.parametrize("kind", KINDS)
 def test_kernels_compile_within_the_limits(kind: str) -> None:
-    taken = resources(source_of(*default_of(kind)), TARGET.description["arch"])
+    taken = resources_of(source_of(*default_of(kind)), TARGET.description["arch"])
     assert 0 < taken.registers <= LIMITS.registers_per_thread
     assert (0 if kind == "gemv" else 1) <= taken.shared_bytes <= LIMITS.shared_bytes_per_block
     assert taken.local_bytes == 0
@@ -156,7 +156,7 @@ def test_winograd_rounding_errors_of_many_channels_are_small(
     """The measured errors are 0.8e-6 and 2.8e-6, far below the allowed 1e-4."""
     workload = Conv2d(1, 14, 14, 512, 64, (3, 3), padding=PADDED)
     config = by_winograd(workload, tile_size=size)
-    assert emulated_gpu.call(candidate_error, TARGET.description, workload, config) < bound
+    assert emulated_gpu.call(run_candidate, TARGET.description, workload, config) < bound
 
 
 @pytest.mark.parametrize("size", [2, 4])
@@ -175,7 +175,7 @@ def test_the_winograd_kernels_bind_the_configured_threads(size: int) -> None:
 def test_winograds_intermediate_results_are_in_gpu_memory() -> None:
     config = by_winograd(WINOGRAD)
     with skip_compilation():
-        host = compile_kernel(scheduled(WINOGRAD, config), TARGET.description).mod.inspect_source()
+        host = compile_kernel(schedule(WINOGRAD, config), TARGET.description).mod.inspect_source()
     allocated = re.findall(r"%(\w+) = .*call ptr %\d+\(i32 (\d+), i32 %dev_id, i64 (\d+)", host)
     tiles = output_tiles(WINOGRAD, config)
     sizes = [4 * tiles.points**2 * tiles.axes[0] * channels for channels in (32, 64)]

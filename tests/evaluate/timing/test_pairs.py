@@ -29,7 +29,7 @@ def test_a_round_measures_the_ratio_of_latencies() -> None:
     assert 0.002 <= found.latencies_s[0] < 0.004 < found.latencies_s[1] and 0 < found.undisturbed <= 1
 
 
-def test_short_runs_are_timed_several_at_once() -> None:
+def test_short_runs_are_timed_in_groups() -> None:
     timer = timer_of(partial(np.arange, 3), partial(np.arange, 3))
     timer.take()
     assert all(1e-8 < each_s < 1e-4 for each_s in timer.rounds[0].latencies_s)

@@ -17,7 +17,7 @@ SHAPES = [(2, 6, 5), (2, 6, 4, 5)]
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_operators_along_an_axis(tmp_path: Path, shape: Sequence[int]) -> None:
-    net, result = convolved(shape)
+    net, result = convolve(shape)
     for axis, extent in enumerate(shape):
         weights = [net.weight(net.rng.standard_normal(shape[axis:])) for _ in range(2)]
         net.add("LayerNormalization", result, *weights, axis=axis)
@@ -43,7 +43,7 @@ def test_operators_along_an_axis(tmp_path: Path, shape: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_operators_with_a_broadcast_constant(tmp_path: Path, shape: Sequence[int]) -> None:
-    net, result = convolved(shape)
+    net, result = convolve(shape)
     for n_axes in range(len(shape) + 1):
         for every in (1, 2):
             own = [extent if at % every == 0 else 1 for at, extent in enumerate(shape[len(shape) - n_axes :])]
@@ -59,7 +59,7 @@ def test_operators_with_a_broadcast_constant(tmp_path: Path, shape: Sequence[int
     net.check(tmp_path)
 
 
-def convolved(shape: Sequence[int]) -> tuple[Network, str]:
+def convolve(shape: Sequence[int]) -> tuple[Network, str]:
     """Return a network with one convolution whose result has this shape, and the result's name."""
     net = Network()
     batch, channels, *extents = shape

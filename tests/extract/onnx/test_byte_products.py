@@ -32,7 +32,7 @@ def last(net: Network) -> str:
     return str(net.nodes[-1].output[0])
 
 
-def quantized(net: Network, data: str, scale: float, zero: int, dtype: str) -> str:
+def quantize(net: Network, data: str, scale: float, zero: int, dtype: str) -> str:
     parameters = net.weight(scale), net.weight(zero, dtype)
     net.add("QuantizeLinear", data, *parameters)
     net.add("DequantizeLinear", last(net), *parameters)
@@ -43,19 +43,19 @@ def attention(net: Network, tokens: int, width: int, dtype: str, zeros: tuple[in
     """Add attention as ONNX Runtime's quantizer writes it: everything but the softmax reads and writes 8 bits."""
 
     def heads(zero: int, perm: list[int]) -> str:
-        data = quantized(net, net.input(2, tokens, HEADS * width), 0.03, zero, dtype)
+        data = quantize(net, net.input(2, tokens, HEADS * width), 0.03, zero, dtype)
         net.add("Reshape", data, net.weight([2, tokens, HEADS, width], "int64"))
-        net.add("Transpose", quantized(net, last(net), 0.03, zero, dtype), perm=perm)
-        return quantized(net, last(net), 0.03, zero, dtype)
+        net.add("Transpose", quantize(net, last(net), 0.03, zero, dtype), perm=perm)
+        return quantize(net, last(net), 0.03, zero, dtype)
 
     query, key, value = (
         heads(zero, perm) for zero, perm in zip(zeros, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
     )
     net.add("MatMul", query, key)
-    net.add("Mul", quantized(net, last(net), 0.2, 3, dtype), net.weight(width**-0.5))
+    net.add("Mul", quantize(net, last(net), 0.2, 3, dtype), net.weight(width**-0.5))
     net.add("Softmax", last(net), axis=-1)
-    net.add("MatMul", quantized(net, last(net), 1 / 255, 0 if dtype == "uint8" else -128, dtype), value)
-    quantized(net, last(net), STEP, zeros[2], dtype)
+    net.add("MatMul", quantize(net, last(net), 1 / 255, 0 if dtype == "uint8" else -128, dtype), value)
+    quantize(net, last(net), STEP, zeros[2], dtype)
 
 
 @pytest.mark.examples(1)
@@ -109,7 +109,7 @@ def test_integer_matmul_of_computed_operands_is_exact(tmp_path: Path, inner: int
 
 def test_row_scales_of_a_square_weight_are_not_mistaken_for_column_scales(tmp_path: Path) -> None:
     net = Network(13)
-    data = quantized(net, net.input(3, 8), 0.02, 120, "uint8")
+    data = quantize(net, net.input(3, 8), 0.02, 120, "uint8")
     weight, scales = net.weight(net.rng.integers(-127, 128, (8, 8)), "int8"), net.rng.uniform(0.001, 0.1, 8)
     net.add("DequantizeLinear", weight, net.weight(scales), net.weight(np.zeros(8), "int8"), axis=0)
     net.add("MatMul", data, last(net))

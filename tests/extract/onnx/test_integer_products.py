@@ -42,7 +42,7 @@ def convolution(net: Network, channels: int, weight: NDArray[Any], *image: int, 
     net.add("ConvInteger", data, net.weight(weight, "int8"), **attributes)
 
 
-def split(channels: int) -> Callable[[Network], None]:
+def split_channels(channels: int) -> Callable[[Network], None]:
     """Make a network with a convolution whose channels are split only as often as exactness requires."""
     return lambda net: convolution(net, channels, np.full((3, channels, 1, 1), 127), 2, 3)
 
@@ -88,9 +88,9 @@ def scaled_convolution(net: Network) -> None:
 @pytest.mark.parametrize(
     ("build", "operators"),
     [
-        (split(500), ["conv2d"]),
-        (split(600), ["conv2d"] * 2),
-        (split(1100), ["conv2d"] * 3),
+        (split_channels(500), ["conv2d"]),
+        (split_channels(600), ["conv2d"] * 2),
+        (split_channels(1100), ["conv2d"] * 3),
         (convolutions_of_any_kind, ["conv2d"] * 3),
         (computed_operands, ["batch_matmul"] * 3),
         (transposed_operand, ["batch_matmul"]),
@@ -127,12 +127,12 @@ def test_exact_convolutions_do_not_use_winograd(tmp_path: Path) -> None:
     assert ALGORITHM not in PLAIN.default_config(workload)
 
 
-def dequantized(net: Network, name: str, scale: Any, zero: Any, **attributes: Any) -> str:
+def dequantize(net: Network, name: str, scale: Any, zero: Any, **attributes: Any) -> str:
     net.add("DequantizeLinear", name, net.weight(scale), zero, **attributes)
     return f"{len(net.nodes) - 1}_DequantizeLinear_0"
 
 
-def quantized(net: Network, name: str, scale: float, zero: int) -> str:
+def quantize(net: Network, name: str, scale: float, zero: int) -> str:
     net.add("QuantizeLinear", name, net.weight(scale), net.weight(zero, "uint8"))
     return f"{len(net.nodes) - 1}_QuantizeLinear_0"
 
@@ -140,20 +140,20 @@ def quantized(net: Network, name: str, scale: float, zero: int) -> str:
 def add_qdq_layers(net: Network) -> None:
     """Add layers as ONNX Runtime's quantizer writes them: a scale for each filter, int32 biases, zero padding."""
     rng = net.rng
-    x = quantized(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
+    x = quantize(net, net.given(rng.standard_normal((1, 3, 8, 9)).astype(np.float32)), 0.02, 120)
     scales = rng.uniform(0.001, 0.01, 12).astype(np.float32)
     weight = net.weight(rng.integers(-127, 128, (12, 3, 3, 3)), "int8")
     zeros = net.weight(np.zeros(12), "int32"), net.weight(np.zeros(12), "int8")
-    bias = dequantized(net, net.weight(rng.integers(-999, 999, 12), "int32"), scales * 0.02, zeros[0], axis=0)
-    data = dequantized(net, x, 0.02, net.weight(120, "uint8"))
-    kernel = dequantized(net, weight, scales, zeros[1], axis=0)
+    bias = dequantize(net, net.weight(rng.integers(-999, 999, 12), "int32"), scales * 0.02, zeros[0], axis=0)
+    data = dequantize(net, x, 0.02, net.weight(120, "uint8"))
+    kernel = dequantize(net, weight, scales, zeros[1], axis=0)
     net.add("Conv", data, kernel, bias, pads=[1] * 4, kernel_shape=[3, 3])
     net.add("Relu", f"{len(net.nodes) - 1}_Conv_0")
-    y = quantized(net, f"{len(net.nodes) - 1}_Relu_0", 0.03, 0)
-    net.add("Flatten", dequantized(net, y, 0.03, net.weight(0, "uint8")))
+    y = quantize(net, f"{len(net.nodes) - 1}_Relu_0", 0.03, 0)
+    net.add("Flatten", dequantize(net, y, 0.03, net.weight(0, "uint8")))
     flat = f"{len(net.nodes) - 1}_Flatten_0"
-    dense = dequantized(net, net.weight(rng.integers(-127, 128, (7, 864)), "int8"), 0.004, net.weight(0, "int8"))
-    net.add("Gemm", dequantized(net, quantized(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
+    dense = dequantize(net, net.weight(rng.integers(-127, 128, (7, 864)), "int8"), 0.004, net.weight(0, "int8"))
+    net.add("Gemm", dequantize(net, quantize(net, flat, 0.03, 0), 0.03, net.weight(0, "uint8")), dense, transB=1)
 
 
 def test_dequantized_operands_are_multiplied_as_integers(tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ def test_dequantized_operands_are_multiplied_as_integers(tmp_path: Path) -> None
 def test_max_pool_runs_on_quantized_values(tmp_path: Path) -> None:
     """Quantizing again with the same scale and zero point changes nothing."""
     net = Network(14)
-    data = dequantized(
+    data = dequantize(
         net,
-        quantized(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
+        quantize(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
         0.02,
         zero7(net),
     )
     net.add("MaxPool", data, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    pooled = quantized(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
+    pooled = quantize(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
     net.add("DequantizeLinear", pooled, net.weight(0.02), zero7(net))
     net.check(tmp_path, 1e-6, only_last=True)
 
@@ -183,8 +183,8 @@ def test_max_pool_runs_on_quantized_values(tmp_path: Path) -> None:
 def test_requantization_with_another_scale_divides(tmp_path: Path) -> None:
     """Only the scales of a product are merged into one factor; here, its rounding would change ties."""
     net = Network(15)
-    data = dequantized(net, quantized(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
-    again = quantized(net, data, 0.14, 64)
+    data = dequantize(net, quantize(net, net.given(np.linspace(-9, 9, 256, dtype=np.float32)), 0.07, 128), 0.07, "")
+    again = quantize(net, data, 0.14, 64)
     net.add("Cast", again, to=1)
     net.check(tmp_path, 0, only_last=True)
 

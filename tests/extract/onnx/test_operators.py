@@ -220,7 +220,7 @@ def elementwise(net: Network) -> None:
 
 
 def test_shifts_by_all_bits_or_more_keep_only_the_sign(tmp_path: Path) -> None:
-    """As ONNX specifies; processors differ, and ONNX Runtime does not shift signed integers."""
+    """ONNX specifies this; processors differ, and ONNX Runtime does not shift signed integers."""
     net, expected = Network(28), list[NDArray[Any]]()
     for dtype in ("int8", "uint8", "int64"):
         kind, bits = np.iinfo(dtype), 8 * np.dtype(dtype).itemsize

@@ -30,17 +30,17 @@ def model(
     return model_of(f"({inputs}) => ({outputs}) {{{nodes}}}", opset=opset, domains=["f"], **weights)
 
 
-def prepared_model(proto: ModelProto, feeds: Feeds | None = None, without: str = "") -> ModelProto:
+def prepare_model(proto: ModelProto, feeds: Feeds | None = None, without: str = "") -> ModelProto:
     infos = [TensorInfo(name, array.shape, str(array.dtype)) for name, array in (feeds or {"x": X}).items()]
     return prepare(proto, tuple(infos), operators() - {without}, "model net: net.onnx")
 
 
-def prepared(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
+def prepare_and_check(proto: ModelProto, feeds: Feeds | None = None) -> list[str]:
     """Prepare a model, compare its outputs with the original's, and return its operators."""
     feeds = feeds or {"x": X}
     expected = reference(proto, feeds)
     outputs = [each.name for each in proto.graph.output]
-    result = prepared_model(proto, feeds)
+    result = prepare_model(proto, feeds)
     for found, wanted in zip(reference(result, feeds), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
     assert [each.name for each in result.graph.output] == outputs
@@ -59,15 +59,15 @@ SHAPES = """
 @pytest.mark.parametrize("opset", [11, 17])
 def test_shape_arithmetic_is_folded(opset: int) -> None:
     proto = model(SHAPES + "y = Identity (flat)", last=[2], three=[3], one=[-1], opset=opset)
-    assert [name for name in prepared(proto) if name != "Identity"] == ["Reshape"]
+    assert [name for name in prepare_and_check(proto) if name != "Identity"] == ["Reshape"]
     more = "bias = ConstantOfShape <value = float[1] {2}> (target) y = Add (flat, bias)"
-    assert prepared(model(SHAPES + more, last=[2], three=[3], one=[2], opset=opset)) == ["Reshape", "Add"]
+    assert prepare_and_check(model(SHAPES + more, last=[2], three=[3], one=[2], opset=opset)) == ["Reshape", "Add"]
 
 
 def test_weights_also_declared_as_inputs_are_constant() -> None:
     proto = model("target = Mul (size, two) y = Reshape (x, target)", size=[3, 4], two=[2, 1])
     proto.graph.input.extend(value(name, [2], "int64") for name in ("size", "two"))
-    assert prepared(proto) == ["Reshape"]
+    assert prepare_and_check(proto) == ["Reshape"]
 
 
 def test_large_constants_are_not_folded() -> None:
@@ -83,7 +83,7 @@ def test_large_constants_are_not_folded() -> None:
     scalars = {"start": np.float32(0), "limit": np.float32(2**27), "step": np.float32(1)}
     proto = model(nodes, huge=[2**27], one=np.float32([1]), index=[5], **scalars)
     before = [node.op_type for node in proto.graph.node]
-    result = prepared_model(proto)
+    result = prepare_model(proto)
     assert [node.op_type for node in result.graph.node] == before
     assert result.ByteSize() < 10_000
 
@@ -98,13 +98,13 @@ def test_model_local_functions_are_inlined() -> None:
     proto = model("z = f.Outer (x) y = f.Outer (z)")
     header = '<domain: "f", opset_import: ["" : 17, "f" : 1]> '
     proto.functions.extend(onnx.parser.parse_function(header + each) for each in FUNCTIONS)
-    assert prepared(proto) == ["LeakyRelu", "Add", "Mul"] * 2
+    assert prepare_and_check(proto) == ["LeakyRelu", "Add", "Mul"] * 2
 
 
 def assert_expanded(proto: ModelProto, without: str, x: NDArray[Any]) -> set[str]:
     """Compare with onnx's evaluator, since ONNX Runtime does not support the newest operators; return the operators."""
     expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
-    result = prepared_model(proto, {"x": x}, without)
+    result = prepare_model(proto, {"x": x}, without)
     np.testing.assert_allclose(ReferenceEvaluator(result).run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
     return {each.op_type for each in result.graph.node}
 
@@ -133,7 +133,7 @@ def test_nested_functions_are_expanded_in_any_order() -> None:
         b = NegativeLogLikelihoodLoss (p, labels)
         y = Add (a, b)
     """
-    names = prepared(model(nodes, labels=np.ones((2, 4), int)))
+    names = prepare_and_check(model(nodes, labels=np.ones((2, 4), int)))
     assert {"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}.isdisjoint(names)
 
 
@@ -156,13 +156,13 @@ IS_LARGE = "sum = ReduceSum <keepdims = 0> (x) is_large = Greater (sum, zero)"
 def test_a_branch_that_depends_only_on_shapes_is_resolved() -> None:
     nodes = "shape = Shape (x) size = Gather (shape, axis) is_one = Equal (size, axis)"
     nodes += choice("is_one", "a = Squeeze (x, axis)", "b = Neg (x)")
-    assert prepared(model(nodes, inputs="float[a,b,c] x", axis=[1])) == ["Neg"]
+    assert prepare_and_check(model(nodes, inputs="float[a,b,c] x", axis=[1])) == ["Neg"]
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_both_branches_are_computed_if_the_condition_depends_on_data(sign: int) -> None:
     proto = model(IS_LARGE + choice("is_large", "a = Exp (x)", "m = Neg (x) b = Mul (m, x)"), zero=np.float32(0))
-    assert prepared(proto, {"x": np.abs(X) * np.float32(sign)})[-1] == "Where"
+    assert prepare_and_check(proto, {"x": np.abs(X) * np.float32(sign)})[-1] == "Where"
 
 
 LOOP = """
@@ -184,12 +184,12 @@ def loop(nodes: str = LOOP, opset: int = 17, **sizes: Any) -> ModelProto:
 
 @pytest.mark.parametrize("opset", [11, 17])
 def test_a_loop_with_a_constant_trip_count_is_unrolled(opset: int) -> None:
-    names = prepared(loop(opset=opset, count=3))
+    names = prepare_and_check(loop(opset=opset, count=3))
     assert "Loop" not in names and names.count("Mul") == 3
 
 
 def test_a_loop_with_a_trip_count_from_a_shape_is_unrolled() -> None:
-    assert "Loop" not in (names := prepared(loop("count = Size (x)" + LOOP))) and names.count("Mul") == 24
+    assert "Loop" not in (names := prepare_and_check(loop("count = Size (x)" + LOOP))) and names.count("Mul") == 24
 
 
 SCAN = """
@@ -208,14 +208,14 @@ SCAN = """
 def test_a_scan_is_unrolled(backward: int) -> None:
     nodes = SCAN.replace("BACKWARD", str(backward))
     proto = model(nodes, "float[] last, float[] all", start=np.ones((2, 4), np.float32))
-    assert prepared(proto).count("Add") == 3
+    assert prepare_and_check(proto).count("Add") == 3
 
 
 def test_an_old_opset_is_converted() -> None:
     proto = model('y = Upsample <scales = [1.0, 1.0, 2.0], mode = "nearest"> (x)', opset=7)
     proto.ir_version = 3
     del proto.opset_import[1]
-    assert "Upsample" not in prepared(proto)
+    assert "Upsample" not in prepare_and_check(proto)
 
 
 TOO_LONG = "Loop 'repeat': its trip count depends on the data, or it unrolls to more than 4096 operators"
@@ -260,7 +260,7 @@ def test_unsupported_operators_are_reported_with_possible_outputs(
     proto: ModelProto, x: NDArray[Any], problem: str, end: str
 ) -> None:
     with pytest.raises(ExtractError) as caught:
-        prepared_model(proto, {"x": x})
+        prepare_model(proto, {"x": x})
     message = str(caught.value)
     assert message.startswith("model net: net.onnx: ") and "\n" not in message
     assert problem in message and message.endswith(end)
@@ -269,7 +269,7 @@ def test_unsupported_operators_are_reported_with_possible_outputs(
 def test_differences_list_changed_operator_counts() -> None:
     proto = loop(count=3)
     before = count_operators(proto)
-    after = count_operators(prepared_model(proto))
+    after = count_operators(prepare_model(proto))
     assert differences(before, before) == ()
     changes = ("Add: 0 before, 3 after", "Concat: 0 before, 1 after", "Loop: 1 before, 0 after")
     assert differences(before, after)[:3] == changes

@@ -20,7 +20,7 @@ from anole.targets.base import Target
 from anole_cuda.settings import describe_cuda
 
 from .models import value
-from .test_integer_products import dequantized
+from .test_integer_products import dequantize
 from .test_operators import Network
 
 CPU = get_target({"kind": "cpu", "mcpu": "x86-64", "threads": 2})
@@ -50,7 +50,7 @@ def product(
     rng, info = net.rng, np.iinfo(dtype)
     weight = rng.integers(info.min, info.max, (40, 64) if transposed else (64, 40), endpoint=True)
     zeros = rng.integers(info.min, info.max, scales, endpoint=True) if zero else np.zeros(scales)
-    found = dequantized(
+    found = dequantize(
         net, net.weight(weight, dtype), rng.uniform(0.001, 0.01, scales), net.weight(zeros, dtype), **attributes
     )
     if transposed:
@@ -90,7 +90,7 @@ def test_4_bit_constants(tmp_path: Path, dtype: str) -> None:
     weight, zeros = (net.rng.integers(info.min, info.max, each, endpoint=True) for each in (shape, blocks))
     scales = net.rng.uniform(0.001, 0.01, blocks)
     attributes = {"axis": 0, "block_size": 32}
-    found = dequantized(net, net.weight(weight, dtype), scales, net.weight(zeros, dtype), **attributes)
+    found = dequantize(net, net.weight(weight, dtype), scales, net.weight(zeros, dtype), **attributes)
     net.add("MatMul", net.input(1, 64), found)
     net.check(tmp_path, 1e-5, only_last=True)
     assert labels(net, tmp_path) == ["dense 64->40 weights uint4x32"]

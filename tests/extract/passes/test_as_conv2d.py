@@ -25,7 +25,7 @@ def stack(x: ir.Expr) -> ir.Expr:
     return relax.op.clip(relax.op.add(second, biased), -1.0, 1.0)
 
 
-def pooled(x: ir.Expr) -> ir.Expr:
+def pool(x: ir.Expr) -> ir.Expr:
     largest = nn.max_pool1d(nn.conv1d(x, constant(6, 4, 3)), 3, 2, 1)
     mean = nn.avg_pool1d(largest, 2, 2, ceil_mode=True, count_include_pad=False)
     return nn.conv1d(mean, constant(5, 6, 1))
@@ -37,7 +37,7 @@ def imported_pool(x: ir.Expr) -> ir.Expr:
     return nn.conv1d(relax.op.squeeze(largest, [-2]), constant(5, 6, 1))
 
 
-def joined(x: ir.Expr) -> ir.Expr:
+def join(x: ir.Expr) -> ir.Expr:
     first = nn.conv1d(x, constant(4, 4, 1))
     both = relax.op.concat([nn.conv1d(first, constant(n, 4, 1)) for n in (2, 3)], 1)
     return nn.conv1d_transpose(both, constant(5, 4, 4), strides=2, padding=1, output_padding=1)
@@ -48,7 +48,7 @@ def norm(x: ir.Expr) -> ir.Expr:
     return relax.TupleGetItem(nn.batch_norm(x, *statistics, axis=1, training=False), 0)
 
 
-def normalized(x: ir.Expr) -> ir.Expr:
+def normalize(x: ir.Expr) -> ir.Expr:
     return nn.conv1d(norm(nn.conv1d(x, constant(6, 4, 3))), constant(5, 6, 1))
 
 
@@ -58,7 +58,7 @@ def causal(x: ir.Expr) -> ir.Expr:
     return nn.conv1d(nn.pad(cut, [0, 0, 0, 0, 4, 0]), constant(5, 6, 3), dilation=2)
 
 
-def scaled_by_position(x: ir.Expr) -> ir.Expr:
+def scale_by_position(x: ir.Expr) -> ir.Expr:
     """Multiply by a constant that is broadcast along batch and channels."""
     return relax.op.multiply(nn.conv1d(x, constant(6, 4, 3)), constant(19))
 
@@ -66,13 +66,13 @@ def scaled_by_position(x: ir.Expr) -> ir.Expr:
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (scaled_by_position, ["conv2d", "multiply"]),
+        (scale_by_position, ["conv2d", "multiply"]),
         (causal, ["conv2d", "strided_slice", "relu", "pad", "conv2d"]),
         (stack, ["conv2d", "add", "gelu", "conv2d", "add", "clip"]),
-        (pooled, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),
+        (pool, ["conv2d", "max_pool2d", "avg_pool2d", "conv2d"]),
         (imported_pool, ["conv2d", "max_pool2d", "conv2d"]),
-        (joined, ["conv2d", "conv2d", "conv2d", "concat", "conv2d_transpose"]),
-        (normalized, ["conv2d", "batch_norm", "conv2d"]),
+        (join, ["conv2d", "conv2d", "conv2d", "concat", "conv2d_transpose"]),
+        (normalize, ["conv2d", "batch_norm", "conv2d"]),
     ],
 )
 @pytest.mark.examples(1)
@@ -88,7 +88,7 @@ def volume(x: ir.Expr) -> ir.Expr:
     return nn.max_pool3d(relax.op.add(second, biased), (2, 3, 2), (2, 1, 2), (0, 1, 1), ceil_mode=False)
 
 
-def cropped_volume(x: ir.Expr) -> ir.Expr:
+def crop_volume(x: ir.Expr) -> ir.Expr:
     made = nn.conv3d(x, constant(6, 4, 3, 3, 3), padding=1)
     mean = nn.avg_pool3d(made, (2, 3, 2), (1, 2, 2), (0, 1, 0), count_include_pad=False)
     return nn.relu(relax.op.strided_slice(nn.pad(mean, [0, 0, 0, 1, 0, 0, 1, 0, 0, 2]), [1, 3], [2, 1], [7, 5]))
@@ -99,12 +99,12 @@ def grouped_volume(x: ir.Expr) -> ir.Expr:
     return nn.conv3d(first, constant(3, 6, 1, 1, 1))
 
 
-def normalized_volume(x: ir.Expr) -> ir.Expr:
+def normalize_volume(x: ir.Expr) -> ir.Expr:
     return nn.relu(norm(nn.conv3d(x, constant(6, 4, 1, 3, 3))))
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.guard)])
-@pytest.mark.parametrize("build", [volume, cropped_volume, grouped_volume, normalized_volume])
+@pytest.mark.parametrize("build", [volume, crop_volume, grouped_volume, normalize_volume])
 @pytest.mark.examples(2)
 def test_3d_networks_are_rewritten(build: Any, batch: int) -> None:
     after = assert_rewritten(as_conv2d, build, random_array(batch, *VOLUME), rtol=1e-4, atol=1e-4)

@@ -29,7 +29,7 @@ SIZES = st.integers(1, 9)
 MINIMA, ZEROS = st.sampled_from([0, -128]), st.integers(0, 255)
 
 
-def centered(builder: relax.BlockBuilder, x: ir.Expr, minimum: int, zero: int) -> ir.Expr:
+def center(builder: relax.BlockBuilder, x: ir.Expr, minimum: int, zero: int) -> ir.Expr:
     clipped = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), minimum, minimum + 255))
     return builder.emit(relax.op.subtract(clipped, scalar(minimum + zero)))
 
@@ -64,7 +64,7 @@ def test_products_are_exact_for_all_dtypes_and_zero_points(
     operands = [integers(seed + index, *each) for index, each in enumerate(zip(shapes, minimum, strict=True))]
 
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        left, right = (centered(builder, *each) for each in zip((x, y), minimum, zeros, strict=True))
+        left, right = (center(builder, *each) for each in zip((x, y), minimum, zeros, strict=True))
         if not is_transposed:
             return relax.op.matmul(left, right, out_dtype="int32")
         return relax.op.astype(builder.emit(transposed_product(left, right)), "int32")
@@ -85,7 +85,7 @@ def test_products_are_exact_for_all_dtypes_and_zero_points(
 
 def uint8_product(inner: Any) -> tvm.IRModule:
     def build(builder: relax.BlockBuilder, x: ir.Expr, y: ir.Expr) -> ir.Expr:
-        return relax.op.matmul(centered(builder, x, 0, 0), centered(builder, y, 0, 0), out_dtype="int32")
+        return relax.op.matmul(center(builder, x, 0, 0), center(builder, y, 0, 0), out_dtype="int32")
 
     return module_of(build, (1, inner), (inner, 1))
 

@@ -54,7 +54,7 @@ def test_constants_are_evaluated_without_warnings(build: Any, left: list[str]) -
 
 
 def test_products_of_constants_are_evaluated_without_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with fixed position embeddings: TVM would compute such a product in plain loops."""
+    """Fixed position embeddings are such products, which TVM would compute in plain loops."""
 
     def build(x: ir.Expr) -> ir.Expr:
         wide = relax.op.broadcast_to(constant(1, 3), (4, 3))

@@ -22,9 +22,9 @@ Branch = Callable[[ir.Expr], ir.Expr]
 """A function from the data to a branch's result."""
 
 
-def same(kernel: int, dilation: int = 1, groups: int = 1, results: int = 4, bias: bool = False, **other: Any) -> Branch:
+def conv(kernel: int, dilation: int = 1, groups: int = 1, results: int = 4, bias: bool = False, **extra: Any) -> Branch:
     """Make a convolution that preserves the image size."""
-    attributes = {"padding": (kernel // 2 * dilation,) * 4, "dilation": (dilation,) * 2, "groups": groups} | other
+    attributes = {"padding": (kernel // 2 * dilation,) * 4, "dilation": (dilation,) * 2, "groups": groups} | extra
 
     def branch(x: ir.Expr) -> ir.Expr:
         result = conv2d(x, kernel, kernel, 4 // groups, results, seed=kernel + dilation, **attributes)
@@ -37,7 +37,7 @@ def identity(x: ir.Expr) -> ir.Expr:
     return x
 
 
-def normalized(x: ir.Expr) -> ir.Expr:
+def normalize(x: ir.Expr) -> ir.Expr:
     """Return a folded batch norm of the data."""
     return relax.op.add(relax.op.multiply(x, constant(4, seed=0)), constant(1, 1, 1, 4))
 
@@ -49,17 +49,17 @@ def sum_of(*branches: Branch) -> Branch:
 @pytest.mark.parametrize(
     ("branches", "left"),
     [
-        ([same(3), same(1)], ["conv2d"]),
-        ([same(1), same(3)], ["conv2d"]),
-        ([same(3, bias=True), same(1, bias=True), normalized], ["conv2d", "add"]),
-        ([normalized, same(1), same(3), same(3, bias=True)], ["conv2d", "add"]),
-        ([same(3), identity], ["conv2d"]),
-        ([identity, same(1, bias=True)], ["conv2d", "add"]),
-        ([same(3, groups=4), same(1, groups=4), normalized], ["conv2d", "add"]),
-        ([same(3, groups=2), same(5, groups=2), identity], ["conv2d"]),
-        ([same(3, strides=(2, 2)), same(1, strides=(2, 2))], ["conv2d"]),
-        ([same(3, dilation=2), same(1)], ["conv2d"]),
-        ([same(3, results=6), same(1, results=6, bias=True)], ["conv2d", "add"]),
+        ([conv(3), conv(1)], ["conv2d"]),
+        ([conv(1), conv(3)], ["conv2d"]),
+        ([conv(3, bias=True), conv(1, bias=True), normalize], ["conv2d", "add"]),
+        ([normalize, conv(1), conv(3), conv(3, bias=True)], ["conv2d", "add"]),
+        ([conv(3), identity], ["conv2d"]),
+        ([identity, conv(1, bias=True)], ["conv2d", "add"]),
+        ([conv(3, groups=4), conv(1, groups=4), normalize], ["conv2d", "add"]),
+        ([conv(3, groups=2), conv(5, groups=2), identity], ["conv2d"]),
+        ([conv(3, strides=(2, 2)), conv(1, strides=(2, 2))], ["conv2d"]),
+        ([conv(3, dilation=2), conv(1)], ["conv2d"]),
+        ([conv(3, results=6), conv(1, results=6, bias=True)], ["conv2d", "add"]),
     ],
 )
 @pytest.mark.examples(2)
@@ -69,7 +69,7 @@ def test_branches_are_merged(branches: list[Branch], left: list[str]) -> None:
 
 def test_data_may_be_bound_to_another_variable() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        return relax.op.add(same(3)(x), same(1)(builder.emit(x)))
+        return relax.op.add(conv(3)(x), conv(1)(builder.emit(x)))
 
     assert_rewritten(join_branches, module_of(build, X.shape), X, left=["conv2d"], rtol=1e-4, atol=1e-4)
 
@@ -78,12 +78,12 @@ def test_data_may_be_bound_to_another_variable() -> None:
 @pytest.mark.parametrize(
     "branches",
     [
-        pytest.param([same(3), same(3, dilation=2)], id="taps on different grids"),
-        pytest.param([same(1), same(3, dilation=3), same(3)], id="the last on another grid"),
-        pytest.param([same(3), same(3, groups=2)], id="other groups"),
+        pytest.param([conv(3), conv(3, dilation=2)], id="taps on different grids"),
+        pytest.param([conv(1), conv(3, dilation=3), conv(3)], id="the last on another grid"),
+        pytest.param([conv(3), conv(3, groups=2)], id="other groups"),
         pytest.param([identity, identity], id="no convolution"),
-        pytest.param([same(3), relax.op.nn.relu], id="other data"),
-        pytest.param([same(3), lambda x: same(1)(relax.op.nn.relu(x))], id="convolutions of other data"),
+        pytest.param([conv(3), relax.op.nn.relu], id="other data"),
+        pytest.param([conv(3), lambda x: conv(1)(relax.op.nn.relu(x))], id="convolutions of other data"),
     ],
 )
 def test_incompatible_branches_are_unchanged(branches: list[Branch]) -> None:
@@ -91,18 +91,18 @@ def test_incompatible_branches_are_unchanged(branches: list[Branch]) -> None:
     assert operators(after).count("add") >= 1
 
 
-def crossed(x: ir.Expr) -> ir.Expr:
+def cross_kernels(x: ir.Expr) -> ir.Expr:
     """Return two convolutions whose merged kernel would be larger than both."""
     row, column = conv2d(x, 1, 3, 4, 4, padding=(0, 1, 0, 1)), conv2d(x, 3, 1, 4, 4, padding=(1, 0, 1, 0))
     return relax.op.add(row, column)
 
 
 def read_twice(x: ir.Expr) -> ir.Expr:
-    first = same(3)(x)
-    return relax.op.maximum(relax.op.add(first, same(1)(x)), first)
+    first = conv(3)(x)
+    return relax.op.maximum(relax.op.add(first, conv(1)(x)), first)
 
 
-@pytest.mark.parametrize("build", [crossed, read_twice])
+@pytest.mark.parametrize("build", [cross_kernels, read_twice])
 def test_branches_are_unchanged_if_merging_adds_work(build: Branch) -> None:
     module = network(build, X.shape)
     assert operators(join_branches(module)) == operators(module)

@@ -28,7 +28,7 @@ def to_bfloat16(workload: Workload) -> Workload:
     return workload if is_depthwise else replace(workload, dtype="bfloat16")
 
 
-def changed(build: Any, *shapes: tuple[int, ...]) -> Any:
+def convert(build: Any, *shapes: tuple[int, ...]) -> Any:
     return lower_precision(module_of(build, *shapes), workload_of, to_bfloat16)
 
 
@@ -40,7 +40,7 @@ def block(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
 
 
 def test_a_value_is_rounded_once_for_all_readers() -> None:
-    after = changed(block, X.shape)
+    after = convert(block, X.shape)
     assert operators(after) == ["astype", "conv2d", "relu", "astype", "conv2d", "astype", "add"]
     assert [workload.dtype for call in calls(after) if (workload := workload_of(call))] == ["bfloat16"] * 2
     exact, found = run(module_of(block, X.shape), X), run(after, X)
@@ -53,7 +53,7 @@ def test_values_are_rounded_to_bfloat16() -> None:
         return array.astype(ml_dtypes.bfloat16).astype(np.float32)
 
     weight = random_array(8, 5, seed=3)
-    after = changed(lambda _, x: relax.op.matmul(x, relax.const(weight)), (6, 8))
+    after = convert(lambda _, x: relax.op.matmul(x, relax.const(weight)), (6, 8))
     x = random_array(6, 8)
     np.testing.assert_allclose(run(after, x), rounded(x) @ rounded(weight), rtol=1e-5, atol=1e-5)
 
@@ -66,7 +66,7 @@ def test_operators_that_move_or_select_values_run_after_rounding() -> None:
         joined = builder.emit(relax.op.concat([pooled, other], axis=3))
         return conv2d(joined, 1, 1, 8, 4, seed=3)
 
-    after = operators(changed(build, X.shape))
+    after = operators(convert(build, X.shape))
     assert after == ["astype", "conv2d", "astype", "max_pool2d", "conv2d", "astype", "concat", "conv2d"]
 
 
@@ -77,7 +77,7 @@ def test_outputs_and_other_operators_read_unrounded_values() -> None:
         depthwise = builder.emit(conv2d(first, 3, 3, 1, 4, groups=4))
         return relax.Tuple([first, second, depthwise])
 
-    after = changed(build, X.shape)
+    after = convert(build, X.shape)
     convolutions = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
     assert [str(call.args[0].ty.dtype) for call in convolutions] == ["bfloat16", "bfloat16", "float32"]
     first, *_ = outputs(after, X)
@@ -90,7 +90,7 @@ def test_networks_without_anchors_to_convert_are_unchanged(build: Any) -> None:
     assert lower_precision(before, workload_of, to_bfloat16) is before
 
 
-def quantized(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, low: int = 0) -> ir.Expr:
+def quantize(builder: relax.BlockBuilder, x: ir.Expr, scale: float, zero: int, low: int = 0) -> ir.Expr:
     """Return quantized data minus the zero point, in float32."""
     rounded = builder.emit(relax.op.round(builder.emit(relax.op.divide(x, scalar(scale)))))
     clipped = builder.emit(relax.op.clip(builder.emit(relax.op.add(rounded, scalar(zero))), low, low + 255))
@@ -116,12 +116,12 @@ def test_integer_products_are_computed_exactly_in_8_bits(
     """Data is padded with the zero point, and channels to a multiple of the packed lanes."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data, settings = quantized(builder, x, 0.02, zero + low, low), {"padding": padding, "out_dtype": "int32"}
+        data, settings = quantize(builder, x, 0.02, zero + low, low), {"padding": padding, "out_dtype": "int32"}
         weight = int8(3, 3, channels, 5)
         return relax.op.nn.conv2d(data, weight, **CHANNELS_LAST, **settings)
 
     x = random_array(1, 6, 7, channels)
-    after = changed_to_uint8(build, x.shape)
+    after = convert_to_uint8(build, x.shape)
     (convolution,) = [call for call in calls(after) if call.op.name == "relax.nn.conv2d"]
     assert [str(each.ty.dtype) for each in (*convolution.args, convolution)] == ["uint8", "int8", "int32"]
     np.testing.assert_array_equal(run(after, x), run(module_of(build, x.shape), x))
@@ -129,13 +129,13 @@ def test_integer_products_are_computed_exactly_in_8_bits(
 
 def test_all_readers_share_the_stored_values() -> None:
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data = quantized(builder, x, 0.02, 100)
+        data = quantize(builder, x, 0.02, 100)
         first = builder.emit(relax.op.matmul(data, int8(9, 16), out_dtype="int32"))
         second = builder.emit(relax.op.matmul(data, int8(9, 16, seed=2), out_dtype="int32"))
         return relax.Tuple([first, second, builder.emit(relax.op.multiply(data, scalar(0.02)))])
 
     x = random_array(4, 9)
-    after, before = changed_to_uint8(build, x.shape), module_of(build, x.shape)
+    after, before = convert_to_uint8(build, x.shape), module_of(build, x.shape)
     assert sum(str(call.ty.dtype) == "uint8" and call.op.name == "relax.astype" for call in calls(after)) == 1
     for found, expected in zip(outputs(after, x), outputs(before, x), strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -145,7 +145,7 @@ def test_values_beyond_8_bits_stay_in_float32() -> None:
     """Values that are not rounded, ranges of more than 256 integers, and weights beyond int8 are unchanged."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data = quantized(builder, x, 0.1, 3)
+        data = quantize(builder, x, 0.1, 3)
         large = [
             builder.emit(relax.op.matmul(data, relax.const(np.full((8, 4), each, np.float32)), out_dtype="int32"))
             for each in (128, -129)
@@ -163,7 +163,7 @@ def to_uint8(workload: Workload) -> Workload:
     return replace(workload, dtype="uint8") if workload.exact else workload
 
 
-def changed_to_uint8(build: Any, *shapes: tuple[int, ...]) -> Any:
+def convert_to_uint8(build: Any, *shapes: tuple[int, ...]) -> Any:
     return lower_precision(module_of(build, *shapes), workload_of, to_uint8)
 
 
@@ -177,7 +177,7 @@ def test_zero_points_may_be_computed(shape: tuple[int, ...]) -> None:
 
     operands = 100 * np.abs(random_array(4, 12)), np.full(shape, 3.3, np.float32)
     shapes = [each.shape for each in operands]
-    after = changed_to_uint8(build, *shapes)
+    after = convert_to_uint8(build, *shapes)
     assert "uint8" in {str(call.args[0].ty.dtype) for call in calls(after) if call.op.name == "relax.matmul"}
     np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
 
@@ -194,14 +194,14 @@ def test_data_may_be_padded_with_a_computed_zero_point(channels: int, low: int) 
 
     operands = 50 * random_array(1, 6, 7, channels), np.array(low + 100.4, np.float32)
     shapes = [each.shape for each in operands]
-    after = changed_to_uint8(build, *shapes)
+    after = convert_to_uint8(build, *shapes)
     (convolution,) = [call for call in calls(after) if getattr(call.op, "name", "") == "relax.nn.conv2d"]
     assert str(convolution.args[0].ty.dtype) == "uint8"
     np.testing.assert_array_equal(run(after, *operands), run(module_of(build, *shapes), *operands))
 
 
 def test_a_value_may_be_stored_in_two_ways() -> None:
-    """As uint8 for an integer product, and in bfloat16 for a float32 product that reads it in another shape."""
+    """An integer product reads it as uint8, and a float32 product reads it in bfloat16 and in another shape."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
         data = builder.emit(relax.op.clip(builder.emit(relax.op.round(x)), 0, 255))
@@ -224,10 +224,10 @@ def test_8_bit_values_are_stored_for_all_readers() -> None:
     """A sum that only other sums read is stored in 8 bits, too."""
 
     def build(builder: relax.BlockBuilder, x: ir.Expr) -> ir.Expr:
-        data = quantized(builder, x, 0.02, 7)
+        data = quantize(builder, x, 0.02, 7)
         product = builder.emit(relax.op.nn.conv2d(data, int8(1, 1, 8, 8), **CHANNELS_LAST, out_dtype="int32"))
         scaled = builder.emit(relax.op.multiply(builder.emit(relax.op.astype(product, "float32")), scalar(0.01)))
-        return relax.op.add(quantized(builder, scaled, 0.5, 3), quantized(builder, data, 3, 0))
+        return relax.op.add(quantize(builder, scaled, 0.5, 3), quantize(builder, data, 3, 0))
 
     before = drop_integer_round_trips(module_of(build, (1, 4, 4, 8)))
     after = lower_precision(before, workload_of, lambda workload: replace(workload, dtype="uint8", exact=False))

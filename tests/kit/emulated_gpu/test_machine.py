@@ -23,16 +23,16 @@ print(*present_gpus(), describe_cuda()["arch"], device.exist, device.compute_ver
 """
 
 
-@pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
+@pytest.mark.skipif(machine.why_unavailable() is not None, reason=str(machine.why_unavailable()))
 @pytest.mark.parametrize("arch", [pytest.param("sm_90", marks=pytest.mark.slow), "sm_121"])
 def test_programs_find_a_gpu_and_torch_finds_none(arch: str) -> None:
-    variables = machine.environment(arch)
+    variables = machine.build_environment(arch)
     found = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, check=True)
     version = f"{arch[3:-1]}.{arch[-1]}"
     assert found.stdout.strip() == f"{machine.MODEL} ({arch}) {arch} True {version} False"
 
 
-@pytest.mark.skipif(machine.absence() is not None, reason=str(machine.absence()))
+@pytest.mark.skipif(machine.why_unavailable() is not None, reason=str(machine.why_unavailable()))
 def test_the_exit_status_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[3])
     emulated = [sys.executable, "-m", "kit.emulated_gpu"]
@@ -45,12 +45,12 @@ def test_the_exit_status_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch)
 def test_without_a_compiler_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match=r"found no g\+\+, which builds the emulated GPU"):
-        machine.environment()
+        machine.build_environment()
 
 
 def test_without_cudas_headers_no_gpu_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "compiler_environment", dict)
-    assert machine.absence() == "found no headers of CUDA"
+    assert machine.why_unavailable() == "found no headers of CUDA"
 
 
 def test_other_headers_make_another_emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,5 +69,5 @@ def test_build_errors_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{broken.parent}:/usr/bin:/bin")
     with pytest.raises(MachineError, match="cannot build the emulated GPU: no space left"):
-        machine.environment()
+        machine.build_environment()
     assert not list((tmp_path / "cache" / "anole").iterdir())

@@ -9,7 +9,7 @@ import pytest
 
 from anole.record import Config
 from anole.task import BatchMatmul, Conv2d, Dense, Workload
-from kit.emulated_gpu.programs import candidate_error, replaced
+from kit.emulated_gpu.programs import replace_nth, run_candidate
 from kit.emulated_gpu.worker import EmulatedGpu, EmulationError
 from tests.cuda.templates.candidates import TARGET, source_of
 
@@ -41,9 +41,9 @@ CANDIDATES: dict[str, tuple[Workload, Config]] = {
 
 def is_found(gpu: EmulatedGpu, name: str, what: str, by: str, which: int) -> bool:
     """Whether a candidate with a changed source is faulty or computes something else."""
-    edit = partial(replaced, what, by, which)
+    edit = partial(replace_nth, what, by, which)
     try:
-        return gpu.call(candidate_error, TARGET.description, *CANDIDATES[name], edit) > 1e-3
+        return gpu.call(run_candidate, TARGET.description, *CANDIDATES[name], edit) > 1e-3
     except EmulationError as error:
         assert "main_kernel" in str(error), error
         return True
@@ -51,7 +51,7 @@ def is_found(gpu: EmulatedGpu, name: str, what: str, by: str, which: int) -> boo
 
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_the_candidate_is_right(name: str, emulated_gpu: EmulatedGpu) -> None:
-    assert emulated_gpu.call(candidate_error, TARGET.description, *CANDIDATES[name]) < 1e-6
+    assert emulated_gpu.call(run_candidate, TARGET.description, *CANDIDATES[name]) < 1e-6
 
 
 @pytest.mark.parametrize("name", CANDIDATES)

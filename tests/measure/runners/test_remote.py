@@ -35,7 +35,7 @@ from anole.targets.rpc.tracker import Tracker, count_servers
 from anole.task import Dense, Task
 from anole_cuda.device.runner import find_gpu
 
-from ...host.holding import start_holding
+from ...host.holding import make_holding
 from ..faulty_cpu import CallingCpu, KeepingCpu
 from ..servers import HOST, LIMITS, QUICK, SHORT, START_S, Process, at, free_port, server, tracker
 
@@ -110,19 +110,19 @@ def kill(processes: Processes) -> None:
             each.kill()
 
 
-def grown(processes: Processes, before: Sequence[int]) -> list[int]:
+def count_new_loads(processes: Processes, before: Sequence[int]) -> list[int]:
     """Return how many candidates each server has loaded since."""
-    return [now - then for now, then in zip(loaded(processes), before, strict=True)]
+    return [now - then for now, then in zip(count_loads(processes), before, strict=True)]
 
 
-def of(central: Process, servers: int | None = None) -> Remote:
+def lookup(central: Process, servers: int | None = None) -> Remote:
     return Remote(HOST, central.port, KEY, servers=servers)
 
 
 def await_servers(central: Process, n: int) -> None:
     """Wait until the tracker knows n free servers; connecting to one of them would make it register again."""
     ends_s = time.monotonic() + START_S
-    while assign_addresses(of(central), 99) != [[of(central)]] * n or count_servers(of(central))[1] != n:
+    while assign_addresses(lookup(central), 99) != [[lookup(central)]] * n or count_servers(lookup(central))[1] != n:
         assert time.monotonic() < ends_s
         time.sleep(0.05)
 
@@ -149,17 +149,17 @@ def measure_until_all_ran(measuring: Measurer, processes: Processes, before: Seq
     results = measuring.measure([*CONFIGS] * 1000)
     for n, measurement in enumerate(results, 1):
         assert measurement.status is Status.OK
-        if min(grown(processes, before)) >= 2:
+        if min(count_new_loads(processes, before)) >= 2:
             results.close()
             return n
-    raise AssertionError(f"only some of the servers ran candidates: {grown(processes, before)}")
+    raise AssertionError(f"only some of the servers ran candidates: {count_new_loads(processes, before)}")
 
 
 def statuses(measured: Sequence[Measurement]) -> list[Status]:
     return [measurement.status for measurement in measured]
 
 
-def loaded(processes: Processes) -> list[int]:
+def count_loads(processes: Processes) -> list[int]:
     return [process.n_loaded for process in processes]
 
 
@@ -279,7 +279,7 @@ def _open_patiently(process: Process) -> Any:
 
 @pytest.mark.guard
 def test_both_servers_run_candidates_and_results_keep_their_order(measurer: Measuring, pair: Processes) -> None:
-    before, wrong = loaded(pair), {"calls": "getpid"}
+    before, wrong = count_loads(pair), {"calls": "getpid"}
     mixed = [{**config, **(wrong if at in (1, 4, 5) else {})} for at, config in enumerate(CONFIGS)]
     with measurer(at(pair)) as measuring:
         measured = list(measuring.measure(mixed * 4))
@@ -291,10 +291,10 @@ def test_both_servers_run_candidates_and_results_keep_their_order(measurer: Meas
 @pytest.mark.guard
 def test_a_confirmation_stays_on_one_server(measurer: Measuring, pair: Processes) -> None:
     with measurer(at(pair)) as measuring:
-        before = loaded(pair)
+        before = count_loads(pair)
         confirmed = measuring.confirm(CONFIGS[:4], seconds_each=0.02)
     assert statuses(confirmed) == [Status.OK] * 4
-    assert sorted(grown(pair, before)) == [0, 4]
+    assert sorted(count_new_loads(pair, before)) == [0, 4]
 
 
 @pytest.mark.guard
@@ -310,7 +310,7 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
     rivals: Configs = [
         {**config, "calls": "pause"} if at == hanging else config for at, config in enumerate(CONFIGS[:3])
     ]
-    with measurer(of(central), limits) as measuring:
+    with measurer(lookup(central), limits) as measuring:
         confirmed = measuring.confirm(rivals, seconds_each=0.02)
     assert [at for at, status in enumerate(statuses(confirmed)) if status is not Status.OK] == [hanging]
     assert warnings(caplog) == ["the best candidates could not run interleaved; measuring each on its own"]
@@ -318,12 +318,12 @@ def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
 
 @pytest.mark.guard
 def test_the_number_of_servers_can_be_limited(measurer: Measuring, central: Process, tracked: Processes) -> None:
-    assert len(assign_addresses(of(central), 8)) == 2
-    assert assign_addresses(of(central, 1), 8) == [[of(central, 1)]]
-    before = loaded(tracked)
-    with measurer(of(central, 1)) as measuring:
+    assert len(assign_addresses(lookup(central), 8)) == 2
+    assert assign_addresses(lookup(central, 1), 8) == [[lookup(central, 1)]]
+    before = count_loads(tracked)
+    with measurer(lookup(central, 1)) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:6]))) == [Status.OK] * 6
-    assert sorted(grown(tracked, before)) == [0, 6]
+    assert sorted(count_new_loads(tracked, before)) == [0, 6]
 
 
 @pytest.mark.guard
@@ -332,9 +332,9 @@ def test_a_server_that_joins_is_used_from_the_next_batch_on(
 ) -> None:
     tracked[1].kill()
     await_servers(central, 1)
-    with measurer(of(central)) as measuring:
+    with measurer(lookup(central)) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:4]))) == [Status.OK] * 4
-        before = loaded(tracked)
+        before = count_loads(tracked)
         tracked[1].launch()
         await_servers(central, 2)
         measure_until_all_ran(measuring, tracked, before)
@@ -351,12 +351,12 @@ def test_a_killed_server_loses_no_candidate_and_is_reported_once(
 ) -> None:
     started: Processes = request.getfixturevalue("tracked" if is_tracked else "pair")
     batch = [*CONFIGS, {**CONFIGS[0], "calls": "getpid"}]
-    with measurer(of(central) if is_tracked else at(started)) as measuring:
-        before, measured = loaded(started), list[Measurement]()
+    with measurer(lookup(central) if is_tracked else at(started)) as measuring:
+        before, measured = count_loads(started), list[Measurement]()
         results = measuring.measure(batch * 1000)
         while started[1].is_running:
             measured.append(next(results))
-            if min(grown(started, before)) >= 1:
+            if min(count_new_loads(started, before)) >= 1:
                 started[1].kill()
         while not warnings(caplog):
             measured.append(next(results))
@@ -372,7 +372,7 @@ def test_a_killed_server_loses_no_candidate_and_is_reported_once(
 
 @pytest.mark.guard
 def test_measuring_ends_when_all_servers_are_gone(measurer: Measuring, central: Process, tracked: Processes) -> None:
-    with measurer(of(central), retries=SHORT) as measuring:
+    with measurer(lookup(central), retries=SHORT) as measuring:
         results = measuring.measure(CONFIGS * 1000)
         next(results)
         kill(tracked)
@@ -405,7 +405,7 @@ def test_a_run_that_has_all_servers_gives_one_to_another_run(
     is_other_done = threading.Event()
 
     def greedy() -> None:
-        with measurer(of(central), limits) as measuring:
+        with measurer(lookup(central), limits) as measuring:
             for n, _ in enumerate(measuring.measure(CONFIGS * 1000)):
                 if n == 4:
                     events.append("has both")
@@ -418,7 +418,7 @@ def test_a_run_that_has_all_servers_gives_one_to_another_run(
     thread.start()
     while not events:
         time.sleep(0.01)
-    with measurer(of(central), limits) as measuring:
+    with measurer(lookup(central), limits) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:2]))) == [Status.OK] * 2
     is_other_done.set()
     thread.join()
@@ -429,7 +429,7 @@ def test_a_run_that_has_all_servers_gives_one_to_another_run(
 def test_servers_that_are_in_use_are_waited_for(
     measurer: Measuring, central: Process, tracked: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = [_session(of(central)) for _ in tracked]
+    held = [_session(lookup(central)) for _ in tracked]
 
     def leave_when_logged() -> None:
         ends_s = time.monotonic() + START_S
@@ -439,7 +439,7 @@ def test_servers_that_are_in_use_are_waited_for(
 
     leaving = threading.Thread(target=leave_when_logged)
     leaving.start()
-    with caplog.at_level("INFO"), measurer(of(central), Limits(connect_s=2 * START_S), SHORT) as measuring:
+    with caplog.at_level("INFO"), measurer(lookup(central), Limits(connect_s=2 * START_S), SHORT) as measuring:
         assert statuses(list(measuring.measure(CONFIGS[:1]))) == [Status.OK]
     leaving.join()
     assert re.search(f"all servers of the key '{KEY}' at the tracker .* are in use; waiting", caplog.text)
@@ -480,7 +480,7 @@ def test_the_same_kernel_runs_on_all_servers(measurer: Measuring, pair: Processe
 @pytest.mark.guard
 def test_a_worker_opens_another_session_when_its_lease_is_over(tmp_path: Path) -> None:
     note = tmp_path / "note"
-    start, options = partial(start_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
+    start, options = partial(make_holding, note), MeasureOptions(Fixed(), limits=Limits(lease_s=0.2), retries=QUICK)
     worker = RemoteWorker([Remote(HOST, free_port())], start, CallingCpu(TASK.target), options)
     states: list[WorkerState] = []
     while states.count(WorkerState.READY) < 2:

@@ -133,7 +133,7 @@ def test_a_schema_without_plain_tables_is_rejected(database: Path, kind: str) ->
 
 
 def test_check_constraints_of_a_table_are_not_evaluated(database: Path) -> None:
-    """They could take forever."""
+    """A check constraint could take forever."""
     execute(database, "drop table iteration; create table iteration (run_key text, number integer, log text);")
     endless = "length(replace(hex(zeroblob(2000000)), ''0'', ''1234567890''))"
     rewrite_schema(database, "log text)", f"log text check ({endless} > 0))")

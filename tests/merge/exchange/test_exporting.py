@@ -43,7 +43,7 @@ def rows(database: Path) -> dict[str, list[tuple[Any, ...]]]:
     return {table: [row[: 10 if table == "run" else None] for row in found[table]] for table in TABLES}
 
 
-def exported_keys(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
+def export_keys(project: Any, selection: Selection, source: Path | None = None) -> set[str]:
     """Export the selected runs, and return their keys."""
     there = project.folder / "exported"
     manifests = project.folder.glob("work/models/*/*.json")
@@ -81,15 +81,15 @@ def test_runs_can_be_selected_by_each_condition(filled: Any) -> None:
         )
     )
     all_runs = {conv, random, again, wide, dense}
-    assert exported_keys(filled, Selection(tasks=(filled.CONV.label,))) == {conv, random, again}
-    assert exported_keys(filled, Selection(tasks=(filled.WIDE.key[:8], filled.DENSE.key))) == {wide, dense}
-    assert exported_keys(filled, Selection(presets=("random",))) == {random}
-    assert exported_keys(filled, Selection(runs=(wide[:6],))) == {wide}
-    assert exported_keys(filled, Selection(targets=("cpu",))) == all_runs
-    assert exported_keys(filled, Selection(since="2026-11-22T10:00:00")) == {again}
-    assert exported_keys(filled, Selection(tasks=(filled.CONV.label,), presets=("random",))) == {random}
+    assert export_keys(filled, Selection(tasks=(filled.CONV.label,))) == {conv, random, again}
+    assert export_keys(filled, Selection(tasks=(filled.WIDE.key[:8], filled.DENSE.key))) == {wide, dense}
+    assert export_keys(filled, Selection(presets=("random",))) == {random}
+    assert export_keys(filled, Selection(runs=(wide[:6],))) == {wide}
+    assert export_keys(filled, Selection(targets=("cpu",))) == all_runs
+    assert export_keys(filled, Selection(since="2026-11-22T10:00:00")) == {again}
+    assert export_keys(filled, Selection(tasks=(filled.CONV.label,), presets=("random",))) == {random}
     for source in (filled.shards, filled.database):
-        assert exported_keys(filled, Selection(models=("resnet18",)), source) == all_runs - {wide}
+        assert export_keys(filled, Selection(models=("resnet18",)), source) == all_runs - {wide}
 
 
 @pytest.mark.parametrize(

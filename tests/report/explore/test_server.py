@@ -52,7 +52,7 @@ class RunningServer:
 
 
 @contextmanager
-def running(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[bytes]]]:
+def run_server(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[bytes]]]:
     """Run a server on a free port until it exits or the block ends."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
@@ -74,9 +74,9 @@ def running(*command: str) -> Iterator[tuple[RunningServer, subprocess.Popen[byt
 
 
 @contextmanager
-def served(database: Path) -> Iterator[RunningServer]:
+def serve(database: Path) -> Iterator[RunningServer]:
     """Serve a database until the block ends."""
-    with running(*serving(database, database.with_name("metadata.json"))) as (found, _):
+    with run_server(*serving(database, database.with_name("metadata.json"))) as (found, _):
         yield found
 
 
@@ -87,7 +87,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     project.fill()
     project.evaluate("resnet34-cpu", loads=LOADS)
     project.merge()
-    with served(project.database) as found:
+    with serve(project.database) as found:
         yield found
 
 
@@ -126,14 +126,14 @@ def test_a_key_leads_to_its_row(site: RunningServer) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_recipes_of_the_cookbook_have_pages_with_rows(site: RunningServer, recipe: Recipe) -> None:
-    page = site.page(f"/tuning/{dashed(recipe.name)}")
+    page = site.page(f"/tuning/{to_dashes(recipe.name)}")
     assert recipe.question.split("?")[0].replace("'", "&#39;") in page
     assert (f"/-/dashboards/{DASHBOARD}/{recipe.name}" in page) == (recipe.chart is not None)
-    rows = site.json(f"/tuning/{dashed(recipe.name)}.json?_shape=array")
+    rows = site.json(f"/tuning/{to_dashes(recipe.name)}.json?_shape=array")
     assert rows or recipe.name in ("wrong_machine", "rank_correlations")
 
 
-def dashed(name: str) -> str:
+def to_dashes(name: str) -> str:
     return name.replace("_", "-")
 
 
@@ -174,7 +174,7 @@ def test_pages_open_in_a_browser_without_an_error(site: RunningServer, tmp_path:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
 def test_charts_without_rows_cause_no_error_in_a_browser(project_database: Path, tmp_path: Path) -> None:
-    with served(project_database) as empty:
+    with serve(project_database) as empty:
         open_in_browser(empty, f"/-/dashboards/{DASHBOARD}", tmp_path / "page.png")
 
 
@@ -224,7 +224,7 @@ def test_an_empty_database_is_served_and_errors_of_datasette_are_reported(
 
 def test_terminating_the_command_stops_the_server(project_database: Path) -> None:
     command = [sys.executable, "-m", "anole", "explore", "--database", str(project_database)]
-    with running(*command) as (site, process):
+    with run_server(*command) as (site, process):
         process.terminate()
         assert process.wait(timeout=30) == 0
         with pytest.raises(OSError, match="refused"):

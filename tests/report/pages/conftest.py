@@ -113,7 +113,7 @@ def npu_project(once: Callable[..., Path], accelerated: Path) -> Path:
 
 
 @contextmanager
-def source_of(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
+def open_source(project: Path, spec: Path | None = None) -> Iterator[ReportSource]:
     """Open a project's database as a report source."""
     with Database(project / layout.DATABASE) as database:
         yield ReportSource(database, project, spec)
@@ -130,7 +130,7 @@ def figure(source: ReportSource, key: str, title: str = "") -> Figure:
     return found
 
 
-def lacking(source: ReportSource, key: str, title: str = "") -> str:
+def advice(source: ReportSource, key: str, title: str = "") -> str:
     (found,) = (each for each in section(source, key) if each.title.startswith(title))
     assert isinstance(found, MissingData)
     return found.remedy

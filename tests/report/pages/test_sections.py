@@ -20,7 +20,7 @@ from anole.report.pages.preset_pairs import mean_interval
 from anole.report.pages.report import all_sections, figures_of
 
 from ...record_project import Project
-from .conftest import SLOWNESS, figure, lacking, section, source_of
+from .conftest import SLOWNESS, advice, figure, open_source, section
 
 KEYS = [each.key for each in all_sections()]
 FILLED_BY = {"fronts": "old_project", "utilization": "npu_project", "geometry": "npu_project"}
@@ -46,7 +46,7 @@ def text_lines(section: Section, shown: Sequence[Shown]) -> Iterator[str]:
 
 
 def test_sections_match_the_recorded_text(recorded: Path) -> None:
-    with source_of(recorded) as source:
+    with open_source(recorded) as source:
         found = "\n".join(line for each in all_sections() for line in text_lines(each, figures_of(each, source)))
     if not RECORDED_TEXT.exists():
         RECORDED_TEXT.write_text(found, encoding="utf-8")
@@ -57,7 +57,7 @@ def test_sections_match_the_recorded_text(recorded: Path) -> None:
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "held_back"])
 def test_a_section_shows_rows_and_its_queries_are_reproducible(request: pytest.FixtureRequest, key: str) -> None:
     project = request.getfixturevalue(FILLED_BY.get(key, "recorded"))
-    with source_of(project) as source:
+    with open_source(project) as source:
         figures = [each for each in section(source, key) if isinstance(each, Figure)]
     assert figures
     connection = sqlite3.connect(project / layout.DATABASE)
@@ -74,7 +74,7 @@ def test_a_section_shows_rows_and_its_queries_are_reproducible(request: pytest.F
 
 def test_a_section_without_data_has_a_remedy(tmp_path: Path) -> None:
     Project(tmp_path).merge()
-    with source_of(tmp_path) as source:
+    with open_source(tmp_path) as source:
         for key in KEYS:
             shown = section(source, key)
             assert shown and all(isinstance(each, MissingData) and each.remedy.endswith(".") for each in shown), key
@@ -87,7 +87,7 @@ def test_a_layer_of_two_tasks_counts_its_kernels_once(tmp_path: Path) -> None:
     with sqlite3.connect(project.database) as connection:
         connection.execute('update model_task set layers = \'["conv0", "conv1"]\'')
     connection.close()
-    with source_of(tmp_path) as source:
+    with open_source(tmp_path) as source:
         table = figure(source, "slowest_kernels").table
     assert table is not None
     assert [row[1:3] for row in table.rows] == [
@@ -98,7 +98,7 @@ def test_a_layer_of_two_tasks_counts_its_kernels_once(tmp_path: Path) -> None:
 
 
 def test_curves_are_means_over_tasks_and_seeds(recorded: Path) -> None:
-    with source_of(recorded) as source:
+    with open_source(recorded) as source:
         query = figure(source, "best_over_trials").queries[0]
     project = Project(recorded)
     project.database = recorded / layout.DATABASE
@@ -129,7 +129,7 @@ def test_curves_are_means_over_tasks_and_seeds(recorded: Path) -> None:
 
 
 def test_curves_over_seconds_end_at_the_best(recorded: Path) -> None:
-    with source_of(recorded) as source:
+    with open_source(recorded) as source:
         trials, seconds = (figure(source, f"best_over_{name}").queries[0].records() for name in ("trials", "seconds"))
     for preset in SLOWNESS:
         ends = [[row for row in rows if row["preset"] == preset][-1] for rows in (trials, seconds)]
@@ -138,7 +138,7 @@ def test_curves_over_seconds_end_at_the_best(recorded: Path) -> None:
 
 
 def test_presets_are_compared_on_common_tasks_and_seeds(recorded: Path) -> None:
-    with source_of(recorded) as source:
+    with open_source(recorded) as source:
         found = figure(source, "preset_pairs")
     assert found.table is not None and found.chart is not None
     rows = {row[0]: row for row in found.table.rows}
@@ -172,8 +172,8 @@ def test_a_missing_table_is_reported_with_the_remedy(tmp_path: Path) -> None:
     connection = sqlite3.connect(project.database)
     connection.executescript("drop table kernel_latency; drop table kernel_profile")
     connection.close()
-    with source_of(tmp_path) as source:
-        remedy = lacking(source, "slowest_kernels")
+    with open_source(tmp_path) as source:
+        remedy = advice(source, "slowest_kernels")
     assert "no such table: kernel_latency" in remedy or "no such table: kernel_profile" in remedy
     assert "`anole merge` updates a database of an older version" in remedy
 

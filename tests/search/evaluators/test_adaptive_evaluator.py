@@ -65,7 +65,7 @@ def test_a_drifting_kernel_is_run_to_the_end():
 
 
 def test_a_kernel_with_slow_first_runs_is_run_until_it_is_steady():
-    """Five slow runs at the start: the speed since the start takes a while to forget them."""
+    """The first five runs are slow, and the mean speed since the start takes a while to recover."""
     kernel = Kernel(lambda run: 1e-3 if run >= 5 else 7e-3)
     numbers = {}
     for threshold in (0.3, 0.1, 0.05):

@@ -37,7 +37,7 @@ def test_up_to_two_repeats_are_all_kept(costs_s, latency_s):
 
 @pytest.mark.parametrize(("first_s", "number"), [(1e-3, 500), (0.1, 50), (9.0, 1)])
 def test_the_time_limit_reduces_the_runs(first_s, number):
-    """AdaTune's deep evaluation of 500 runs, which would take minutes for slow kernels."""
+    """AdaTune's deep evaluation, 500 executions, would take minutes for slow kernels."""
     timer, numbers = timer_of([first_s, first_s])
     Fixed(number=500, repeats=1, max_s=5.0).evaluate(timer)
     assert numbers == [1, number]

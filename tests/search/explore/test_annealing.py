@@ -11,12 +11,12 @@ from anole.search.explore.annealing import Annealing
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from kit.oracle import Oracle, OracleSurrogate
 
-from ..conftest import fitted, measured, propose
+from ..conftest import fit, history_of, propose
 
 
 @pytest.fixture
 def history(bowl):
-    return measured(bowl.space)
+    return history_of(bowl.space)
 
 
 def test_a_move_changes_exactly_one_knob_to_another_valid_value(bowl):
@@ -99,7 +99,7 @@ def test_keeps_scores_below_zero(oracle, history):
 
 def test_guided_by_trees_it_finds_faster_configs_than_measured(bowl):
     history = bowl.history(256)
-    candidates = propose(Annealing(), fitted(BoostedTrees(), history), history)
+    candidates = propose(Annealing(), fit(BoostedTrees(), history), history)
     measured_s, proposed_s = (bowl.cost_s(bowl.space.columns(each.vectors)) for each in (history, candidates))
     assert np.nanmin(proposed_s) < np.nanmin(measured_s)
     assert np.nanmedian(proposed_s) < np.nanquantile(measured_s, 0.02)

@@ -11,7 +11,7 @@ from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.forest import Forest
 from kit.oracle import OracleSurrogate
 
-from ..conftest import fitted, propose
+from ..conftest import fit, propose
 
 
 class UncertainSurrogate(OracleSurrogate):
@@ -49,7 +49,7 @@ def test_epsilon_is_clipped_to_a_share(history, spread, epsilon):
 
 
 def test_the_walk_is_annealings(history):
-    surrogate = fitted(Forest(), history)
+    surrogate = fit(Forest(), history)
     annealed, candidates = (propose(explorer, surrogate, history) for explorer in (Annealing(), ContextualAnnealing()))
     np.testing.assert_array_equal(candidates.vectors, annealed.vectors)
     assert annealed.epsilon is None and 0 < candidates.epsilon < 1
@@ -57,7 +57,7 @@ def test_the_walk_is_annealings(history):
 
 
 def test_epsilon_is_0_without_a_spread_and_none_without_a_fit(history):
-    surrogate = fitted(BoostedTrees(max_rounds=5), history)
+    surrogate = fit(BoostedTrees(max_rounds=5), history)
     assert propose(ContextualAnnealing(n_steps=5), surrogate, history).epsilon == 0.0
     assert propose(ContextualAnnealing(), Forest().start(history.space), history).epsilon is None
 

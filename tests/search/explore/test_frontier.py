@@ -10,7 +10,7 @@ from anole.search.explore.frontier import Frontier, converged_at
 from kit.oracle import OracleSurrogate
 
 from ...examples import examples
-from ..conftest import measured, space_of
+from ..conftest import history_of, space_of
 
 SPACE = space_of([8, 5])
 
@@ -26,7 +26,7 @@ SPACE = space_of([8, 5])
 def test_keeps_the_best_unmeasured_configs(scores, steps, visited, n_best, n_watched):
     scores = np.array(scores)
     surrogate = OracleSurrogate(SPACE, lambda vectors: scores[SPACE.indices(vectors)])
-    history = measured(SPACE, SPACE.vectors(sorted(visited)), [None] * len(visited))
+    history = history_of(SPACE, SPACE.vectors(sorted(visited)), [None] * len(visited))
     frontier = Frontier(surrogate, history, n_best, n_watched)
     seen, best, n_watched = set(), [], n_watched or n_best
     for step in steps:

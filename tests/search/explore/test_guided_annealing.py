@@ -23,7 +23,7 @@ from anole.task import Conv2d
 from anole_cuda.settings import describe_cuda
 from anole_vta.settings import describe_vta
 
-from ..conftest import measured, propose
+from ..conftest import history_of, propose
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def first_candidates(history, seed=0, **settings):
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.75, 1.0])
 def test_every_batch_has_the_share_of_high_merit(guided, share):
-    vectors = first_candidates(measured(guided), led_share=share, n_candidates=16)
+    vectors = first_candidates(history_of(guided), led_share=share, n_candidates=16)
     best = guided.indices(guided.promising(16, np.random.default_rng(0)))
     led = np.isin(guided.indices(vectors), best)
     for batch in (4, 8):
@@ -46,14 +46,15 @@ def test_every_batch_has_the_share_of_high_merit(guided, share):
 
 
 def test_measured_configs_are_not_proposed(guided):
-    history = measured(guided, first_candidates(measured(guided))[:8])
+    history = history_of(guided, first_candidates(history_of(guided))[:8])
     again = guided.indices(first_candidates(history, seed=1))
     assert not np.isin(again, history.visited).any() and len(np.unique(again)) == len(again)
 
 
 def test_without_a_merit_candidates_are_uniform(bowl):
-    history = measured(bowl.space)
-    np.testing.assert_array_equal(first_candidates(history), draw(history, 128, np.random.default_rng(0)).vectors)
+    history = history_of(bowl.space)
+    expected = draw(history, 128, np.random.default_rng(0))
+    np.testing.assert_array_equal(first_candidates(history), expected.vectors)
 
 
 def test_with_a_fitted_surrogate_it_equals_annealing(bowl, oracle):
@@ -92,11 +93,11 @@ def test_the_best_configs_of_each_shared_value_are_tried_first(guided):
         "order": guided.knobs[3].values[:1],
         "unroll": guided.knobs[4].values[:1],
     }
-    space = replace(guided.restricted(few), shared=("tile_x",))
+    space = replace(guided.restrict(few), shared=("tile_x",))
     vectors = space.vectors(space.all_valid_indices)
     merits, values = space.merit(space.columns(vectors)), vectors[:, 1]
     expected = [np.sort(merits[values == value])[-2:].tolist() for value in np.unique(values)]
-    first = first_candidates(measured(space), n_per_shared=2)[: 2 * len(expected)]
+    first = first_candidates(history_of(space), n_per_shared=2)[: 2 * len(expected)]
     proposed = [np.sort(space.merit(space.columns(first[first[:, 1] == at]))).tolist() for at in np.unique(values)]
     assert proposed == expected
     assert sorted(first[: len(expected), 1]) == sorted(np.unique(values)), "each value once, before any value twice"

@@ -12,7 +12,7 @@ from anole.search.explore.exhaustive import Exhaustive
 from anole.search.surrogate.none import NoSurrogate
 from anole.space import Constraint, Space, option_knob
 
-from ..conftest import measured
+from ..conftest import history_of
 
 SPACE = Space(
     [option_knob("a", list(range(12))), option_knob("b", list(range(9)))],
@@ -21,7 +21,7 @@ SPACE = Space(
 )
 
 
-def proposed(explorer, history, seed=0):
+def suggest(explorer, history, seed=0):
     return explorer.propose(NoSurrogate(), history, np.random.default_rng(seed)).vectors.tolist()
 
 
@@ -29,29 +29,29 @@ def test_exhaustive_search_enumerates_large_spaces(monkeypatch):
     monkeypatch.setattr("anole.space.space._MAX_ENUMERABLE", 0)
     space = replace(SPACE)
     assert space.valid_indices is None
-    listed = proposed(Exhaustive(1000), measured(space))
+    listed = suggest(Exhaustive(1000), history_of(space))
     assert space.n_programs == len(listed) == len(SPACE.all_valid_indices)
-    assert listed == proposed(ByMerit(1000), measured(replace(SPACE, is_enumerated=True)))
+    assert listed == suggest(ByMerit(1000), history_of(replace(SPACE, is_enumerated=True)))
     plain = replace(SPACE, merit=None)
-    assert sorted(proposed(Exhaustive(1000), measured(plain))) == sorted(listed)
+    assert sorted(suggest(Exhaustive(1000), history_of(plain))) == sorted(listed)
 
 
 def test_by_merit_sorts_the_unmeasured_configs():
     best = [[11, 8], [10, 8], [9, 8], [8, 8]]
-    assert proposed(ByMerit(4), measured(SPACE)) == best == proposed(ByMerit(4), measured(SPACE), seed=1)
-    assert proposed(ByMerit(2), measured(SPACE, np.array(best[:2]), [1.0, 2.0])) == best[2:]
+    assert suggest(ByMerit(4), history_of(SPACE)) == best == suggest(ByMerit(4), history_of(SPACE), seed=1)
+    assert suggest(ByMerit(2), history_of(SPACE, np.array(best[:2]), [1.0, 2.0])) == best[2:]
 
 
 def test_without_a_merit_by_merit_samples_at_random():
     plain = replace(SPACE, merit=None)
-    assert len(proposed(ByMerit(6), measured(plain))) == 6
-    assert proposed(ByMerit(6), measured(plain)) != proposed(ByMerit(6), measured(plain), seed=1)
+    assert len(suggest(ByMerit(6), history_of(plain))) == 6
+    assert suggest(ByMerit(6), history_of(plain)) != suggest(ByMerit(6), history_of(plain), seed=1)
 
 
 def test_descent_proposes_valid_neighbors_of_the_fastest_first():
-    history = measured(SPACE, np.array([[0, 0], [5, 4], [6, 4]]), [9.0, 1.0, 2.0])
+    history = history_of(SPACE, np.array([[0, 0], [5, 4], [6, 4]]), [9.0, 1.0, 2.0])
     only = Descent(n_best=1, led_share=1.0, n_candidates=2)
-    assert sorted(proposed(only, history)) == [[4, 4], [5, 5]], "one is invalid, and one was measured"
-    both = proposed(Descent(n_best=1, led_share=0.5, n_candidates=4), history)
+    assert sorted(suggest(only, history)) == [[4, 4], [5, 5]], "one is invalid, and one was measured"
+    both = suggest(Descent(n_best=1, led_share=0.5, n_candidates=4), history)
     assert sorted(both) == [[4, 4], [5, 5], [10, 8], [11, 8]]
-    assert proposed(Descent(n_candidates=2), measured(SPACE)) == [[11, 8], [10, 8]], "it begins with the list"
+    assert suggest(Descent(n_candidates=2), history_of(SPACE)) == [[11, 8], [10, 8]], "it begins with the list"

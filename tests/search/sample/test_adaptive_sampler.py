@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from anole.search.roles import Candidates
 from anole.search.sample import adaptive_sampler
-from anole.search.sample.adaptive_sampler import AdaptiveSampler, find_knee, k_means
+from anole.search.sample.adaptive_sampler import AdaptiveSampler, cluster_at_knee, k_means
 from anole.space import Constraint
 
 from ...examples import examples
-from ..conftest import choose, measured, space_of
+from ..conftest import choose, history_of, space_of
 
 REPRESENTATIVES = ("centroid", "nearest", "best")
 SYNTHESES = ("mode", "cluster", "nearest")
@@ -29,7 +29,7 @@ def blobs(n_blobs, seed, n_each=40, n_knobs=6):
 
 
 def k_of(points, ks, threshold=2.5, seed=0):
-    return len(find_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
+    return len(cluster_at_knee(points, ks, threshold, np.random.default_rng(seed)).centroids)
 
 
 def grid_space(constraints=()):
@@ -37,7 +37,7 @@ def grid_space(constraints=()):
     return space_of([21, 21], constraints)
 
 
-def chosen(sampler, history, vectors, scores=None, n=64, seed=0):
+def pick(sampler, history, vectors, scores=None, n=64, seed=0):
     """Return a sampler's choice as lists; scores are equal by default."""
     scores = np.ones(len(vectors)) if scores is None else np.array(scores)
     return choose(sampler, Candidates(np.array(vectors), scores), history, n, seed).tolist()
@@ -112,7 +112,7 @@ def test_a_small_space_is_chosen_completely(formula, representative, synthesis, 
     history = small.history(n_measured, seed)
     free = small.space.sample(12, np.random.default_rng(seed), exclude=history.visited)
     sampler = AdaptiveSampler(representative=representative, synthesis=synthesis)
-    assert sorted(chosen(sampler, history, free, seed=seed)) == sorted(free.tolist())
+    assert sorted(pick(sampler, history, free, seed=seed)) == sorted(free.tolist())
 
 
 SQUARE = [[8, 8], [8, 10], [8, 12], [10, 12], [12, 12], [12, 8], [14, 8]]
@@ -132,19 +132,19 @@ ONE = {"k_min": 1, "k_max": 2}
     ],
 )
 def test_a_centroid_is_rounded_to_a_config_and_replaced_if_visited(visited, synthesis, config):
-    assert chosen(AdaptiveSampler(**ONE, synthesis=synthesis), measured(grid_space(), visited), SQUARE) == [config]
+    assert pick(AdaptiveSampler(**ONE, synthesis=synthesis), history_of(grid_space(), visited), SQUARE) == [config]
 
 
 def test_an_invalid_centroid_becomes_the_nearest_candidate():
     space = grid_space([Constraint("not there", lambda c: (c["k0"] != 10) | (c["k1"] != 10))])
-    assert chosen(AdaptiveSampler(**ONE), measured(space), SQUARE) == [[10, 12]]
+    assert pick(AdaptiveSampler(**ONE), history_of(space), SQUARE) == [[10, 12]]
 
 
 def test_synthesis_can_use_the_clusters_own_values():
     far = [[x - 8, y - 8] for x, y in SQUARE] + [[0, 3]]
-    history, scores = measured(grid_space(), [[10, 10], [2, 2]]), [1.0] * len(SQUARE) + [0.5] * len(far)
+    history, scores = history_of(grid_space(), [[10, 10], [2, 2]]), [1.0] * len(SQUARE) + [0.5] * len(far)
     clusters, modes = (
-        chosen(AdaptiveSampler(k_min=2, k_max=3, synthesis=synthesis), history, SQUARE + far, scores)
+        pick(AdaptiveSampler(k_min=2, k_max=3, synthesis=synthesis), history, SQUARE + far, scores)
         for synthesis in ("cluster", "mode")
     )
     assert clusters == [[8, 8], [0, 0]]
@@ -154,7 +154,7 @@ def test_synthesis_can_use_the_clusters_own_values():
 def test_clusters_with_the_same_rounded_centroid_get_two_configs():
     # Both centroids are rounded to (0, 0).
     space = space_of([2, 2, 2])
-    first, second = chosen(AdaptiveSampler(k_min=2, k_max=3), measured(space), space.vectors(range(8)))
+    first, second = pick(AdaptiveSampler(k_min=2, k_max=3), history_of(space), space.vectors(range(8)))
     assert first != second
 
 
@@ -163,7 +163,7 @@ def test_the_representative_of_a_cluster():
     ranking = np.argsort(scores)[::-1]
     vectors, scores = np.array(SQUARE)[ranking], np.array(scores)[ranking]
     found = {
-        name: chosen(AdaptiveSampler(**ONE, representative=name), measured(grid_space()), vectors, scores)
+        name: pick(AdaptiveSampler(**ONE, representative=name), history_of(grid_space()), vectors, scores)
         for name in REPRESENTATIVES
     }
     assert found == {"centroid": [[10, 10]], "nearest": [[10, 12]], "best": [[12, 12]]}
@@ -176,15 +176,15 @@ def test_the_most_promising_cluster_comes_first(representative):
     sampler = AdaptiveSampler(k_min=4, k_max=5, representative=representative)
     for order in itertools.permutations(range(4)):
         ranking = [9 * blob + row for blob in order for row in range(9)]
-        found = chosen(sampler, measured(grid_space()), np.array(vectors)[ranking], np.linspace(1, 0, 36))
+        found = pick(sampler, history_of(grid_space()), np.array(vectors)[ranking], np.linspace(1, 0, 36))
         nearest = np.abs(np.array(found)[:, None] - np.array(centers)[None]).sum(axis=2).argmin(axis=1)
         assert nearest.tolist() == list(order)
 
 
 def test_n_best_limits_the_candidates():
     vectors = SQUARE + [[0, y] for y in range(20)]
-    assert chosen(AdaptiveSampler(**ONE, n_best=len(SQUARE)), measured(grid_space()), vectors) == [[10, 10]]
-    assert chosen(AdaptiveSampler(**ONE), measured(grid_space()), vectors) != [[10, 10]]
+    assert pick(AdaptiveSampler(**ONE, n_best=len(SQUARE)), history_of(grid_space()), vectors) == [[10, 10]]
+    assert pick(AdaptiveSampler(**ONE), history_of(grid_space()), vectors) != [[10, 10]]
 
 
 def test_max_points_limits_the_clustered_points(bowl, monkeypatch):
@@ -194,12 +194,12 @@ def test_max_points_limits_the_clustered_points(bowl, monkeypatch):
 
     def spy(points, *rest):
         clustered_points.append(points)
-        return find_knee(points, *rest)
+        return cluster_at_knee(points, *rest)
 
-    monkeypatch.setattr(adaptive_sampler, "find_knee", spy)
+    monkeypatch.setattr(adaptive_sampler, "cluster_at_knee", spy)
     for seed in (0, 0, 1):
-        chosen(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
-    everything = history.space.normalized(vectors).tolist()
+        pick(AdaptiveSampler(max_points=300), history, vectors, seed=seed)
+    everything = history.space.normalize(vectors).tolist()
     assert [len(points) for points in clustered_points] == [300] * 3
     assert all(row in everything for row in clustered_points[0].tolist())
     np.testing.assert_array_equal(clustered_points[0], clustered_points[1])
@@ -212,8 +212,8 @@ def test_max_points_limits_the_clustered_points(bowl, monkeypatch):
 def test_the_number_of_clusters_respects_its_bounds(bowl, k_min, k_max, n, k):
     """Before the first fit, configs are spread over the space."""
     vectors = bowl.space.sample(200, np.random.default_rng(0))
-    sampler, history = AdaptiveSampler(k_min=k_min, k_max=k_max), measured(bowl.space)
-    found = np.array(chosen(sampler, history, vectors, np.zeros(200), n))
+    sampler, history = AdaptiveSampler(k_min=k_min, k_max=k_max), history_of(bowl.space)
+    found = np.array(pick(sampler, history, vectors, np.zeros(200), n))
     assert len(found) == k and len(np.unique(found[:, 0])) > k / 2
 
 
@@ -230,13 +230,13 @@ def test_the_last_configs_may_be_random(bowl, k, random, n_corner):
 
 
 def test_clustering_may_use_only_the_two_widest_knobs():
-    """Two clusters by the wide knobs; a third knob, with values farther apart in [0, 1], makes no difference."""
+    """The wide knobs have two clusters. A third knob makes no difference, although its values are farther apart."""
     space = space_of([40, 2, 30])
     vectors = np.array([[x + dx, odd, y] for x, y in ((3, 4), (33, 24)) for dx in (0, 2) for odd in (0, 1)])
     sampler = AdaptiveSampler(k_min=2, k_max=3, clustered="widest")
-    found = choose(sampler, Candidates(vectors, np.linspace(1, 0, 8)), measured(space), 2, 0)
+    found = choose(sampler, Candidates(vectors, np.linspace(1, 0, 8)), history_of(space), 2, 0)
     assert sorted(found[:, [0, 2]].tolist()) == [[4, 4], [34, 24]]
     both = {
-        tuple(choose(sampler, Candidates(vectors, np.ones(8)), measured(space), 2, seed)[:, 1]) for seed in range(9)
+        tuple(choose(sampler, Candidates(vectors, np.ones(8)), history_of(space), 2, seed)[:, 1]) for seed in range(9)
     }
     assert len(both) > 1, "the third knob comes from a random candidate"

@@ -16,7 +16,7 @@ from anole.search.sample.first import First
 from anole.space import Space, option_knob
 
 from ...examples import examples
-from ..conftest import choose, measured
+from ..conftest import choose, history_of
 
 
 def objective(vectors, scores, rows, weight):
@@ -122,5 +122,5 @@ def test_knobs_without_an_effect_add_no_diversity(bowl):
     space = Space(knobs, programs=lambda columns: np.stack([columns["tile"]], axis=1))
     vectors = np.array([[size, 0] for size in range(8)] + [[0, tile] for tile in range(1, 8)])
     sampler = EpsilonGreedy(0.0, diversity_ratio=2.0, diversity_weight=1.0)
-    found = choose(sampler, Candidates(vectors, np.linspace(1, 0.9, 15)), measured(space), 8)
+    found = choose(sampler, Candidates(vectors, np.linspace(1, 0.9, 15)), history_of(space), 8)
     assert sorted(found[:, 1]) == list(range(8))

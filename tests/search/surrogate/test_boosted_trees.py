@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from anole.search.surrogate.boosted_trees import BoostedTrees, average_recall
 
 from ...examples import examples
-from ..conftest import fitted, ranks
+from ..conftest import fit, ranks
 
 
 def recall_by_definition(predicted, scores, n_top):
@@ -40,7 +40,7 @@ def test_average_recall_is_1_for_the_truth_and_0_for_its_reverse():
 @pytest.mark.parametrize("objective", ["regression", "ranking"])
 def test_both_objectives_rank_unseen_configs(bowl, objective):
     history, unseen = bowl.history(512), bowl.history(512, seed=1)
-    surrogate = fitted(BoostedTrees(objective=objective), history)
+    surrogate = fit(BoostedTrees(objective=objective), history)
     scores = surrogate.score(unseen.vectors)
     assert np.corrcoef(ranks(scores), ranks(unseen.scores))[0, 1] > 0.85
     assert -0.5 < scores.min() < 0.2 and 0.7 < scores.max() < 1.3
@@ -52,7 +52,7 @@ def test_boosting_stops_early_or_at_max_rounds(bowl, monkeypatch):
     history, boosted, train = bowl.history(200), [], xgboost.train
     monkeypatch.setattr(xgboost, "train", lambda *given, **named: boosted.append(train(*given, **named)) or boosted[-1])
     for patience, cap in ((5, 300), (40, 300), (300, 12)):
-        fitted(BoostedTrees(patience=patience, max_rounds=cap), history)
+        fit(BoostedTrees(patience=patience, max_rounds=cap), history)
     hasty, patient, capped = (booster.num_boosted_rounds() for booster in boosted)
     assert hasty < patient < 300 and capped == 12
 

@@ -14,7 +14,7 @@ from anole.search.roles import Examples, History
 from anole.search.surrogate.forest import Forest, Jackknife, expected_improvement
 
 from ...examples import examples
-from ..conftest import fitted, measured, ranks, space_of
+from ..conftest import fit, history_of, ranks, space_of
 
 MEAN = Forest(acquisition="mean")
 LINE = space_of([64])
@@ -56,7 +56,7 @@ def test_expected_improvement_of_special_cases(mean, std, expected):
 def test_predictions_and_spread_match_scikit_learn(bowl):
     history = bowl.history(200)
     unseen = history.space.sample(300, np.random.default_rng(1))
-    surrogate, forest, features = fitted(MEAN, history), reference(history), history.space.features(unseen)
+    surrogate, forest, features = fit(MEAN, history), reference(history), history.space.features(unseen)
     np.testing.assert_allclose(surrogate.score(unseen), forest.predict(features))
     by_tree = [tree.predict(features) for tree in forest.estimators_]
     np.testing.assert_allclose(surrogate.spread(unseen), np.std(by_tree, axis=0), atol=1e-12)
@@ -65,7 +65,7 @@ def test_predictions_and_spread_match_scikit_learn(bowl):
 def test_the_jackknife_spread_matches_scikit_learn(bowl):
     history = bowl.history(60)
     unseen = history.space.sample(50, np.random.default_rng(1))
-    surrogate, forest = fitted(Forest(spread="jackknife"), history), reference(history)
+    surrogate, forest = fit(Forest(spread="jackknife"), history), reference(history)
     counts = np.array([(drawn[:, None] == np.arange(60)).sum(axis=0) for drawn in forest.estimators_samples_])
     by_tree = np.stack([tree.predict(history.space.features(unseen)) for tree in forest.estimators_], axis=1)
     np.testing.assert_allclose(surrogate.spread(unseen) ** 2, Jackknife(counts).variance(by_tree), atol=1e-12)
@@ -75,7 +75,7 @@ def test_the_jackknife_spread_matches_scikit_learn(bowl):
 
 def test_the_spread_is_large_between_measured_regions():
     vectors = LINE.vectors([*range(16), *range(48, 64)])
-    surrogate = fitted(Forest(), measured(LINE, vectors, [4.0] * 16 + [1.0] * 16))
+    surrogate = fit(Forest(), history_of(LINE, vectors, [4.0] * 16 + [1.0] * 16))
     assert surrogate.spread(LINE.vectors([31, 32])).max() > 0.1
     assert not surrogate.spread(vectors).any()
     assert not Forest().start(LINE).spread(vectors).any()
@@ -83,13 +83,13 @@ def test_the_spread_is_large_between_measured_regions():
 
 def test_more_measurements_reduce_the_spread(bowl):
     probes = bowl.space.sample(200, np.random.default_rng(9))
-    few, many = (fitted(Forest(), bowl.history(n)).spread(probes).mean() for n in (32, 1000))
+    few, many = (fit(Forest(), bowl.history(n)).spread(probes).mean() for n in (32, 1000))
     assert 0 < many < few
 
 
 def test_scores_are_relative_to_the_largest_expected_improvement(bowl):
     history = bowl.history(200)
-    surrogate, mean = fitted(Forest(), history), fitted(MEAN, history)
+    surrogate, mean = fit(Forest(), history), fit(MEAN, history)
     unseen = history.space.sample(500, np.random.default_rng(3))
     vectors = np.concatenate([history.vectors, unseen])
     scores = surrogate.score(vectors)
@@ -101,20 +101,20 @@ def test_scores_are_relative_to_the_largest_expected_improvement(bowl):
 
 def test_the_mean_ranks_unseen_configs(bowl):
     unseen = bowl.history(512, seed=1)
-    scores = fitted(MEAN, bowl.history(512)).score(unseen.vectors)
+    scores = fit(MEAN, bowl.history(512)).score(unseen.vectors)
     assert np.corrcoef(ranks(scores), ranks(unseen.scores))[0, 1] > 0.8
     assert ranks(unseen.scores)[np.argsort(scores)[-40:]].mean() > 0.85 * 512
 
 
 def test_scores_are_zero_if_no_improvement_is_expected():
-    surrogate = fitted(Forest(), measured(LINE, LINE.vectors(range(10))))
+    surrogate = fit(Forest(), history_of(LINE, LINE.vectors(range(10))))
     assert surrogate.fitted and not surrogate.score(LINE.vectors(range(20))).any()
 
 
 def test_learns_from_the_prior(bowl):
     space, vectors = bowl.space, bowl.space.sample(60, np.random.default_rng(0))
     scores = np.linspace(0, 1, 60)
-    surrogate = fitted(MEAN, History(space, bowl.flop, Examples(space.features(vectors), scores)))
+    surrogate = fit(MEAN, History(space, bowl.flop, Examples(space.features(vectors), scores)))
     assert np.corrcoef(surrogate.score(vectors), scores)[0, 1] > 0.9
 
 

@@ -12,7 +12,7 @@ from anole.search.roles import Examples, History
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.merit_trees import MeritTrees
 
-from ..conftest import fitted, measured
+from ..conftest import fit, history_of
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_trials_correct_the_errors_of_the_merit(bowl, analytical):
     unseen, history = bowl.history(400, seed=1), replace(bowl, space=analytical).history(48)
     truth = unseen.gflops / history.best_gflops
     merits = analytical.merit(analytical.columns(unseen.vectors)) * bowl.flop / 1e9 / 4 / history.best_gflops
-    found = fitted(MeritTrees(), history).score(unseen.vectors)
-    plain = fitted(BoostedTrees(), history).score(unseen.vectors)
+    found = fit(MeritTrees(), history).score(unseen.vectors)
+    plain = fit(BoostedTrees(), history).score(unseen.vectors)
     assert mean_error(found, truth) < 0.8 * min(mean_error(merits, truth), mean_error(plain, truth))
 
 
@@ -55,13 +55,13 @@ def test_failures_and_other_tasks_do_not_change_the_scores(bowl, analytical, vec
     settings, before = PRESETS["anole"], MeritTrees().start(analytical).score(vectors)
     assert settings.learns_from_others(bowl.space) and not settings.learns_from_others(analytical)
     prior = Examples(analytical.features(vectors), np.linspace(0, 1, 200))
-    for history in (measured(analytical, vectors, [None] * 200), History(analytical, 1, prior)):
-        np.testing.assert_array_equal(fitted(MeritTrees(), history).score(vectors), before)
+    for history in (history_of(analytical, vectors, [None] * 200), History(analytical, 1, prior)):
+        np.testing.assert_array_equal(fit(MeritTrees(), history).score(vectors), before)
 
 
 @pytest.mark.parametrize("merit", [None, lambda columns: -columns["unroll"]])
 def test_without_a_speed_as_merit_they_are_plain_boosted_trees(bowl, merit):
     history = replace(bowl, space=replace(bowl.space, merit=merit)).history(64)
     assert not MeritTrees().start(history.space).fitted
-    found = [fitted(each, history).score(history.vectors) for each in (MeritTrees(), BoostedTrees())]
+    found = [fit(each, history).score(history.vectors) for each in (MeritTrees(), BoostedTrees())]
     np.testing.assert_array_equal(*found)

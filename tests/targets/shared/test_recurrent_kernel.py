@@ -23,7 +23,7 @@ from anole.targets.shared.recurrent_kernel import Tiling, alternating_index, rec
 from anole_cuda.default.recurrence import schedule_recurrence
 from anole_cuda.device.builder import skip_compilation
 from anole_cuda.settings import describe_cuda
-from kit.emulated_gpu.programs import function_results
+from kit.emulated_gpu.programs import run_function
 from kit.emulated_gpu.worker import EmulatedGpu
 
 from ...examples import examples
@@ -51,7 +51,7 @@ def shape_of(own: Recurrence, parameter: Parameter) -> list[int]:
     return [sizes[extent] if isinstance(extent, str) else extent for extent in parameter.shape]
 
 
-def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def compute_expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the results of ONNX's equations in double precision."""
     at, hidden = {name: values.astype(np.float64) for name, values in given.items()}, own.hidden
     y = np.zeros((own.steps, own.batch, own.directions, hidden))
@@ -64,14 +64,14 @@ def expected(own: Recurrence, given: dict[str, NDArray[Any]]) -> dict[str, NDArr
             for step in range(lengths[row]):
                 time = lengths[row] - 1 - step if is_backward else step
                 x = at["projected"][(row, time) if own.batch_first else (time, row)][direction][:, :hidden]
-                h[:], c[:] = advanced(own, at, direction, x, weights, h, c)
+                h[:], c[:] = advance(own, at, direction, x, weights, h, c)
                 y[time, row, direction] = h
     order = ["tnd".index(axis) for axis in own.axes]
     found = {"y": y.transpose(*order, 3), "last_h": states}
     return {**found, "last_c": cells} if own.cell == "lstm" else found
 
 
-def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: Any, c: Any) -> tuple[Any, Any]:
+def advance(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: Any, c: Any) -> tuple[Any, Any]:
     """Return the next state and cell."""
 
     def sigmoid(values: Any) -> Any:
@@ -94,7 +94,7 @@ def advanced(own: Recurrence, at: Any, direction: int, x: Any, weights: Any, h: 
     return sigmoid(sums[1] + peepholes[1] * new) * np.tanh(new), new
 
 
-def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
+def compute_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
     given, target = random_inputs(own), get_target(describe_cpu())
     of_one = Tiling() if own.batch_symbol else None
     module = tvm.IRModule({"main": recurrent_kernel(own, tiling, of_one).with_attr("global_symbol", "main")})
@@ -107,7 +107,7 @@ def computed_on_cpu(own: Recurrence, tiling: Tiling) -> list[NDArray[Any]]:
 
 def check_results(own: Recurrence, given: dict[str, NDArray[Any]], found: Sequence[NDArray[Any]]) -> None:
     """Assert that the last arrays equal the results."""
-    wanted = expected(own, given)
+    wanted = compute_expected(own, given)
     for parameter, result in zip(own.results, found[-len(own.results) :], strict=True):
         np.testing.assert_allclose(result, wanted[parameter.name], rtol=1e-5, atol=1e-6)
 
@@ -142,7 +142,7 @@ def tiled_layers(draw: st.DrawFn) -> tuple[Recurrence, Tiling]:
 @settings(max_examples=examples(40), deadline=None)
 @given(tiled_layers())
 def test_random_tilings_are_correct(layer_and_tiling: tuple[Recurrence, Tiling]) -> None:
-    check_results(layer_and_tiling[0], random_inputs(layer_and_tiling[0]), computed_on_cpu(*layer_and_tiling))
+    check_results(layer_and_tiling[0], random_inputs(layer_and_tiling[0]), compute_on_cpu(*layer_and_tiling))
 
 
 @pytest.mark.parametrize(
@@ -155,14 +155,14 @@ def test_random_tilings_are_correct(layer_and_tiling: tuple[Recurrence, Tiling])
     ],
 )
 def test_selected_tilings_are_correct(own: Recurrence, tiling: Tiling) -> None:
-    check_results(own, random_inputs(own), computed_on_cpu(own, tiling))
+    check_results(own, random_inputs(own), compute_on_cpu(own, tiling))
 
 
 def test_threads_that_share_a_quantized_step_compute_the_same() -> None:
     own = layer("lstm", 3, 50, (False,), quantized=True)
-    alone = computed_on_cpu(own, Tiling())
+    alone = compute_on_cpu(own, Tiling())
     for batch, tiling in ((None, Tiling(1, 2, parts=2)), ("n", Tiling(2, 2, parts=2))):
-        shared = computed_on_cpu(replace(own, batch_symbol=batch), tiling)
+        shared = compute_on_cpu(replace(own, batch_symbol=batch), tiling)
         for first, second in zip(alone, shared, strict=True):
             np.testing.assert_allclose(second, first, rtol=1e-6)
 
@@ -181,7 +181,7 @@ def test_the_kernel_for_gpus_computes_the_same(own: Recurrence, emulated_gpu: Em
     arguments = [given[each.name] for each in own.parameters]
     arguments += [np.full(each.shape, np.nan, np.float32) for each in own.results]
     text = tvm.ir.save_json(function.with_attr("global_symbol", "main"))
-    check_results(own, given, emulated_gpu.call(function_results, text, describe_cuda("sm_90"), arguments))
+    check_results(own, given, emulated_gpu.call(run_function, text, describe_cuda("sm_90"), arguments))
     with skip_compilation():
         library = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), H200)
     loop = library.mod.imports[0].inspect_source().partition("for (int")[2]

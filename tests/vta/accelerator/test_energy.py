@@ -16,8 +16,8 @@ NAND2_UM2 = 0.798
 """The area of a two-input NAND in the open cell library NanGate45."""
 
 
-def of(geometry, what, technology_nm=45):
-    return unit_energies(geometry, technology_nm).each_j[COUNTED.index(what)]
+def cost(geometry, what, technology_nm=45):
+    return unit_energies(geometry, technology_nm).per_event_j[COUNTED.index(what)]
 
 
 @pytest.mark.parametrize("technology_nm", TECHNOLOGIES_NM)
@@ -32,10 +32,10 @@ def test_every_searched_memory_has_energies(technology_nm):
 
 def test_larger_and_wider_memories_cost_more():
     large = replace(DEFAULT, wgt_bytes=2 * DEFAULT.wgt_bytes, inp_bytes=DEFAULT.inp_bytes // 2)
-    assert of(large, "wgt_reads") > of(DEFAULT, "wgt_reads")
-    assert of(large, "inp_reads") < of(DEFAULT, "inp_reads")
+    assert cost(large, "wgt_reads") > cost(DEFAULT, "wgt_reads")
+    assert cost(large, "inp_reads") < cost(DEFAULT, "inp_reads")
     assert sram(1024, 64).read_pj == 2 * sram(512, 64).read_pj
-    assert unit_energies(Geometry(block_in=32, block_out=32)).standing_w > unit_energies(DEFAULT).standing_w
+    assert unit_energies(Geometry(block_in=32, block_out=32)).leakage_w > unit_energies(DEFAULT).leakage_w
 
 
 def test_memories_deeper_than_the_file_has_are_banks():
@@ -44,11 +44,11 @@ def test_memories_deeper_than_the_file_has_are_banks():
 
 
 def test_dram_costs_most_and_older_processes_cost_more():
-    """The order of costs in Horowitz (2014): operations, on-chip memories, DRAM."""
+    """Costs rise as in Horowitz (2014): operations, on-chip memories, DRAM."""
     bits = 8 * DEFAULT.element_bytes(Memory.WGT)
-    per_bit = of(DEFAULT, "wgt_reads") / bits
-    assert of(DEFAULT, "products") / 16 < of(DEFAULT, "dram_bits") and per_bit < of(DEFAULT, "dram_bits") / 10
-    energies = [of(DEFAULT, "products", nm) for nm in TECHNOLOGIES_NM]
+    per_bit = cost(DEFAULT, "wgt_reads") / bits
+    assert cost(DEFAULT, "products") / 16 < cost(DEFAULT, "dram_bits") and per_bit < cost(DEFAULT, "dram_bits") / 10
+    energies = [cost(DEFAULT, "products", nm) for nm in TECHNOLOGIES_NM]
     assert energies == sorted(energies) and energies[0] < energies[-1]
 
 
@@ -56,8 +56,8 @@ def test_energy_includes_all_accesses_and_leakage_over_time():
     energies = unit_energies(DEFAULT)
     accesses = np.zeros(len(COUNTED), dtype=np.int64)
     accesses[COUNTED.index("products")] = 10
-    assert energies.of(accesses, 0.0) == pytest.approx(10 * of(DEFAULT, "products"))
-    assert energies.of(accesses, 2.0) - energies.of(accesses, 0.0) == pytest.approx(2 * energies.standing_w)
+    assert energies.of(accesses, 0.0) == pytest.approx(10 * cost(DEFAULT, "products"))
+    assert energies.of(accesses, 2.0) - energies.of(accesses, 0.0) == pytest.approx(2 * energies.leakage_w)
 
 
 def test_memory_area_is_close_to_cacti():

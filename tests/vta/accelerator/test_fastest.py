@@ -14,7 +14,7 @@ from anole_vta.accelerator.fastest import fastest_programs
 from anole_vta.geometry import DEFAULT
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import lower_conv2d
-from anole_vta.templates.design import EPILOGUE, design_of, hardware_config, padded_to_blocks
+from anole_vta.templates.design import EPILOGUE, design_of, hardware_config, pad_to_blocks
 
 from .conftest import LAYER
 
@@ -37,7 +37,7 @@ def test_the_fastest_program_matches_an_exhaustive_loop(task, trials):
             config = {**hardware_config(geometry), **dict(zip(software, values, strict=True))}
             try:
                 design = design_of(LAYER, geometry, config)
-                program = lower_conv2d(padded_to_blocks(LAYER, geometry), design.schedule, geometry, EPILOGUE)
+                program = lower_conv2d(pad_to_blocks(LAYER, geometry), design.schedule, geometry, EPILOGUE)
             except ConfigError:
                 continue
             there.append((target.cycles(LAYER, config), tuple(accesses_of(program).tolist())))

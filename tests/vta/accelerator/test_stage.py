@@ -1,4 +1,4 @@
-"""The exploration stage: its table matches the layers of the networks, and no point is dominated."""
+"""Fronts of accelerators: their table matches the layers of the networks, and no point is dominated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def explored(project: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> list[dict[str, str]]:
+def explore_fronts(project: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> list[dict[str, str]]:
     monkeypatch.chdir(project)
     order = AcceleratorOrder({"two": 0.5, "one": 1.0}, {"npu": DESCRIPTION}, settings)
     explore("edge", order, project.glob("*.json"), Path("accelerators/edge"))
@@ -68,7 +68,7 @@ def fastest(project: Path, layer: Conv2d) -> dict[Geometry, float]:
 
 
 def test_cycles_are_those_of_the_layers(project, monkeypatch):
-    rows = explored(project, monkeypatch)
+    rows = explore_fronts(project, monkeypatch)
     first, second = (fastest(project, layer) for layer in LAYERS)
     assert list(dict.fromkeys(row["network"] for row in rows)) == ["one", "two", ALL_NETWORKS]
     for row in rows:
@@ -84,7 +84,7 @@ def test_cycles_are_those_of_the_layers(project, monkeypatch):
 
 
 def test_fronts_and_knees_are_marked(project, monkeypatch):
-    rows = explored(project, monkeypatch)
+    rows = explore_fronts(project, monkeypatch)
     for network in WEIGHTS:
         own = [row for row in rows if row["network"] == network]
         points = np.array([[float(row[name]) for name in ("latency_ms", "area", "relative_energy")] for row in own])
@@ -95,8 +95,8 @@ def test_fronts_and_knees_are_marked(project, monkeypatch):
 
 
 def test_a_slower_clock_makes_a_block_slower(project, monkeypatch):
-    usual = {row["accelerator"]: row for row in explored(project, monkeypatch) if row["network"] == "one"}
-    slow = [row for row in explored(project, monkeypatch, frequency_mhz={"1x8x8": 50}) if row["network"] == "one"]
+    usual = {row["accelerator"]: row for row in explore_fronts(project, monkeypatch) if row["network"] == "one"}
+    slow = [row for row in explore_fronts(project, monkeypatch, frequency_mhz={"1x8x8": 50}) if row["network"] == "one"]
     (block,) = {row["block"] for row in slow if row["frequency_mhz"] == "50"}
     assert block == "1x8x8"
     for row in slow:
@@ -109,7 +109,7 @@ def test_a_slower_clock_makes_a_block_slower(project, monkeypatch):
 def test_energies_are_absolute_in_a_process(project, monkeypatch):
     by_nm = {}
     for technology_nm in (22, 45):
-        rows = explored(project, monkeypatch, technology_nm=technology_nm)
+        rows = explore_fronts(project, monkeypatch, technology_nm=technology_nm)
         by_nm[technology_nm] = min(float(row["energy_mj"]) for row in rows if row["network"] == "one")
     assert 0 < by_nm[22] < by_nm[45] < 1
 

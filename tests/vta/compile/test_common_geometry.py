@@ -33,12 +33,12 @@ def block(target: VtaTarget, workload: Conv2d, ci: int = 16, co: int = 16, **cha
     return {**target.with_geometry(Geometry(1, ci, co)).default_config(workload), **changes}
 
 
-def untuned(target: VtaTarget, workload: Conv2d) -> Match:
+def untuned_match(target: VtaTarget, workload: Conv2d) -> Match:
     plain = Match(Task(workload, target.description, 1), 1, (workload.label,), None, None)
     return plain.as_untuned("it was not tuned", target.default_config(workload))
 
 
-def tried(
+def tune(
     target: VtaTarget, workload: Conv2d, *designs: tuple[dict[str, Any], float], weight: int = 1, locked: bool = False
 ) -> tuple[Match, Receipt]:
     """Return a layer with trials of some configs, and its receipt."""
@@ -58,7 +58,7 @@ def choose(target: VtaTarget, *layers: tuple[Match, Receipt]) -> Any:
 def test_a_fixed_geometry_is_the_only_one() -> None:
     target = VtaTarget(describe_vta({"block_in": 32}))
     default = target.default_config(SMALL)
-    chosen = choose_geometry(target, [untuned(target, SMALL)], {})
+    chosen = choose_geometry(target, [untuned_match(target, SMALL)], {})
     assert chosen.geometry == Geometry(block_in=32) and (chosen.candidates, chosen.per_layer_latency_s) == (None, None)
     (layer,) = chosen.matches
     assert (layer.config, layer.reason) == (default, "it was not tuned")
@@ -68,7 +68,7 @@ def test_a_fixed_geometry_is_the_only_one() -> None:
 def test_a_tuned_config_of_a_fixed_geometry_is_taken() -> None:
     target = VtaTarget(describe_vta())
     config = {**target.default_config(LARGE), "h_threading": 1, "oc_threading": 2, "tile_h": 4}
-    (layer,) = choose(target, tried(target, LARGE, (config, 1e-9))).matches
+    (layer,) = choose(target, tune(target, LARGE, (config, 1e-9))).matches
     assert (layer.config, layer.latency_s, layer.reason, layer.run_key) == (config, 1e-9, None, "r" * 64)
 
 
@@ -78,7 +78,7 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
     slow = {**default, "tile_h": 1, "tile_w": 1, "h_threading": 1, "oc_threading": 1}
     slow_s, default_s = (target.simulate(SMALL, config) for config in (slow, default))
     assert slow_s > default_s
-    (layer,) = choose(target, tried(target, SMALL, (slow, slow_s))).matches
+    (layer,) = choose(target, tune(target, SMALL, (slow, slow_s))).matches
     assert (layer.config, layer.latency_s, layer.run_key) == (default, default_s, None)
     assert layer.reason == "no trial was faster than the default config"
     assert layer.built.matched == "default"
@@ -87,9 +87,9 @@ def test_the_default_is_better_than_a_slow_trial() -> None:
 def test_all_layers_share_one_geometry() -> None:
     target = make()
     wide, tall = (32, 16), (16, 32)
-    small = tried(target, SMALL, (block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9))
+    small = tune(target, SMALL, (block(target, SMALL, *wide), 1e-9), (block(target, SMALL, *tall), 3e-9))
     designs = [(block(target, LARGE, *wide), 5e-9), (block(target, LARGE, *tall), 4e-9)]
-    chosen = choose(target, small, tried(target, LARGE, *designs))
+    chosen = choose(target, small, tune(target, LARGE, *designs))
     assert chosen.geometry == Geometry(1, *wide)
     assert [target.geometry_of(layer.config) for layer in chosen.matches] == [chosen.geometry] * 2
     assert [layer.latency_s for layer in chosen.matches] == [1e-9, 5e-9]
@@ -98,7 +98,7 @@ def test_all_layers_share_one_geometry() -> None:
     assert totals_s == sorted(totals_s) and totals_s[:2] == pytest.approx([6e-9, 7e-9])
     assert [candidate.block for candidate in chosen.candidates[:2]] == [(1, *wide), (1, *tall)]
     # Frequent layers weigh more.
-    assert choose(target, small, tried(target, LARGE, *designs, weight=3)).geometry == Geometry(1, *tall)
+    assert choose(target, small, tune(target, LARGE, *designs, weight=3)).geometry == Geometry(1, *tall)
 
 
 def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> None:
@@ -110,7 +110,7 @@ def test_layers_that_were_tried_with_other_buffers_share_an_accelerator() -> Non
         block(target, workload, 32, 32, **better, log_acc_buff_size=log) for workload, log in ((narrow, 16), (wide, 17))
     )
     layers = [
-        tried(target, workload, (config, target.simulate(workload, config)))
+        tune(target, workload, (config, target.simulate(workload, config)))
         for workload, config in ((narrow, one), (wide, other))
     ]
     chosen = choose(target, *layers)
@@ -127,7 +127,7 @@ def test_of_many_accelerators_only_the_most_promising_are_simulated() -> None:
     sizes = [{"log_inp_buff_size": inp, "log_wgt_buff_size": wgt} for inp in range(11, 16) for wgt in range(13, 19)]
     designs = [(block(target, SMALL, 32, 32, **size), (2 + n) * 1e-9) for n, size in enumerate(sizes)]
     best = block(target, SMALL, 16, 32, tile_h=4)
-    chosen = choose(target, tried(target, SMALL, *designs, (best, 1e-9)))
+    chosen = choose(target, tune(target, SMALL, *designs, (best, 1e-9)))
     assert chosen.geometry == target.geometry_of(best) and chosen.per_layer_latency_s == 1e-9
     assert len(chosen.candidates) == 16 < len(sizes)
 
@@ -135,7 +135,7 @@ def test_of_many_accelerators_only_the_most_promising_are_simulated() -> None:
 def test_a_layer_that_was_not_tried_on_the_geometry_has_its_default_there() -> None:
     target = make()
     config = block(target, LARGE, 32, 32)
-    chosen = choose(target, tried(target, LARGE, (config, 1e-9)), tried(target, SMALL, (block(target, SMALL), 1e-3)))
+    chosen = choose(target, tune(target, LARGE, (config, 1e-9)), tune(target, SMALL, (block(target, SMALL), 1e-3)))
     assert chosen.geometry == Geometry(1, 32, 32)
     first, second = chosen.matches
     assert (first.config, first.reason) == (config, None)
@@ -148,15 +148,15 @@ def test_no_geometry_within_the_bounds_is_an_error() -> None:
     target = make(area_max=0.5)
     config = block(target, LARGE, 32, 32)
     with pytest.raises(BuildError, match="none of the 2 tried geometries is within the bounds"):
-        choose(target, tried(target, LARGE, (config, 1e-9)))
+        choose(target, tune(target, LARGE, (config, 1e-9)))
 
 
 def test_a_geometry_on_which_a_layer_cannot_run_is_no_candidate() -> None:
     target = make()
     two = Conv2d(2, 8, 8, 32, 32, (1, 1))
     layers = [
-        tried(target, SMALL, (block(target, SMALL), 1e-3)),
-        tried(target, two, (block(target, SMALL, tile_b=2), 1e-9)),
+        tune(target, SMALL, (block(target, SMALL), 1e-3)),
+        tune(target, two, (block(target, SMALL, tile_b=2), 1e-9)),
     ]
     # One image does not fill a block of two.
     assert choose(target, layers[1]).geometry.batch == 2
@@ -180,7 +180,7 @@ def test_no_other_geometry_within_the_bounds_has_a_smaller_total(data: Any) -> N
         blocks = data.draw(st.lists(st.sampled_from([(16, 16), (32, 16), (16, 32), (32, 32)]), min_size=1, unique=True))
         seconds = st.integers(1, 400).map(lambda cycles: 50 * cycles / target.frequency_hz)
         designs = [(block(target, workload, *each), data.draw(seconds)) for each in blocks]
-        layers.append(tried(target, workload, *designs, weight=data.draw(st.integers(1, 3))))
+        layers.append(tune(target, workload, *designs, weight=data.draw(st.integers(1, 3))))
     chosen = choose(target, *layers)
     totals_s = {}
     for geometry in {target.geometry} | {target.geometry_of(d.config) for _, own in layers for d in own.designs}:
@@ -207,9 +207,9 @@ def test_locked_layers_keep_geometry_and_config_even_if_slower() -> None:
     target = make()
     slow = {name: 1 for name in ("tile_h", "tile_w", "h_threading", "oc_threading")}
     designs = [(block(target, SMALL, 16, 32, **slow), 1e-9)]
-    kept, _ = tried(target, SMALL, *designs, locked=True)
-    _, faster = tried(target, SMALL, (block(target, SMALL, 32, 32), 1e-12))
-    free = tried(target, LARGE, (block(target, LARGE, 32, 32), 1e-9))
+    kept, _ = tune(target, SMALL, *designs, locked=True)
+    _, faster = tune(target, SMALL, (block(target, SMALL, 32, 32), 1e-12))
+    free = tune(target, LARGE, (block(target, LARGE, 32, 32), 1e-9))
     chosen = choose(target, (kept, faster), free)
     assert chosen.geometry == Geometry(1, 16, 32)
     first, second = chosen.matches
@@ -217,6 +217,6 @@ def test_locked_layers_keep_geometry_and_config_even_if_slower() -> None:
     assert first.latency_s == target.with_geometry(chosen.geometry).simulate(SMALL, kept.config) > 1e-9
     assert target.geometry_of(second.config) == chosen.geometry
 
-    other = tried(target, LARGE, (block(target, LARGE, 32, 16), 1e-9), locked=True)
+    other = tune(target, LARGE, (block(target, LARGE, 32, 16), 1e-9), locked=True)
     with pytest.raises(BuildError, match="none of the 2 tried geometries"):
         choose(target, (kept, faster), other)

@@ -41,7 +41,7 @@ def twins():
 """
 
 
-def built(folder: Path) -> tuple[Build, BuiltNetwork]:
+def read_built(folder: Path) -> tuple[Build, BuiltNetwork]:
     return read_build(folder), BuiltNetwork.load(folder)
 
 
@@ -72,7 +72,7 @@ def check(network: BuiltNetwork, source: str, shape: tuple[int, ...], min_db: fl
 
 def test_the_folder_holds_the_network_and_its_description(accelerated: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(accelerated)
-    said, network = built(accelerated / "net")
+    said, network = read_built(accelerated / "net")
     names = sorted(path.name for path in (accelerated / "net").iterdir())
     assert names == ["build.json", "host.so", "network.json", "steps"]
     kinds = [type(step) for step in network.network.steps]
@@ -113,7 +113,7 @@ def test_the_untuned_network_may_have_no_room_for_a_fused_residual(project: Path
     small = {"geometry": {"acc_bytes": 1 << 13}}
     accelerate(*RESIDUAL, name="untuned", **small)
     accelerate(*RESIDUAL, name="tuned", receipts=tuned_config, **small)
-    (of_untuned, untuned), (of_tuned, tuned) = built(project / "untuned"), built(project / "tuned")
+    (of_untuned, untuned), (of_tuned, tuned) = read_built(project / "untuned"), read_built(project / "tuned")
     assert layers(untuned)["second.0"].residual is None
     assert layers(tuned)["second.0"].residual is not None
     for said in (of_untuned, of_tuned):

@@ -39,7 +39,7 @@ def split(net: Any, takes: Any = always, can_add: Any = always, can_pool: Any = 
     return Partitioner(net.main, net.names, takes, can_add, can_pool).split()
 
 
-def fused(parts: Partition) -> list[FusedLayer]:
+def fused_layers(parts: Partition) -> list[FusedLayer]:
     return [part for part in parts.parts if isinstance(part, FusedLayer)]
 
 
@@ -52,7 +52,7 @@ def operators(parts: Partition, call: HostCall) -> list[str]:
     ]
 
 
-def formatted(parts: Partition) -> str:
+def format_parts(parts: Partition) -> str:
     """Format all parts, and the outputs as the indices of the parts that compute them."""
     made, texts = dict.fromkeys(parts.inputs, "x"), []
     for number, part in enumerate(parts.parts):
@@ -134,10 +134,10 @@ def test_the_parts_compute_the_network_and_the_hardware_matches_the_integers(dat
         for name, expected in zip(parts.outputs, interpret(net.main, sample), strict=True):
             np.testing.assert_allclose(observed[name][number], expected, rtol=1e-4, atol=1e-4)
 
-    assert len(fused(parts)) == len(taken & set(range(len(net.names))))
+    assert len(fused_layers(parts)) == len(taken & set(range(len(net.names))))
     hosts = [name for part in parts.parts if isinstance(part, HostCall) for name in operators(parts, part)]
-    assert len(net.names) - len(fused(parts)) == hosts.count("conv2d")
-    assert has_room or all(layer.residual is None for layer in fused(parts))
+    assert len(net.names) - len(fused_layers(parts)) == hosts.count("conv2d")
+    assert has_room or all(layer.residual is None for layer in fused_layers(parts))
 
     network = quantize(parts, observed, lambda workload: target.default_config(as_conv2d(workload)))
     loaded = {
@@ -218,7 +218,7 @@ def test_parts_run_on_accelerator_or_host(name: str) -> None:
     net = NetworkBuilder((1, 8, 8, 4))
     made = make(net)
     parts = split(net.returns(*(made if isinstance(made, (list, tuple)) else [made])), **SETTINGS.get(name, {}))
-    assert formatted(parts) == expected
+    assert format_parts(parts) == expected
     assert len(parts.host.functions_items()) == sum(isinstance(part, HostCall) for part in parts.parts)
 
 
@@ -239,14 +239,14 @@ def test_a_bias_may_be_scalar_and_poolings_are_passed_completely() -> None:
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
     assert (
         asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)]
-        and formatted(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
+        and format_parts(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
     )
 
 
 def test_a_broadcast_sum_runs_on_the_host() -> None:
     net = NetworkBuilder((1, 1, 1, 4))
     wide = net.emit(relax.op.broadcast_to(net.x, (1, 3, 3, 4)))
-    assert formatted(split(net.returns(net.add(net.conv(net.x, 4), wide)))) == "broadcast_to, conv0, add -> 2"
+    assert format_parts(split(net.returns(net.add(net.conv(net.x, 4), wide)))) == "broadcast_to, conv0, add -> 2"
 
 
 def test_a_matrix_product_of_more_dimensions_is_taken() -> None:
@@ -268,7 +268,7 @@ def test_takes_gets_positions_among_all_anchors() -> None:
 
     parts = split(net.returns(net.conv(net.conv(net.conv(net.x, 5), 6), 7)), takes=takes)
     assert asked == [(0, 5), (1, 6), (2, 7)]
-    assert [(layer.name, layer.workload.out_channels) for layer in fused(parts)] == [("conv1", 6)]
+    assert [(layer.name, layer.workload.out_channels) for layer in fused_layers(parts)] == [("conv1", 6)]
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ SHAPE = (1, 3, 3, 4)
 POWERS = st.integers(-30, 30)
 
 
-def fused(seed: int = 0, weight: float = 0.5, bias: float = 0.5, **changes: Any) -> FusedLayer:
+def make_layer(seed: int = 0, weight: float = 0.5, bias: float = 0.5, **changes: Any) -> FusedLayer:
     rng = np.random.default_rng(seed)
     fields: dict[str, Any] = {"data": "x", "result": "y", "residual": None, "positive": False, "cap": None} | changes
     return FusedLayer(
@@ -98,7 +98,7 @@ def parts(*steps: Any, inputs: tuple[str, ...] = ("x",)) -> Partition:
     return Partition(inputs, (getattr(steps[-1], "result", ""),), steps, None)
 
 
-def quantized(step: FusedLayer, *sample: Any) -> tuple[AcceleratorLayer, Any, Any, float | None]:
+def quantize_step(step: FusedLayer, *sample: Any) -> tuple[AcceleratorLayer, Any, Any, float | None]:
     """Return a quantized layer, all observed values, its result, and the signal-to-noise ratio of the result."""
     network = parts(step, inputs=("x", "r")[: len(sample)])
     observed = observe(network, [sample], lambda *_: [])
@@ -118,14 +118,14 @@ def normal(scale: float, seed: int = 0) -> Any:
 def test_nothing_overflows_for_any_magnitudes(
     data: int, weight: int, bias: int, residual: int, has_residual: bool, positive: bool, cap: float | None
 ) -> None:
-    step = fused(
+    step = make_layer(
         weight=2.0**weight,
         bias=2.0**bias,
         residual="r" if has_residual else None,
         positive=positive,
         cap=cap if positive else None,
     )
-    layer, _, _, ratio = quantized(step, normal(2.0**data), normal(2.0**residual, 1))
+    layer, _, _, ratio = quantize_step(step, normal(2.0**data), normal(2.0**residual, 1))
     assert layer.shift >= 0
     assert layer.weight.dtype == np.int8 and layer.bias.dtype == np.int32
     assert np.abs(layer.weight.astype(int)).max() <= 127
@@ -139,9 +139,9 @@ def test_nothing_overflows_for_any_magnitudes(
 
 
 def test_a_channel_of_zero_weights_gives_its_bias() -> None:
-    step = fused()
+    step = make_layer()
     step.weight[..., 2] = 0
-    layer, _, found, ratio = quantized(step, normal(1.0))
+    layer, _, found, ratio = quantize_step(step, normal(1.0))
     assert np.ptp(found[..., 2]) == 0
     assert abs(found[0, 0, 0, 2] - step.bias[2]) <= 2.0 ** (layer.result_exponent - 1)
     assert ratio is not None and ratio > 20
@@ -149,14 +149,14 @@ def test_a_channel_of_zero_weights_gives_its_bias() -> None:
 
 @pytest.mark.parametrize(("weight", "value"), [(0.5, 0.0), (0.5, 3.0), (0.5, -1e-6), (0.0, 1.0), (0.0, 0.0)], ids=str)
 def test_constant_values_and_weights_of_zero_are_no_special_case(weight: float, value: float) -> None:
-    _, _, found, ratio = quantized(fused(weight=weight), np.full(SHAPE, value, np.float32))
+    _, _, found, ratio = quantize_step(make_layer(weight=weight), np.full(SHAPE, value, np.float32))
     assert np.isfinite(found).all() and (ratio is None or ratio > 20)
 
 
 @pytest.mark.parametrize("has_residual", [False, True])
 def test_a_bias_is_in_units_of_the_sum_with_half_a_unit_of_the_result(has_residual: bool) -> None:
-    step = fused(residual="r" if has_residual else None)
-    layer, observed, _, _ = quantized(step, normal(1.0), normal(1.0, 1))
+    step = make_layer(residual="r" if has_residual else None)
+    layer, observed, _, _ = quantize_step(step, normal(1.0), normal(1.0, 1))
     assert layer.data_exponent == best_exponent(observed["x"])
     assert layer.weight_exponent == best_exponent(step.weight)
     assert layer.result_exponent == best_exponent(observed["y"])
@@ -187,9 +187,9 @@ def test_the_result_is_rounded_to_the_nearest(numbers: list[int], shift: int) ->
 
 def test_a_result_is_never_finer_than_its_sum() -> None:
     # Ones times ones are integers, while the observed result is nearly zero.
-    step = fused(weight=1.0, bias=0.0)
+    step = make_layer(weight=1.0, bias=0.0)
     observed = {"x": np.ones((1, *SHAPE), np.float32), "y": np.full((1, *SHAPE), 1e-9, np.float32)}
-    network = parts(step, fused(data="y", result="z"))
+    network = parts(step, make_layer(data="y", result="z"))
     layer, reader = quantize(network, {**observed, "z": observed["x"]}, lambda _: {}).steps
     assert layer.shift == 0 and layer.result_exponent == layer.sum_exponent == reader.data_exponent
     assert not layer.bias.any()
@@ -197,17 +197,17 @@ def test_a_result_is_never_finer_than_its_sum() -> None:
 
 @pytest.mark.parametrize(("cap", "high"), [(None, 127), (6.0, 96), (1000.0, 127)])
 def test_a_cap_is_in_units_of_the_result(cap: float | None, high: int) -> None:
-    step = fused(positive=True, cap=cap)
+    step = make_layer(positive=True, cap=cap)
     observed = {"x": normal(1.0)[None], "y": np.linspace(0, 6, 36, dtype=np.float32).reshape(1, *SHAPE)}
     (layer,) = quantize(parts(step), observed, lambda _: {}).steps
     assert (layer.result_exponent, layer.low, layer.high) == (-4, 0, high)
 
 
 def test_a_value_has_one_scale_wherever_it_is_read() -> None:
-    first = fused(1, positive=True)
+    first = make_layer(1, positive=True)
     pool = Pool("pool", (1, 1), (1, 1), (0, 0, 0, 0), "y", "p", 0)
-    second = fused(2, data="p", result="z", residual="y")
-    third = fused(3, data="z", result="end", residual="p")
+    second = make_layer(2, data="p", result="z", residual="y")
+    third = make_layer(3, data="z", result="end", residual="p")
     network = parts(first, pool, second, third)
     observed = observe(network, [[normal(1.0)], [normal(2.0, 5)]], lambda *_: [])
     # All maxima of windows may be small.

@@ -33,7 +33,7 @@ from ..conftest import STEPS, change_arrays, change_stream
 PLUS = Geometry(variant="vta++")
 
 
-def saved(folder, network, loaded):
+def save(folder, network, loaded):
     folder.mkdir()
     save_network(folder, network, loaded)
     return BuiltNetwork.load(folder)
@@ -48,7 +48,7 @@ def agree(built, inputs, name):
 @given(case=STEPS)
 def test_a_step_is_loaded_as_it_was_saved(tmp_path_factory, case):
     loaded = case.load()
-    built = saved(tmp_path_factory.mktemp("step") / "net", case.network, {"y": loaded})
+    built = save(tmp_path_factory.mktemp("step") / "net", case.network, {"y": loaded})
     assert built.network == case.network
     (step,) = built.network.steps
     for name in ("weight", "bias"):
@@ -77,7 +77,7 @@ INPUTS = [Quantized(np.random.default_rng(1).integers(-127, 128, (1, 6, 6, 5), n
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     network, loaded = make_network()
-    built = saved(tmp_path / "net", network, loaded)
+    built = save(tmp_path / "net", network, loaded)
     assert agree(built, INPUTS, "y") and agree(built, INPUTS, "z")
     return tmp_path / "net"
 
@@ -100,7 +100,7 @@ def test_the_folder_holds_streams_constants_and_the_manifest(folder: Path) -> No
 
 def test_a_host_function_needs_the_library(tmp_path: Path) -> None:
     network, loaded = make_network([HostCall("host2", ("z",), ("end",))])
-    built = saved(tmp_path / "net", network, loaded)
+    built = save(tmp_path / "net", network, loaded)
     assert built.network == network
     with pytest.raises(BuildError, match="there is no library with the host function host2"):
         built.run(INPUTS)
@@ -110,7 +110,7 @@ MANIFEST, STREAM, CONSTANTS = "network.json", "steps/000.stream", "steps/000.npz
 NO_BUILD = "net: is not a build for vta: "
 
 
-def flipped(old: bytes) -> bytes:
+def flip_bit(old: bytes) -> bytes:
     """Flip a bit of the weights."""
     at = old.index(b"weight.npy") + 300
     return old[:at] + bytes([old[at] ^ 1]) + old[at + 1 :]
@@ -128,7 +128,7 @@ def flipped(old: bytes) -> bytes:
         (CONSTANTS, lambda _: b"", NO_BUILD),
         (CONSTANTS, lambda old: old[: len(old) // 2], NO_BUILD),
         (CONSTANTS, lambda _: b"no archive", NO_BUILD),
-        (CONSTANTS, flipped, "CRC"),
+        (CONSTANTS, flip_bit, "CRC"),
         (STREAM, lambda old: old[:-16] + bytes([old[-16] | 7]) + old[-15:], "StreamError: unknown opcode 7"),
     ],
 )

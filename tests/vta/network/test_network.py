@@ -28,13 +28,13 @@ from ..conftest import layer_cases, pool_cases
 INT8 = st.integers(-127, 127)
 
 
-def quantized(*numbers, exponent=0):
+def make_quantized(*numbers, exponent=0):
     return Quantized(np.array(numbers, np.int8), exponent)
 
 
 @given(st.lists(INT8, min_size=1), st.integers(-40, 40))
 def test_a_value_survives_the_round_trip_through_floating_point(numbers, exponent):
-    value = quantized(*numbers, exponent=exponent)
+    value = make_quantized(*numbers, exponent=exponent)
     assert float_of(value).dtype == np.float32
     assert integers_of(float_of(value), exponent).tolist() == numbers
     assert integers_of(value, exponent) is value.numbers
@@ -42,7 +42,7 @@ def test_a_value_survives_the_round_trip_through_floating_point(numbers, exponen
 
 @given(st.lists(INT8, min_size=1), st.integers(1, 7))
 def test_a_coarser_scale_rounds_to_the_nearest_and_a_finer_one_clips(numbers, distance):
-    value = quantized(*numbers)
+    value = make_quantized(*numbers)
     assert integers_of(value, distance).tolist() == [round(number / 2**distance) for number in numbers]
     finer = integers_of(value, -distance).tolist()
     assert finer == [max(-127, min(127, number << distance)) for number in numbers]
@@ -67,7 +67,7 @@ def run(step, value):
 
 
 def test_data_and_result_have_the_networks_shapes():
-    assert run(pointwise(shape=(4, 2)), quantized(*range(8))).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert run(pointwise(shape=(4, 2)), make_quantized(*range(8))).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_inputs_of_a_layer_are_converted_to_its_scale():

@@ -97,7 +97,7 @@ def test_a_layer_whose_config_does_not_fit_the_geometry_is_refused():
         load_step(layer(workload=Conv2d(1, 12, 12, 16, 16, (1, 1))), Geometry(acc_bytes=1 << 10))
 
 
-def test_rows_that_do_not_fit_at_once_are_cut_into_tiles():
+def test_rows_that_do_not_fit_together_are_cut_into_tiles():
     pool = Pool("pool", (3, 3), (2, 2), (1, 1, 1, 1), "x", "y", 0)
     tiles = {
         acc_bytes: sum(

@@ -60,7 +60,7 @@ class Watched(EventSimulator):
         super().__init__(*args)
         self.states = {}
 
-    def _passed(self, cycle, passage):
+    def _on_passage_end(self, cycle, passage):
         at = self.progress(cycle, passage + 1)
         self.states[at] = self.state(at)
 

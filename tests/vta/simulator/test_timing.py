@@ -61,7 +61,7 @@ def test_a_convolution_takes_the_hardwares_cycles_with_other_blocks(row):
 
 
 def test_cycles_with_other_blocks_are_those_of_the_hardware_in_the_median():
-    errors = [abs(row.counted()["cycles"] / row.plain["rtl_cycles"] - 1) for row in BLOCKS]
+    errors = [abs(row.with_cycles()["cycles"] / row.plain["rtl_cycles"] - 1) for row in BLOCKS]
     assert median(errors) < 1e-4
 
 

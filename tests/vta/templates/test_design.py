@@ -22,7 +22,7 @@ from anole_vta.templates.design import (
     conv2d_space,
     default_config,
     design_of,
-    padded_to_blocks,
+    pad_to_blocks,
     programs_of,
 )
 
@@ -44,7 +44,7 @@ LAYERS = [
 def program_of(layer, base, config):
     """Return the accelerator that a config selects, and the layer's program on it."""
     design = design_of(layer, base, config)
-    return design, lower_conv2d(padded_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
+    return design, lower_conv2d(pad_to_blocks(layer, design.geometry), design.schedule, design.geometry, EPILOGUE)
 
 
 def test_the_agents_are_the_papers():
@@ -74,7 +74,7 @@ def test_a_tile_has_as_many_output_blocks_as_fit():
     assert (design.schedule.tile_co, design.schedule.tile_ci) == (4, 1)
     # With two threads over output channels, each has at most half of them.
     assert design_of(LAYERS[0], DEFAULT, CONFIG | {"oc_threading": 2}).schedule.tile_co == 2
-    # Without padding, several blocks of input channels are loaded at once if rows are complete.
+    # Without padding, several blocks of input channels are loaded together if rows are complete.
     pointwise = Conv2d(1, 14, 14, 64, 64, (1, 1))
     assert design_of(pointwise, DEFAULT, CONFIG).schedule.tile_ci == 4
 
@@ -95,13 +95,13 @@ def test_invalid_configs_have_a_reason(change, reason):
     space = conv2d_space(LAYERS[0], DEFAULT, Bounds())
     assert space.rejection(CONFIG) is None
     if all(change.get(knob.name, knob.values[0]) in knob.values for knob in space.knobs):
-        assert space.rejection(CONFIG | change) == "the accelerator cannot run it so"
+        assert space.rejection(CONFIG | change) == "the accelerator cannot run it"
 
 
 def test_channels_are_padded_to_full_blocks():
     config = CONFIG | {"tile_ci": 32, "tile_co": 128}
     design = design_of(LAYERS[0], DEFAULT, config)
-    whole = padded_to_blocks(LAYERS[0], design.geometry)
+    whole = pad_to_blocks(LAYERS[0], design.geometry)
     assert (whole.in_channels, whole.out_channels) == (64, 128)
     assert conv2d_space(LAYERS[0], DEFAULT, Bounds()).rejection(config) is None
     with pytest.raises(ConfigError, match="64 output channels are not a multiple"):
@@ -220,5 +220,5 @@ def test_the_default_is_decent(layer):
 
 
 def test_a_convolution_that_cannot_run_is_an_error():
-    with pytest.raises(ConfigError, match="cannot run it at all"):
+    with pytest.raises(ConfigError, match="cannot run this convolution with any config"):
         default_config(Conv2d(1, 14, 14, 64, 64, (3, 3), padding=(16, 16, 16, 16)), Geometry())

@@ -16,7 +16,7 @@ from anole_vta.geometry import DEFAULT, Geometry
 from anole_vta.settings import describe_vta
 from anole_vta.target import VtaTarget
 from anole_vta.templates.conv2d import SHIFT_AND_CLIP, Bias, Residual, Schedule, check_schedule
-from anole_vta.templates.design import EPILOGUE, padded_to_blocks, tiles_of
+from anole_vta.templates.design import EPILOGUE, pad_to_blocks, tiles_of
 from anole_vta.templates.estimates import MappedConfigs, blocks_that_fit, divisors, min_cycles, resource_limits, traffic
 
 from ...examples import examples
@@ -36,7 +36,7 @@ RESIDUAL = (Bias(), Residual(), *SHIFT_AND_CLIP)
 
 def by_trying(w, geometry, threads, tiles, epilogue):
     """Return the blocks of input and of output channels of a tile, by trying schedules."""
-    w = padded_to_blocks(w, geometry)
+    w = pad_to_blocks(w, geometry)
 
     def fits(ci, co):
         try:
@@ -51,7 +51,7 @@ def by_trying(w, geometry, threads, tiles, epilogue):
     return max(ci for ci in divisors(w.in_channels // geometry.block_in) if fits(ci, tile_co)), tile_co
 
 
-def at_once(w, configs, epilogue):
+def by_blocks_that_fit(w, configs, epilogue):
     """Return the same for configs given as (geometry, threads, tiles), by `blocks_that_fit`."""
     columns = np.array([(*threads, *tiles) for _, threads, tiles in configs]).T
     mapped = MappedConfigs(*resource_limits([geometry for geometry, _, _ in configs]).T, *columns)
@@ -65,7 +65,7 @@ def test_as_many_blocks_as_fit(w, epilogue):
     tiles = itertools.product(divisors(w.out_height), divisors(w.out_width))
     configs = list(itertools.product(geometries, itertools.product((1, 2), (1, 2)), tiles))
     expected = [by_trying(w, *config, epilogue) for config in configs]
-    assert at_once(w, configs, epilogue) == expected
+    assert by_blocks_that_fit(w, configs, epilogue) == expected
     assert len(set(expected)) > 2 and (0, 0) in expected
 
 
@@ -82,7 +82,7 @@ def test_as_many_blocks_as_fit_for_any_convolution(data):
     tiles = (draw(*divisors(w.out_height)), draw(*divisors(w.out_width)))
     config = (geometry, (draw(1, 2), draw(1, 2)), tiles)
     epilogue = draw(EPILOGUE, RESIDUAL, SHIFT_AND_CLIP)
-    assert at_once(w, [config], epilogue) == [by_trying(w, *config, epilogue)]
+    assert by_blocks_that_fit(w, [config], epilogue) == [by_trying(w, *config, epilogue)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_as_many_blocks_as_fit_for_any_convolution(data):
 )
 def test_nothing_fits_what_cannot_be_lowered(w):
     config = (DEFAULT, (1, 1), (1, 1))
-    assert at_once(w, [config], EPILOGUE) == [(0, 0)] == [by_trying(w, *config, EPILOGUE)]
+    assert by_blocks_that_fit(w, [config], EPILOGUE) == [(0, 0)] == [by_trying(w, *config, EPILOGUE)]
 
 
 def test_an_impossible_accelerator_runs_nothing():

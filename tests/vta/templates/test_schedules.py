@@ -60,9 +60,9 @@ def test_invalid_shapes_are_refused(shape):
         parse_shape(shape)
 
 
-def changed(rows, number, **more):
+def change_row(rows, number, **fields):
     rows = [dict(row) for row in rows]
-    rows[number] |= more
+    rows[number] |= fields
     return rows
 
 
@@ -75,13 +75,13 @@ ROWS = json.loads(SCHEDULES.read_text())[:2]
         ("{", "cannot be read"),
         ("{}", "is not a list of schedules"),
         (json.dumps([{}]), "row 0: has no workload, or no shape"),
-        (json.dumps(changed(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is an integer >= 1"),
-        (json.dumps(changed(ROWS, 1, workload={"h": 1})), "row 1: w is None"),
+        (json.dumps(change_row(ROWS, 1, tile_h=0)), "row 1: tile_h is 0; allowed is an integer >= 1"),
+        (json.dumps(change_row(ROWS, 1, workload={"h": 1})), "row 1: w is None"),
         (
-            json.dumps(changed(ROWS, 0, workload=ROWS[0]["workload"] | {"pad": -1})),
+            json.dumps(change_row(ROWS, 0, workload=ROWS[0]["workload"] | {"pad": -1})),
             "pad is -1; allowed is an integer >= 0",
         ),
-        (json.dumps(changed(ROWS, 0, shape="17x16")), "geometry.block_in: found 17; allowed is a power of two"),
+        (json.dumps(change_row(ROWS, 0, shape="17x16")), "geometry.block_in: found 17; allowed is a power of two"),
     ],
 )
 def test_bad_schedules_get_one_message(tmp_path, content, message):
@@ -94,7 +94,7 @@ def test_bad_schedules_get_one_message(tmp_path, content, message):
 def test_a_kernel_larger_than_its_image_is_rejected(tmp_path):
     path = tmp_path / "schedules.json"
     small = ROWS[0]["workload"] | {"h": 2, "w": 2, "pad": 0, "stride": 1}
-    path.write_text(json.dumps(changed(ROWS[:1], 0, workload=small, tile_h=1, tile_w=1)))
+    path.write_text(json.dumps(change_row(ROWS[:1], 0, workload=small, tile_h=1, tile_w=1)))
     assert json.loads(run("cycles", "--schedules", path).stdout)[0]["rejected"] == "tile_h 1 does not divide 0"
 
 

@@ -1,4 +1,4 @@
-"""Evaluators, which decide how often a kernel is run to determine its latency."""
+"""Evaluators, which decide how often a kernel is executed to determine its latency."""
 
 from anole.search.evaluators.adaptive_evaluator import AdaptiveEvaluator
 from anole.search.evaluators.fixed import Fixed

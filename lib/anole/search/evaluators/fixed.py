@@ -1,4 +1,4 @@
-"""AutoTVM's evaluator, with a fixed number of runs for every kernel."""
+"""AutoTVM's evaluator, with a fixed number of executions for every kernel."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from anole.search.settings import Range
 
 @dataclass(frozen=True)
 class Fixed:
-    """An evaluator that times the same number of runs for every kernel, after one untimed run.
+    """An evaluator that times the same number of executions of every kernel, after one untimed one.
 
     The defaults are AutoTVM's (``LocalRunner(number=4, repeat=3)``), and so is the mean: with
     more than two repeats, it omits the fastest and the slowest. The standard deviation and cv are over all repeats.
 
     Attributes:
-        number: runs of one repeat, back to back.
-        max_s: max seconds of timed runs: each repeat of a slow kernel has fewer runs, at least one, since the kernel
-            would otherwise be killed. None sets no limit.
+        number: executions in one repeat, back to back.
+        max_s: max seconds of timed executions: each repeat of a slow kernel has fewer, at least one, since the
+            kernel would otherwise be killed. None sets no limit.
     """
 
     name: ClassVar[str] = "fixed"
@@ -31,7 +31,7 @@ class Fixed:
     max_s: Annotated[float, Range(0)] | None = None
 
     def evaluate(self, timer: Timer, best_s: float | None = None) -> Timing:
-        """Time one kernel."""
+        """Return the timing of one kernel."""
         first_s = timer(1)
         number = self.number
         if self.max_s is not None:

@@ -14,7 +14,7 @@ from anole.search.settings import Range
 from anole.space.space import Space, Vectors
 
 _N_PROPOSALS = 8
-"""Number of neighbors sampled at once per chain; the chain moves to the first valid one."""
+"""Number of neighbors sampled per chain and step; the chain moves to the first valid one."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Annealing:
 
 
 class AnnealingExplorer:
-    """The walk of `Annealing`."""
+    """The explorer with the settings `Annealing`; it keeps the state of the chains."""
 
     def __init__(self, settings: Annealing, space: Space) -> None:
         self.settings, self.space = settings, space
@@ -84,9 +84,9 @@ class AnnealingExplorer:
         return frontier.candidates(steps=step, converged_at=converged_at(bests))
 
     def _move(self, points: Vectors, rng: np.random.Generator) -> Vectors:
-        """Return a valid neighbor for each chain, which differs in one random knob.
+        """Return a valid neighbor for each chain; a neighbor differs in one random knob.
 
-        A chain that samples no valid neighbor stays where it is for this step.
+        A chain that samples no valid neighbor keeps its config in this step.
         """
         n_chains, n_knobs = points.shape
         if not len(self._movable):

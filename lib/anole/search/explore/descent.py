@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.explore.by_merit import ByMerit
-from anole.search.explore.guided_annealing import interleaved
+from anole.search.explore.guided_annealing import interleave
 from anole.search.roles import Candidates, History, Surrogate
-from anole.search.sample.synthesis import fresh
+from anole.search.sample.synthesis import take_unvisited
 from anole.search.settings import Range, Stateless
 from anole.space.space import Space, Vectors
 
@@ -41,12 +41,12 @@ class Descent(Stateless):
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return neighbors, starting at the fastest config, mixed with configs by merit; their scores are zero."""
         space, fastest = history.space, np.argsort(-history.gflops, kind="stable")[: self.n_best]
-        visited = set(history.visited.tolist())
+        taken, by_merit = set(history.visited.tolist()), ByMerit(2 * self.n_candidates)
         near = chain.from_iterable(_neighbors(space, history.vectors[row]) for row in fastest if history.gflops[row])
-        leading = list(islice(fresh(near, visited, space), self.n_candidates))
-        rest = list(fresh(ByMerit(2 * self.n_candidates).propose(surrogate, history, rng).vectors, visited, space))
+        leading = list(islice(take_unvisited(near, taken, space), self.n_candidates))
+        rest = list(take_unvisited(by_merit.propose(surrogate, history, rng).vectors, taken, space))
         neighbors, others = (np.array(part, dtype=np.int64).reshape(-1, len(space.knobs)) for part in (leading, rest))
-        vectors = interleaved(neighbors, others, self.led_share)[: self.n_candidates]
+        vectors = interleave(neighbors, others, self.led_share)[: self.n_candidates]
         return Candidates(vectors, np.zeros(len(vectors)))
 
 

@@ -21,7 +21,7 @@ class Exhaustive(Stateless):
     Our own method, not from a paper: it proves that the best config found is the optimum.
 
     Attributes:
-        n_candidates: number of configs proposed at once.
+        n_candidates: number of configs in each proposal.
     """
 
     name: ClassVar[str] = "exhaustive"
@@ -31,6 +31,6 @@ class Exhaustive(Stateless):
     def propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         """Return the candidates, with zero scores."""
         space = history.space
-        listed = space.sample if space.merit is None else space.top_by_merit
-        vectors = listed(self.n_candidates, rng, history.visited, from_all=space.size <= _MAX_CONFIGS)
+        choose = space.sample if space.merit is None else space.top_by_merit
+        vectors = choose(self.n_candidates, rng, history.visited, from_all=space.size <= _MAX_CONFIGS)
         return Candidates(vectors, np.zeros(len(vectors)))

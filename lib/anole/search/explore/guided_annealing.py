@@ -21,8 +21,8 @@ class GuidedAnnealing(Annealing):
     Before the first measurement, a template's analytical model of memory traffic and compute already predicts speed
     better than chance. Interleaved random candidates cover what the model misses. The default config comes first,
     because a search has to beat it, and where this is hard, good configs are near it. If the surrogate is fitted from
-    the start, by the space's merit, annealing begins at once, and the default config has no priority. Our own method,
-    not from a paper.
+    the start, by the space's merit, annealing begins immediately, and the default config has no priority. Our own
+    method, not from a paper.
 
     Attributes:
         led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
@@ -65,11 +65,11 @@ class _GuidedExplorer(AnnealingExplorer):
         uniform = draw(history, n, rng)
         proposed = space.identities(np.concatenate([first, leading]))
         others = uniform.vectors[~np.isin(space.identities(uniform.vectors), proposed)]
-        vectors = np.concatenate([first, interleaved(leading, others, share)])[:n]
+        vectors = np.concatenate([first, interleave(leading, others, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
 
 
-def interleaved(first: Vectors, second: Vectors, share: float) -> Vectors:
+def interleave(first: Vectors, second: Vectors, share: float) -> Vectors:
     """Interleave the rows of both in order; any prefix has about `share` of its rows from `first`."""
     ranks = [(np.arange(len(rows)) + 0.5) / max(of, 1e-9) for rows, of in ((first, share), (second, 1.0 - share))]
     return np.concatenate([first, second])[np.argsort(np.concatenate(ranks), kind="stable")]

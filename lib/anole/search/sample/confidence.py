@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.roles import Candidates, History
-from anole.search.sample.synthesis import fresh, synthesize
+from anole.search.sample.synthesis import synthesize, take_unvisited
 from anole.search.settings import Range, Stateless
 from anole.space.space import Vectors
 
@@ -35,7 +35,7 @@ class Confidence(Stateless):
     """
 
     name: ClassVar[str] = "confidence"
-    added: ClassVar[frozenset[str]] = frozenset({"replaces"})
+    later_settings: ClassVar[frozenset[str]] = frozenset({"replaces"})
 
     temperature: Annotated[float, Range(1e-6)] = 1.0
     units: Literal["score", "deviation"] = "deviation"
@@ -62,7 +62,7 @@ class Confidence(Stateless):
         if not self.replaces and len(chosen):
             return np.asarray(chosen)
         visited = set(chain(history.visited.tolist(), space.identities(chosen).tolist()))
-        replacements = fresh(chain(synthesize(selected, space), selected[~confident]), visited, space)
+        replacements = take_unvisited(chain(synthesize(selected, space), selected[~confident]), visited, space)
         # The replaced configs themselves come last, so the replacements never run out.
         return np.array([*chosen, *islice(replacements, len(selected) - len(chosen))])
 

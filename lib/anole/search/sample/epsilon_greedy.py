@@ -33,7 +33,7 @@ class EpsilonGreedy(Stateless):
     """
 
     name: ClassVar[str] = "greedy"
-    added: ClassVar[frozenset[str]] = frozenset({"least_random"})
+    later_settings: ClassVar[frozenset[str]] = frozenset({"least_random"})
 
     epsilon: Annotated[float, Range(0, 1)] = 0.05
     diversity_ratio: Annotated[float, Range(1)] | None = 2.0

@@ -31,7 +31,7 @@ def synthesize(vectors: Vectors, space: Space) -> Iterator[NDArray[np.int64]]:
         yield from configs[space.valid(configs)]
 
 
-def fresh(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
+def take_unvisited(vectors: Iterable[NDArray[np.int64]], taken: set[int], space: Space) -> Iterator[NDArray[np.int64]]:
     """Yield the index vectors, shape (n_knobs,), whose identities are not in `taken`, and add these to it."""
     for vector in vectors:
         identity = int(space.identities(vector[None])[0])
@@ -46,7 +46,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
     Best-first search over ranks: a knob's rank 0 is its most frequent value. A combination's successors have
     one knob's rank raised by 1: the last raised knob's or a later one's, which yields each combination once.
     """
-    values, log_frequencies = zip(*(_ranked(column) for column in vectors.T), strict=True)
+    values, log_frequencies = zip(*(_rank_values(column) for column in vectors.T), strict=True)
     n_knobs = len(values)
     start = (0,) * n_knobs
     queue = [(-sum(frequencies[0] for frequencies in log_frequencies), start, 0)]
@@ -61,7 +61,7 @@ def _most_probable(vectors: Vectors) -> Iterator[list[int]]:
                 heapq.heappush(queue, (improbability + loss, raised, knob))
 
 
-def _ranked(column: NDArray[np.int64]) -> tuple[list[int], list[float]]:
+def _rank_values(column: NDArray[np.int64]) -> tuple[list[int], list[float]]:
     """Return a knob's values by decreasing frequency, then increasing value, and their log frequencies."""
     values, counts = np.unique(column, return_counts=True)
     ranking = np.argsort(-counts, kind="stable")

@@ -118,7 +118,7 @@ class BoostedTreesSurrogate(GuardedSurrogate):
 
         def predict(vectors: Vectors) -> Prediction:
             margins_ = booster.inplace_predict(self.space.features(vectors), predict_type="margin").astype(np.float64)
-            return (margins_ + self._unlearned(vectors) - worst) / width, np.zeros(len(vectors))
+            return (margins_ + self._score_unfitted(vectors) - worst) / width, np.zeros(len(vectors))
 
         return predict
 

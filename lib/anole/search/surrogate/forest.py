@@ -35,7 +35,7 @@ class Forest:
             speed relative to the best.
         spread: the deviation of a prediction: the standard deviation over the ``trees``, as in the paper's code, or the
             standard error of their mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the
-            paper names. With so few trees, the latter is mostly noise; docs/methods/adatune.md has a comparison.
+            paper names. With so few trees, the jackknife is mostly noise; docs/methods/adatune.md has a comparison.
         n_trees: number of trees, each fitted to a bootstrap sample of the examples.
         max_features: number of features considered for one split.
     """

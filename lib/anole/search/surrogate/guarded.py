@@ -59,9 +59,9 @@ class GuardedSurrogate(ABC):
                 return self._model(vectors)
             except Exception:
                 self._give_up()
-        return self._unlearned(vectors), np.zeros(len(vectors))
+        return self._score_unfitted(vectors), np.zeros(len(vectors))
 
-    def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:
+    def _score_unfitted(self, vectors: Vectors) -> NDArray[np.float64]:
         """Return the scores without a model, shape (n,)."""
         return np.zeros(len(vectors))
 

@@ -40,7 +40,7 @@ class _MeritTreesSurrogate(BoostedTreesSurrogate):
     def __init__(self, settings: MeritTrees, space: Space) -> None:
         super().__init__(settings, space)
         sampled = space.sample(_N_SAMPLED, np.random.default_rng(0))
-        self._unit = float(self._expected(sampled).max(initial=0.0)) or 1.0
+        self._unit = float(self._expected_speeds(sampled).max(initial=0.0)) or 1.0
 
     def _learn(self, history: History) -> Model | None:
         """Scale the merit to the measured speeds, and boost new trees from it.
@@ -48,15 +48,15 @@ class _MeritTreesSurrogate(BoostedTreesSurrogate):
         The ratio of merit to speed differs between configs; the median is used. Examples from other tasks are omitted,
         since they have no merit.
         """
-        expected = self._expected(history.vectors)
+        expected = self._expected_speeds(history.vectors)
         comparable = (history.gflops > 0) & (expected > 0)
         if comparable.any():
             self._unit = float(history.best_gflops * np.median(expected[comparable] / history.gflops[comparable]))
-        return self._boost(history.measured(), self._unlearned(history.vectors))
+        return self._boost(history.measured(), self._score_unfitted(history.vectors))
 
-    def _unlearned(self, vectors: Vectors) -> NDArray[np.float64]:
-        return np.asarray(self._expected(vectors) / self._unit)
+    def _score_unfitted(self, vectors: Vectors) -> NDArray[np.float64]:
+        return np.asarray(self._expected_speeds(vectors) / self._unit)
 
-    def _expected(self, vectors: Vectors) -> NDArray[np.float64]:
+    def _expected_speeds(self, vectors: Vectors) -> NDArray[np.float64]:
         assert self.space.merit is not None
         return np.asarray(self.space.merit(self.space.columns(vectors)), dtype=np.float64)

@@ -15,7 +15,7 @@ from anole.space.space import Vectors
 
 @dataclass(frozen=True)
 class NoSurrogate(Stateless):
-    """A surrogate that is never fitted, which makes every explorer sample uniformly."""
+    """A surrogate that is never fitted; explorers propose what they propose before a first fit."""
 
     name: ClassVar[str] = "none"
     fitted: ClassVar[bool] = False

@@ -33,22 +33,22 @@ def test_a_step_is_allowed_if_and_only_if_later_steps_complete_it(cardinalities,
         inside = ends[((ends >= 0) & (ends < space.cardinalities)).all(axis=1)]
         return bool(space.valid(inside).any())
 
-    assert mask.allowed(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
+    assert mask.allowed_steps(vector[None], knob)[:, 0].tolist() == [is_completable(step) for step in (-1, 0, 1)]
 
 
 def test_without_constraints_only_the_bounds_matter():
     mask = ActionMask(space_of([2**12, 2**12, 1]))
     vectors = np.array([[0, 2**12 - 1, 0], [5, 6, 0]])
     expected = [[[False, True, True], [True, True, True]], [[True, True, False], [True, True, True]]]
-    assert [mask.allowed(vectors, knob).T.tolist() for knob in (0, 1)] == expected
-    assert mask.allowed(vectors, 2).T.tolist() == [[False, True, False]] * 2
+    assert [mask.allowed_steps(vectors, knob).T.tolist() for knob in (0, 1)] == expected
+    assert mask.allowed_steps(vectors, 2).T.tolist() == [[False, True, False]] * 2
 
 
 @pytest.mark.parametrize("n_enumerable", [0, 8, 9])
 def test_in_a_large_space_every_single_step_must_be_valid(n_enumerable):
     """From (0, 1) the first knob may go up only if the second one then moves, too."""
     mask = ActionMask(space_of([3, 3], [Constraint("off the path", lambda c: c["k0"] + c["k1"] != 2)]), n_enumerable)
-    allowed = mask.allowed(np.array([[0, 1]]), 0)[:, 0].tolist()
+    allowed = mask.allowed_steps(np.array([[0, 1]]), 0)[:, 0].tolist()
     assert allowed == [False, True, n_enumerable == 9]
 
 
@@ -60,4 +60,4 @@ def test_constraints_apply_to_their_own_algorithm(batch_size, monkeypatch):
     space = union({"one": space_of([3]), "two": Space([option_knob("a", [0, 1, 2])], [never])})
     assert [knob.name for knob in space.knobs] == ["algorithm", "k0", "a"]
     mask = ActionMask(space)
-    assert [mask.allowed(np.array([[algorithm, 0, 0]]), 2)[2, 0] for algorithm in (0, 1)] == [True, False]
+    assert [mask.allowed_steps(np.array([[algorithm, 0, 0]]), 2)[2, 0] for algorithm in (0, 1)] == [True, False]

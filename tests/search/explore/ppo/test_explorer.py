@@ -14,7 +14,7 @@ from anole.search.explore.ppo import MAPPO, PPO
 from anole.testing import formulas
 from kit.oracle import Oracle, OracleSurrogate
 
-from ...conftest import measured, propose, space_of
+from ...conftest import history_of, propose, space_of
 
 BRIEF = PPO(n_episodes=32, n_steps=60, horizon=20, n_minibatches=2)
 """A short search, for tests that do not depend on learning."""
@@ -28,7 +28,7 @@ def history(bowl):
 def ridge():
     """Return an empty history, and a surrogate that knows a ridge."""
     formula = formulas.ridge()
-    return measured(formula.space), Oracle(formula, 1e-3).start(formula.space)
+    return history_of(formula.space), Oracle(formula, 1e-3).start(formula.space)
 
 
 def best_of_two(explorer, seed):
@@ -101,7 +101,7 @@ def test_the_log_has_the_statistics_of_the_search(history, oracle):
 
 
 def test_episodes_may_run_one_by_one_with_an_update_after_each(history, oracle):
-    """As in the papers."""
+    """The papers run episodes in this way."""
     settings = replace(BRIEF, n_episodes=6, n_steps=12, horizon=12, converged_share=None, at_once=1)
     alone, parallel = (propose(each, oracle, history).log for each in (settings, replace(settings, at_once=None)))
     assert (alone["updates"], alone["steps"], alone["episode_steps"]) == (6, 72, 12)
@@ -154,8 +154,8 @@ def test_the_search_ends_when_all_configs_are_scored(formula):
 def test_a_fitted_surrogate_over_a_single_config():
     space = space_of([1])
     constant_oracle = OracleSurrogate(space, lambda vectors: np.ones(len(vectors)))
-    assert propose(PPO(), constant_oracle, measured(space)).vectors.tolist() == [[0]]
-    assert len(propose(PPO(), constant_oracle, measured(space, [[0]])).vectors) == 0
+    assert propose(PPO(), constant_oracle, history_of(space)).vectors.tolist() == [[0]]
+    assert len(propose(PPO(), constant_oracle, history_of(space, [[0]])).vectors) == 0
 
 
 def test_restores_the_state_of_torch(history, oracle):

@@ -93,7 +93,7 @@ def test_a_critic_of_states_ignores_moves():
 
 
 def test_the_sizes_are_the_papers():
-    """DCOC, section 4.1."""
+    """Section 4.1 of DCOC states them."""
     shapes = [tuple(layer.weight.shape) for layer in agents().critic if hasattr(layer, "weight")]
     assert shapes == [(20, 5), (20, 20), (20, 20), (1, 20)]
     assert [tuple(policy[0].weight.shape) for policy in agents().policies] == [(20, 2), (20, 2), (20, 1)]
@@ -105,15 +105,15 @@ def test_normalized_returns_have_mean_0_and_deviation_1():
     scale, returns = Scale(fixed=False), torch.randn(4, 1000, generator=torch.Generator().manual_seed(0)) * 0.05 + 0.7
     for update in returns:
         scale.update(update)
-    normalized = scale.normalized(returns)
+    normalized = scale.normalize(returns)
     assert (float(normalized.mean()), float(normalized.std())) == pytest.approx((0, 1), abs=1e-2)
-    torch.testing.assert_close(scale.restored(normalized), returns)
+    torch.testing.assert_close(scale.restore(normalized), returns)
 
 
 def test_returns_are_not_scaled_before_the_first_update_or_if_fixed():
     new, fixed, returns = Scale(fixed=False), Scale(fixed=True), torch.tensor([0.2, 0.4])
     fixed.update(returns)
     for scale in (new, fixed):
-        assert torch.equal(scale.normalized(returns), returns) and torch.equal(scale.restored(returns), returns)
+        assert torch.equal(scale.normalize(returns), returns) and torch.equal(scale.restore(returns), returns)
     new.update(torch.full((9,), 0.3))
-    assert torch.isfinite(new.normalized(returns)).all(), "equal returns are no trouble"
+    assert torch.isfinite(new.normalize(returns)).all(), "equal returns are no trouble"

@@ -28,7 +28,7 @@ def walk(space, policy, begin, n_steps, converged_share=None, live=None, seed=0,
     return roll_out(mask, policy, np.array(begin), live, n_steps, converged_share, rng, n_endless)
 
 
-def moved(space, begin, n, weights=(1, 1, 1), n_enumerable=1 << 20):
+def move_from(space, begin, n, weights=(1, 1, 1), n_enumerable=1 << 20):
     """Return the configs after n moves from one config, and the steps that were allowed."""
     logits = np.log(np.array(weights, dtype=np.float32))[:, None, None] + np.zeros((3, n, len(begin)), np.float32)
     return move(ActionMask(space, n_enumerable), np.tile(begin, (n, 1)), logits, np.random.default_rng(0))
@@ -67,7 +67,7 @@ def test_no_episode_leaves_the_valid_configs(is_known, cardinalities, total, con
     [(4, (0.2, 0.5, 0.3), [0, 0, 0, 0.2, 0.5, 0.3, 0, 0, 0]), (0, (1, 1, 1), [0.5, 0.5, 0, 0, 0, 0, 0, 0, 0])],
 )
 def test_moves_follow_the_masked_policy(begin, weights, shares):
-    vectors, _ = moved(LINE, [begin], 30_000, weights)
+    vectors, _ = move_from(LINE, [begin], 30_000, weights)
     assert np.bincount(vectors[:, 0], minlength=9) / 30_000 == pytest.approx(shares, abs=0.01)
 
 
@@ -82,11 +82,11 @@ def test_a_single_valid_config_stays(n_enumerable):
 def test_knobs_that_must_be_equal_move_together():
     """Both knobs are equal in every valid config: the first one moves freely, and the second follows it."""
     equal = space_of([9, 9], [Constraint("they differ", lambda c: c["k0"] == c["k1"])])
-    vectors, allowed = moved(equal, [4, 4], 9_000)
+    vectors, allowed = move_from(equal, [4, 4], 9_000)
     assert np.bincount(vectors[:, 0])[3:] / 9_000 == pytest.approx([1 / 3] * 3, abs=0.02)
     assert (vectors[:, 0] == vectors[:, 1]).all()
     assert (allowed.sum(axis=0) == [3, 1]).all()
-    apart, _ = moved(equal, [4, 4], 90, n_enumerable=0)
+    apart, _ = move_from(equal, [4, 4], 90, n_enumerable=0)
     assert (apart == 4).all(), "one knob cannot move while the other stays, which is all that is asked there"
 
 

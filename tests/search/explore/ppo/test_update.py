@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from anole.search.explore.ppo import MAPPO, PPO
-from anole.search.explore.ppo.action_mask import ActionMask, within
+from anole.search.explore.ppo.action_mask import ActionMask, bounded_steps
 from anole.search.explore.ppo.networks import log_probabilities
 from anole.search.explore.ppo.rollout import roll_out
-from anole.search.explore.ppo.update import Adam, Learner, explained_variance, judge, losses
+from anole.search.explore.ppo.update import Adam, Learner, evaluate_actions, explained_variance, losses
 from anole.space import Constraint, Space, option_knob
 
 from ...conftest import space_of
@@ -55,7 +55,7 @@ def test_the_first_minibatch_is_on_policy(space, settings):
     learner.learn(learner.batch(*done))  # the policy is no longer uniform
     batch = learner.batch(*run_episodes(learner, np.random.default_rng(1), converged_share=0.75))
     first = batch.rows(torch.arange(0, len(batch.states), 7))
-    log_probs, _ = judge(learner.networks, first)
+    log_probs, _ = evaluate_actions(learner.networks, first)
     torch.testing.assert_close((log_probs - first.log_probs).exp(), torch.ones(log_probs.shape), rtol=0, atol=1e-5)
     figures = losses(learner.networks, first, 0.3)
     assert float(figures["approx_kl"].detach()) == pytest.approx(0, abs=1e-6)
@@ -157,8 +157,8 @@ def test_moves_have_the_probabilities_of_the_policy(constrained_space, n_enumera
     assert len(shares) > 5
     np.testing.assert_allclose(shares, predicted, atol=0.01)
     assert predicted.sum() == pytest.approx(1, abs=0.01)
-    ends = torch.from_numpy(within(np.array([3, 3, 2]), constrained_space.cardinalities))
-    log_probs, _ = judge(learner.networks, replace(batch, allowed=ends.expand_as(batch.allowed)))
+    ends = torch.from_numpy(bounded_steps(np.array([3, 3, 2]), constrained_space.cardinalities))
+    log_probs, _ = evaluate_actions(learner.networks, replace(batch, allowed=ends.expand_as(batch.allowed)))
     predicted = log_probs.sum(dim=-1).exp().detach().numpy()
     assert predicted.sum() < 0.9 and np.abs(shares - predicted).max() > 0.05
 
@@ -176,7 +176,7 @@ def test_a_critic_of_actions_does_not_bias_the_policies(constrained_space):
 
     def bias(agent, baseline):
         networks.policies.zero_grad()
-        log_probs, _ = judge(networks, batch)
+        log_probs, _ = evaluate_actions(networks, batch)
         (joint_probabilities * log_probs[:, agent] * baseline).sum().backward()
         return max(float(parameter.grad.abs().max()) for parameter in networks.policies[agent].parameters())
 
@@ -234,7 +234,7 @@ def test_adam_takes_the_papers_steps():
 
 @pytest.mark.parametrize("critic", ["actions", "state"])
 def test_ratios_are_per_knob_and_entropies_are_agent_means(space, critic):
-    """As in the code of MAPPO's authors; the first agent has knobs 0 and 2, the second has knob 1."""
+    """The code of MAPPO's authors does this. The first agent has knobs 0 and 2, the second has knob 1."""
     learner, *done = new_rollout(space, MAPPO(critic=critic))
     batch = learner.batch(*done)
     log_probs = log_probabilities(learner.networks.logits(batch.states), batch.allowed.transpose(0, 1)).detach()

@@ -23,7 +23,7 @@ X = np.random.default_rng(0).standard_normal(N).astype(np.float32)
 X[:8] = [np.nan, np.inf, -np.inf, 0, -0.0, 3.4e38, 1 + 2**-8, 1 + 3 * 2**-8]
 
 
-def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
+def round_values(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
     """Return the bits of values rounded in vectors, with a scalar remainder, and the assembly code."""
     x = te.placeholder((N,), "float32", "x")
     y = te.compute((N,), lambda i: tirx.reinterpret("uint16", value(x[i]).astype("bfloat16")), "y")
@@ -40,7 +40,7 @@ def rounded(value: Any, mcpu: str) -> tuple[np.ndarray, str]:
 def test_values_are_rounded_to_nearest_even(mcpu: str) -> None:
     if processor().missing_features(mcpu):
         pytest.skip(f"this machine runs no code for {mcpu}")
-    found, code = rounded(lambda x: x, mcpu)
+    found, code = round_values(lambda x: x, mcpu)
     expected = X.astype(ml_dtypes.bfloat16)
     same = found.view(ml_dtypes.bfloat16)
     assert np.isnan(same[0].astype(np.float32)) and (found[1:] == expected.view(np.uint16)[1:]).all()
@@ -48,7 +48,7 @@ def test_values_are_rounded_to_nearest_even(mcpu: str) -> None:
 
 
 def test_rounded_expressions_may_define_variables() -> None:
-    found, _ = rounded(gelu, "x86-64-v3")
+    found, _ = round_values(gelu, "x86-64-v3")
     x = X[8:].astype(np.float64)
     expected = x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     np.testing.assert_allclose(found.view(ml_dtypes.bfloat16).astype(np.float32)[8:], expected, 1e-2, 1e-3)

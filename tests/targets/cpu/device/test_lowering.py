@@ -82,7 +82,7 @@ def test_only_small_buffers_are_on_the_stack_and_none_by_default(kib: int, pipel
     assert (ALLOCATION in ir_of(buffered(kib), pipeline)) == allocated
 
 
-def vectorized(definition: Definition, *shape: int | tirx.Var, width: int, fuses: bool = False) -> tirx.PrimFunc:
+def vectorize(definition: Definition, *shape: int | tirx.Var, width: int, fuses: bool = False) -> tirx.PrimFunc:
     """Return a definition's function, vectorized along its last axis or along all axes."""
     source = te.placeholder(shape, "float32", name="source")
     sch = s_tir.Schedule(te.create_prim_func([source, definition(source)], "int64"))
@@ -99,8 +99,8 @@ def square_root(source: te.Tensor) -> te.Tensor:
 
 @pytest.mark.parametrize("pipeline", [TARGET.compiler_pipeline(), "default"])
 def test_only_the_cpu_pipeline_keeps_vectors(pipeline: str) -> None:
-    incomplete = vectorized(square_root, 100, 197, width=16)
-    across_rows = vectorized(square_root, 50, 56, 72, width=16, fuses=True)
+    incomplete = vectorize(square_root, 100, 197, width=16)
+    across_rows = vectorize(square_root, 50, 56, 72, width=16, fuses=True)
     is_own = pipeline != "default"
     assert ("@llvm.sqrt.v16f32(<16 x float>" in ir_of(incomplete, pipeline)) == is_own
     assert ("load <16 x float>" in ir_of(across_rows, pipeline)) == is_own
@@ -111,7 +111,7 @@ def test_a_loop_that_tvm_cannot_partition_is_correct() -> None:
         return te.compute((77, 80), lambda i, j: tirx.if_then_else(j < 77, source[i, j], 0.0), name="computed")
 
     data = np.random.default_rng(0).standard_normal((77, 77)).astype("float32")
-    found = result_of(vectorized(padded, 77, 77, width=8, fuses=True), data, (77, 80))
+    found = result_of(vectorize(padded, 77, 77, width=8, fuses=True), data, (77, 80))
     np.testing.assert_array_equal(found, np.pad(data, [(0, 0), (0, 3)]))
 
 
@@ -120,7 +120,7 @@ def test_rows_of_a_triangle_do_not_write_into_each_other() -> None:
         return te.compute((12, 7), lambda i, j: tirx.Select(i <= 6 - j, source[i, j], 0.0), name="computed")
 
     data = np.random.default_rng(0).standard_normal((12, 7)).astype("float32")
-    found = result_of(vectorized(triangle, 12, 7, width=4), data, (12, 7))
+    found = result_of(vectorize(triangle, 12, 7, width=4), data, (12, 7))
     np.testing.assert_array_equal(found, np.where(np.add.outer(np.arange(12), np.arange(7)) <= 6, data, 0))
 
 
@@ -132,7 +132,7 @@ def test_small_sizes_of_a_range_do_not_write_outside_of_their_buffer(size: int) 
 
     extent = tirx.Var("n", "int64")
     data = np.random.default_rng(0).standard_normal((3, size)).astype("float32")
-    found = result_of(vectorized(shortened, 3, extent, width=8), data, (3, size))
+    found = result_of(vectorize(shortened, 3, extent, width=8), data, (3, size))
     np.testing.assert_array_equal(found, np.where(np.arange(size) < size - 20, data, 0))
 
 
@@ -141,7 +141,7 @@ def test_repeated_pairs_after_padding_are_read_correctly() -> None:
         return te.compute((21,), lambda i: tirx.if_then_else(i < 1, 0.0, source[(i - 1) % 20 // 2]), name="computed")
 
     data = np.arange(10, dtype="float32")
-    found = result_of(vectorized(repeated, 10, width=16), data, (21,))
+    found = result_of(vectorize(repeated, 10, width=16), data, (21,))
     np.testing.assert_array_equal(found, [0, *np.repeat(data, 2)])
 
 
@@ -158,7 +158,7 @@ def test_rounding_is_vectorized() -> None:
     def rounded(source: te.Tensor) -> te.Tensor:
         return te.compute(source.shape, lambda i: tirx.nearbyint(source[i]), name="computed")
 
-    func = vectorized(rounded, 64, width=16)
+    func = vectorize(rounded, 64, width=16)
     assert "<16 x float> @llvm.nearbyint" in ir_of(func, TARGET.compiler_pipeline())
 
 

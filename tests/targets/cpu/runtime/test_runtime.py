@@ -32,17 +32,17 @@ GROUPS = Path("/sys/fs/cgroup/cpu")
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("loops") / "loops.so", "-shared", "-DANOLE_THREADS=4")
+    return compile_file(tmp_path_factory.mktemp("loops") / "loops.so", "-shared", "-DANOLE_THREADS=4")
 
 
-def compiled(path: Path, *options: str) -> Path:
+def compile_file(path: Path, *options: str) -> Path:
     command = [runtime.find_compiler(), "-std=c11", "-O2", "-g", "-fPIC", f"-I{SOURCES}", *options]
     subprocess.run([*command, str(HERE / "loops.c"), "-o", str(path), "-lpthread"], check=True)
     return path
 
 
 @contextmanager
-def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[ctypes.CDLL]:
+def load_copy(library: Path, folder: Path, threads: str | None = "4") -> Iterator[ctypes.CDLL]:
     """Load a copy of the library, which has a separate pool."""
     copy = folder / f"{time.monotonic_ns()}.so"
     copy.write_bytes(library.read_bytes())
@@ -60,7 +60,7 @@ def loaded(library: Path, folder: Path, threads: str | None = "4") -> Iterator[c
 @pytest.fixture
 def loops(library: Path, tmp_path: Path) -> Iterator[ctypes.CDLL]:
     """Return the library with a pool of four threads."""
-    with loaded(library, tmp_path) as found:
+    with load_copy(library, tmp_path) as found:
         yield found
 
 
@@ -72,7 +72,7 @@ def visits(
     return counts
 
 
-def soon(condition: Callable[[], bool]) -> bool:
+def becomes_true(condition: Callable[[], bool]) -> bool:
     """Whether a condition becomes true within seconds: threads take a moment to start or end."""
     ends_s = time.monotonic() + 10
     while not condition() and time.monotonic() < ends_s:
@@ -93,7 +93,7 @@ def workers() -> int:
 def test_every_iteration_is_computed_once(
     library: Path, tmp_path_factory: pytest.TempPathFactory, threads: int, sizes: list[tuple[int, int]]
 ) -> None:
-    with loaded(library, tmp_path_factory.mktemp("copy"), str(threads)) as loops:
+    with load_copy(library, tmp_path_factory.mktemp("copy"), str(threads)) as loops:
         for extent, chunks in sizes:
             assert (visits(loops, extent, chunks) == 1).all()
 
@@ -120,7 +120,7 @@ def test_a_child_process_starts_new_workers(loops: ctypes.CDLL) -> None:
     visits(loops, 10)
     child = os.fork()
     if not child:
-        right = (visits(loops, 100, slow_us=10) == 1).all() and soon(lambda: workers() == 3)
+        right = (visits(loops, 100, slow_us=10) == 1).all() and becomes_true(lambda: workers() == 3)
         os._exit(0 if right else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert (visits(loops, 10) == 1).all()
@@ -134,10 +134,10 @@ def test_a_failed_chunk_fails_only_its_own_loop(loops: ctypes.CDLL) -> None:
 
 def test_the_workers_end_with_the_library(library: Path, tmp_path: Path) -> None:
     before = workers()
-    with loaded(library, tmp_path) as loops:
+    with load_copy(library, tmp_path) as loops:
         visits(loops, 10)
         assert loops.threads() == 4
-        assert soon(lambda: workers() == before + 3)
+        assert becomes_true(lambda: workers() == before + 3)
     assert workers() == before
 
 
@@ -161,7 +161,7 @@ print(loops.threads())
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
 def test_a_caller_bound_to_one_processor_has_workers_on_others(library: Path, tmp_path: Path) -> None:
-    with loaded(library, tmp_path, threads=None) as loops:
+    with load_copy(library, tmp_path, threads=None) as loops:
 
         def call() -> None:
             os.sched_setaffinity(threading.get_native_id(), {min(os.sched_getaffinity(0))})
@@ -197,7 +197,7 @@ def test_the_object_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_there_are_no_data_races(tmp_path: Path) -> None:
-    program = compiled(tmp_path / "stress", "-DSTRESS", "-DANOLE_THREADS=4", "-fsanitize=thread")
+    program = compile_file(tmp_path / "stress", "-DSTRESS", "-DANOLE_THREADS=4", "-fsanitize=thread")
     environment = {**os.environ, "ANOLE_NUM_THREADS": "4", "TSAN_OPTIONS": "halt_on_error=1"}
     done = subprocess.run([str(program)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

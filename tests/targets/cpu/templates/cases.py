@@ -91,7 +91,7 @@ class Case:
 
 def random_config(space: Space, seed: int = 0, **values: Any) -> Config:
     """Return a random valid config with the given values."""
-    restricted = space.restricted({name: [value] for name, value in values.items()})
+    restricted = space.restrict({name: [value] for name, value in values.items()})
     return restricted.config(restricted.sample(1, np.random.default_rng(seed))[0])
 
 

@@ -37,8 +37,8 @@ class AbacusTarget(CpuTarget):
     def space(self, workload: Workload) -> Space:
         """Return the CPU's space without unrolling."""
         plain = super().space(workload)
-        return plain.restricted({"auto_unroll_max_step": [0], "unroll_explicit": [0]})
+        return plain.restrict({"auto_unroll_max_step": [0], "unroll_explicit": [0]})
 
     def default_config(self, workload: Workload) -> Config:
-        """Return the config with the highest merit."""
+        """Return the config with the highest merit in a sample."""
         return self.space(workload).best_sampled

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from anole.space.space import Space, Vectors
 
 _BATCH_SIZE = 1 << 14
-"""Number of configs whose validity is checked at once, which bounds memory."""
+"""Number of configs whose validity is checked together, which bounds memory."""
 
 
 class ActionMask:
@@ -27,12 +27,12 @@ class ActionMask:
         sizes = np.append(space.cardinalities[1:], 1)
         self._strides = np.cumprod(sizes[::-1])[::-1]
 
-    def allowed(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
+    def allowed_steps(self, vectors: Vectors, knob: int) -> NDArray[np.bool_]:
         """Return the mask of the steps that one knob may take, shape (3, n).
 
         In the index vectors, shape (n, n_knobs), earlier knobs have already taken their steps, later ones have not.
         """
-        bounded = within(vectors[:, knob], self.space.cardinalities[knob])
+        bounded = bounded_steps(vectors[:, knob], self.space.cardinalities[knob])
         if not self.space.constraints:
             return bounded
         if self._completable is None:
@@ -51,7 +51,7 @@ class ActionMask:
         return allowed
 
 
-def within(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
+def bounded_steps(values: NDArray[np.int64], cardinalities: NDArray[np.int64] | np.int64) -> NDArray[np.bool_]:
     """Return the mask of the steps that stay within the knobs' values, shape (3, *values.shape)."""
     return np.stack([values > 0, np.ones_like(values, dtype=bool), values < cardinalities - 1])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PPO(Episodes):
-    """PPO: one agent that moves all knobs at once.
+    """PPO: one agent that moves all knobs in every step.
 
     Ahn et al., "Chameleon" (ICLR 2020), section 3.2 and tables 7 and 9; "Reinforcement Learning and Adaptive
     Sampling for Optimized DNN Compilation" (2019), section 4.1. docs/methods/release.md lists the differences.

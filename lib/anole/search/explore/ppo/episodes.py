@@ -34,7 +34,7 @@ class Episodes:
             trained on moves that no policy had chosen.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"at_once"})
+    later_settings: ClassVar[frozenset[str]] = frozenset({"at_once"})
 
     n_episodes: Annotated[int, Range(1, 4096)] = 128
     n_steps: Annotated[int, Range(1, 100_000)] = 500

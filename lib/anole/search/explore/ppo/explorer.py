@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from anole.search.explore.ppo.update import Learner
 
 _BATCH_SIZE = 1024
-"""Number of configs scored at once, which keeps their features in the processor's cache."""
+"""Number of configs scored together, which keeps their features in the processor's cache."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class PPOExplorer:
         """Return candidates; before the surrogate's first fit they are sampled uniformly."""
         if not surrogate.fitted:
             return draw(history, self.settings.n_candidates or self.settings.n_episodes, rng)
-        with _one_thread():
+        with _limit_to_one_thread():
             return self._search(surrogate, history, rng)
 
     def _search(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
@@ -82,7 +82,7 @@ class PPOExplorer:
             updates=len(updates),
             **{name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())},
         )
-        return replace(candidates, values=self._learner.values(self.space.normalized(candidates.vectors)))
+        return replace(candidates, values=self._learner.values(self.space.normalize(candidates.vectors)))
 
     def _walk(
         self,
@@ -141,7 +141,7 @@ def _rewards(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _limit_to_one_thread() -> Iterator[None]:
     """Limit torch to one thread: the networks are small, and results must not depend on the number of cores."""
     import torch
 

@@ -36,7 +36,7 @@ class ActorCritic(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
-        return _by_action(self.policy_rest(self.policy_first(states)))
+        return _unflatten(self.policy_rest(self.policy_first(states)))
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
         """Return the values, shape (n, 1), of states of shape (n, n_knobs); the moves from them are ignored."""
@@ -84,7 +84,7 @@ class AgentsAndCritic(nn.Module):
     def logits(self, states: Tensor) -> Tensor:
         """Return the logits of decrement, stay and increment, shape (3, n, n_knobs), of (n, n_knobs) states."""
         pairs = zip(self.policies, self._observed, strict=True)
-        return torch.cat([_by_action(policy(states[:, seen])) for policy, seen in pairs], dim=2)[:, :, self._positions]
+        return torch.cat([_unflatten(policy(states[:, seen])) for policy, seen in pairs], dim=2)[:, :, self._positions]
 
     def values(self, states: Tensor, moves: Tensor) -> Tensor:
         """Return the values, shape (n, n_agents) or (n, 1), of states and of the moves from them, -1, 0 or 1.
@@ -119,7 +119,7 @@ def _linear(generator: torch.Generator, n_in: int, n_out: int, gain: float) -> n
     return linear
 
 
-def _by_action(logits: Tensor) -> Tensor:
+def _unflatten(logits: Tensor) -> Tensor:
     """Reshape logits from (n, 3 * n_knobs) to (3, n, n_knobs), since softmax over a short last axis is slow."""
     return logits.view(len(logits), 3, -1).transpose(0, 1)
 
@@ -150,11 +150,11 @@ class Scale:
         self._mean += (float(returns.mean()) - self._mean) / self._n_updates
         self._mean_square += (float(returns.square().mean()) - self._mean_square) / self._n_updates
 
-    def normalized(self, returns: Tensor) -> Tensor:
+    def normalize(self, returns: Tensor) -> Tensor:
         """Return the critic's targets for returns."""
         return (returns - self._mean) / self._deviation
 
-    def restored(self, predicted: Tensor) -> Tensor:
+    def restore(self, predicted: Tensor) -> Tensor:
         """Return the returns that the critic predicts."""
         return predicted * self._deviation + self._mean
 

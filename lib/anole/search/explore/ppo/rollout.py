@@ -69,7 +69,7 @@ def roll_out(
     ends: list[NDArray[np.bool_]] = []
     masks: list[NDArray[np.bool_]] = []
     while live.any() and len(lives) < n_steps:
-        sampled, allowed = move(mask, vectors, policy(mask.space.normalized(vectors)), rng)
+        sampled, allowed = move(mask, vectors, policy(mask.space.normalize(vectors)), rng)
         moved = np.where(live[:, None], sampled, vectors)
         ended = np.zeros_like(live)
         if converged_share is not None and movable.any() and len(lives) >= n_endless:
@@ -101,7 +101,7 @@ def move(
     allowed = np.empty(logits.shape, dtype=bool)
     uniform = rng.random(vectors.shape)
     for knob in range(vectors.shape[1]):
-        allowed[:, :, knob] = mask.allowed(moved, knob)
+        allowed[:, :, knob] = mask.allowed_steps(moved, knob)
         moved[:, knob] += _steps(allowed[:, :, knob], logits[:, :, knob], uniform[:, knob])
     return moved, allowed
 

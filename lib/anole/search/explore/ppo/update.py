@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from anole.search.explore.ppo.action_mask import within
+from anole.search.explore.ppo.action_mask import bounded_steps
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.networks import Networks, Scale, log_probabilities
 from anole.search.explore.ppo.rollout import Rollout, advantages
@@ -26,7 +26,7 @@ class Minibatch:
         states: shape (n, n_knobs).
         actions: the actions taken, 0, 1 or 2 for every knob, shape (n, n_knobs).
         allowed: the allowed actions of each knob, shape (n, 3, n_knobs).
-        log_probs: the log-probability of each action when it was taken, shape (n, n_actions), see `judge`.
+        log_probs: the log-probability of each action when it was taken, shape (n, n_actions), see `evaluate_actions`.
         values: the critics' values of the states before the update, shape (n, n_critics).
         returns: the estimated returns, shape (n, n_critics), the targets of the values.
         weights: the standardized advantages of the actions, shape (n, n_critics).
@@ -78,7 +78,7 @@ class Learner:
     def batch(self, rollout: Rollout, rewards: NDArray[np.float64]) -> Minibatch:
         """Return the training batch of a rollout, given the rewards of the reached states, (n_steps, n_episodes)."""
         settings, live = self.settings, rollout.live
-        states = self.space.normalized(rollout.vectors)
+        states = self.space.normalize(rollout.vectors)
         values = self._values(states, self._moves(rollout))
         # With this factor, the value of a config at which all knobs stay equals the config's score.
         scaled = (1 - settings.discount) * rewards
@@ -91,9 +91,9 @@ class Learner:
             log_probs=torch.empty(0),
             values=torch.from_numpy(values).float(),
             returns=torch.from_numpy(values + estimates).float(),
-            weights=torch.from_numpy(standardized(estimates)).float(),
+            weights=torch.from_numpy(standardize(estimates)).float(),
         )
-        log_probs, _ = judge(self.networks, batch)
+        log_probs, _ = evaluate_actions(self.networks, batch)
         return replace(batch, log_probs=log_probs)
 
     def _values(self, states: NDArray[np.float32], moves: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -101,7 +101,7 @@ class Learner:
         n_knobs = states.shape[-1]
         flat = (torch.from_numpy(array.reshape(-1, n_knobs)) for array in (states, moves))
         predicted = self.networks.values(*flat)
-        values: NDArray[np.float64] = self._scale.restored(predicted.double()).numpy()
+        values: NDArray[np.float64] = self._scale.restore(predicted.double()).numpy()
         return values.reshape(*states.shape[:-1], predicted.shape[-1])
 
     def _moves(self, rollout: Rollout) -> NDArray[np.float32]:
@@ -110,8 +110,8 @@ class Learner:
         The moves from the last state are still unknown: the policy's mean moves are used. An ended episode stays.
         """
         last = rollout.vectors[-1]
-        logits = torch.from_numpy(self.policy(self.space.normalized(last)))
-        bounded = torch.from_numpy(within(last, self.space.cardinalities))
+        logits = torch.from_numpy(self.policy(self.space.normalize(last)))
+        bounded = torch.from_numpy(bounded_steps(last, self.space.cardinalities))
         down, _, up = log_probabilities(logits, bounded).exp().numpy()
         return np.concatenate([rollout.actions - 1, (up - down)[None]]).astype(np.float32)
 
@@ -131,7 +131,7 @@ class Learner:
     def _step(self, batch: Minibatch) -> Mapping[str, Tensor]:
         """Take one gradient step and return its statistics."""
         settings = self.settings
-        targets = self._scale.normalized(batch.returns)
+        targets = self._scale.normalize(batch.returns)
         terms = losses(self.networks, replace(batch, returns=targets), settings.clip)
         loss = (
             terms["policy_loss"]
@@ -143,7 +143,7 @@ class Learner:
         return {name: term.detach() for name, term in terms.items()}
 
 
-def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
+def evaluate_actions(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     """Return the log-probability of every action, (n, n_actions), and the entropy of all policies, (n,).
 
     By default an agent's action is joint, and its entropy is the sum over its knobs. With `acts_by_knob` each knob's
@@ -157,7 +157,7 @@ def judge(networks: Networks, batch: Minibatch) -> tuple[Tensor, Tensor]:
     return torch.stack([chosen[:, knobs].sum(dim=-1) for knobs in networks.agents], dim=-1), entropies.sum(dim=-1)
 
 
-def _by_action(networks: Networks, weights: Tensor) -> Tensor:
+def _expand_to_actions(networks: Networks, weights: Tensor) -> Tensor:
     """Expand advantages from one per critic, shape (n, n_critics), to one per action, (n, n_actions or 1)."""
     if not networks.acts_by_knob or weights.shape[-1] == 1:
         return weights
@@ -172,11 +172,11 @@ def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tenso
     from the shared one; with one agent and one joint action this is PPO. Agents share no weights, so the sum of their
     objectives trains each agent as if it had its own optimizer. `clip` is the paper's epsilon.
     """
-    log_probs, entropies = judge(networks, batch)
+    log_probs, entropies = evaluate_actions(networks, batch)
     log_ratio = log_probs - batch.log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - clip, 1 + clip)
-    weights = _by_action(networks, batch.weights)
+    weights = _expand_to_actions(networks, batch.weights)
     gains = torch.minimum(ratio * weights, clipped * weights).sum(dim=-1)
     return {
         "policy_loss": -gains.mean(),
@@ -187,7 +187,7 @@ def losses(networks: Networks, batch: Minibatch, clip: float) -> dict[str, Tenso
     }
 
 
-def standardized(advantages: NDArray[np.float64]) -> NDArray[np.float64]:
+def standardize(advantages: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standardize advantages of shape (n, n_critics) to mean 0 and deviation 1 per critic."""
     return np.asarray((advantages - advantages.mean(axis=0)) / (advantages.std(axis=0) + 1e-8))
 

@@ -51,7 +51,7 @@ def _with_open_tiles(
     space: Space, w: Conv2d, extents: Mapping[str, int], describe: Callable[[Columns], LoopNest] | None = None
 ) -> Space:
     pixels = {"tile_y": w.out_height, "tile_x": w.out_width}
-    return space.opened(
+    return space.to_open(
         [*_covering_knobs(space, {**extents, **pixels}), option_knob("tile_order", ALL_TILE_ORDERS)], describe
     )
 
@@ -60,7 +60,7 @@ def _with_open_tiles(
 def dense_open(unit: VectorUnit, threads: int, w: Dense) -> Space:
     """Return the open space of a dense layer."""
     space = (dense_space if w.weights is None else weight_only_space)(unit, threads, w)
-    return space.opened(_covering_knobs(space, {"tile_y": w.batch, "tile_x": w.out_features}))
+    return space.to_open(_covering_knobs(space, {"tile_y": w.batch, "tile_x": w.out_features}))
 
 
 @cache
@@ -68,7 +68,7 @@ def batch_matmul_open(unit: VectorUnit, threads: int, w: BatchMatmul) -> Space:
     """Return the open space of a batched matmul of two activations."""
     space = batch_matmul_space(unit, threads, w)
     knobs = _covering_knobs(space, {"tile_y": w.rows, "tile_x": w.columns})
-    return space.opened([*knobs, option_knob("pack_at", PACKED_AT)])
+    return space.to_open([*knobs, option_knob("pack_at", PACKED_AT)])
 
 
 def _covering_knobs(space: Space, extents: Mapping[str, int]) -> list[Knob]:

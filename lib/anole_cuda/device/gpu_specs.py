@@ -1,4 +1,4 @@
-"""The multiprocessor of each architecture, and a well-known GPU with it: NVIDIA's specifications, not measurements.
+"""A well-known GPU of each architecture and its multiprocessors: NVIDIA's specifications, not measurements.
 
 They are not part of a target's description: changing them may change the analytical model, but no measurement.
 """
@@ -17,14 +17,14 @@ Count = int | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Multiprocessor:
-    """One multiprocessor, and the GPU that contains it.
+class GpuSpecs:
+    """The specifications of a GPU, and from `lanes` on, of one of its multiprocessors.
 
     Attributes:
-        gpu: the name of the GPU that represents its architecture.
-        multiprocessors: number of multiprocessors in that GPU.
+        name: the name of the GPU that represents its architecture.
+        multiprocessors: number of multiprocessors.
         clock_hz: boost clock, in cycles per second.
-        memory_bytes_per_s: bandwidth of the GPU's memory.
+        memory_bytes_per_s: memory bandwidth.
         l2_bytes: size of the L2 cache.
         lanes: float32 multiply-adds that start per cycle.
         warps: maximum number of resident warps.
@@ -39,7 +39,7 @@ class Multiprocessor:
         warp: threads of a warp.
     """
 
-    gpu: str
+    name: str
     multiprocessors: int
     clock_hz: float
     memory_bytes_per_s: float
@@ -57,9 +57,9 @@ class Multiprocessor:
     warp: int = 32
 
     @classmethod
-    def of(cls, arch: str) -> Multiprocessor:
-        """Return the multiprocessor of an architecture, such as ``sm_90``."""
-        return _MULTIPROCESSORS[arch]
+    def of(cls, arch: str) -> GpuSpecs:
+        """Return the GPU that represents an architecture, such as ``sm_90``."""
+        return _SPECS[arch]
 
     @property
     def peak_flops(self) -> float:
@@ -90,17 +90,17 @@ class Multiprocessor:
 # Multiprocessors: CUDA C++ Programming Guide 13, "Technical Specifications per Compute Capability" and "Throughput of
 # Native Arithmetic Instructions", the former as in CCCL's cuda/__device/arch_traits.h; allocation units: NVIDIA's
 # occupancy calculator; GPUs: NVIDIA's data sheets and white papers.
-_MULTIPROCESSORS = {
-    "sm_70": Multiprocessor("V100 SXM2", 80, 1.53e9, 900e9, 6 * _MIB, 64, 64, 32, 96 * _KIB, 0, 256),
-    "sm_72": Multiprocessor("Jetson AGX Xavier", 8, 1.377e9, 137e9, _MIB // 2, 64, 64, 32, 96 * _KIB, 0, 256),
-    "sm_75": Multiprocessor("T4", 40, 1.59e9, 320e9, 4 * _MIB, 64, 32, 16, 64 * _KIB, 0, 256),
-    "sm_80": Multiprocessor("A100 SXM4", 108, 1.41e9, 1555e9, 40 * _MIB, 64, 64, 32, 164 * _KIB),
-    "sm_86": Multiprocessor("RTX 3090", 82, 1.695e9, 936e9, 6 * _MIB, 128, 48, 16, 100 * _KIB),
-    "sm_87": Multiprocessor("Jetson AGX Orin", 16, 1.3e9, 205e9, 4 * _MIB, 128, 48, 16, 164 * _KIB),
-    "sm_89": Multiprocessor("RTX 4090", 128, 2.52e9, 1008e9, 72 * _MIB, 128, 48, 24, 100 * _KIB),
-    "sm_90": Multiprocessor("H100 SXM5", 132, 1.98e9, 3350e9, 50 * _MIB, 128, 64, 32, 228 * _KIB),
-    "sm_100": Multiprocessor("B200", 148, 1.965e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
-    "sm_103": Multiprocessor("B300", 148, 1.92e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
-    "sm_120": Multiprocessor("RTX 5090", 170, 2.407e9, 1792e9, 96 * _MIB, 128, 48, 24, 100 * _KIB),
-    "sm_121": Multiprocessor("GB10", 48, 2.418e9, 273e9, 24 * _MIB, 128, 48, 24, 100 * _KIB),
+_SPECS = {
+    "sm_70": GpuSpecs("V100 SXM2", 80, 1.53e9, 900e9, 6 * _MIB, 64, 64, 32, 96 * _KIB, 0, 256),
+    "sm_72": GpuSpecs("Jetson AGX Xavier", 8, 1.377e9, 137e9, _MIB // 2, 64, 64, 32, 96 * _KIB, 0, 256),
+    "sm_75": GpuSpecs("T4", 40, 1.59e9, 320e9, 4 * _MIB, 64, 32, 16, 64 * _KIB, 0, 256),
+    "sm_80": GpuSpecs("A100 SXM4", 108, 1.41e9, 1555e9, 40 * _MIB, 64, 64, 32, 164 * _KIB),
+    "sm_86": GpuSpecs("RTX 3090", 82, 1.695e9, 936e9, 6 * _MIB, 128, 48, 16, 100 * _KIB),
+    "sm_87": GpuSpecs("Jetson AGX Orin", 16, 1.3e9, 205e9, 4 * _MIB, 128, 48, 16, 164 * _KIB),
+    "sm_89": GpuSpecs("RTX 4090", 128, 2.52e9, 1008e9, 72 * _MIB, 128, 48, 24, 100 * _KIB),
+    "sm_90": GpuSpecs("H100 SXM5", 132, 1.98e9, 3350e9, 50 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_100": GpuSpecs("B200", 148, 1.965e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_103": GpuSpecs("B300", 148, 1.92e9, 7700e9, 126 * _MIB, 128, 64, 32, 228 * _KIB),
+    "sm_120": GpuSpecs("RTX 5090", 170, 2.407e9, 1792e9, 96 * _MIB, 128, 48, 24, 100 * _KIB),
+    "sm_121": GpuSpecs("GB10", 48, 2.418e9, 273e9, 24 * _MIB, 128, 48, 24, 100 * _KIB),
 }

@@ -1,4 +1,4 @@
-"""Specifications of multiprocessors: every architecture has plausible ones, and occupancy agrees with NVIDIA's."""
+"""Specifications of GPUs: every architecture has plausible ones, and occupancy agrees with NVIDIA's calculator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anole_cuda.device.architecture import ARCHITECTURES
-from anole_cuda.device.multiprocessor import Multiprocessor
+from anole_cuda.device.gpu_specs import GpuSpecs
 
 KIB = 1 << 10
 architectures = st.sampled_from(ARCHITECTURES)
@@ -20,7 +20,7 @@ usages = st.tuples(st.integers(1, 1024), st.integers(1, 255), st.integers(0, 48 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_architecture_has_plausible_specifications(arch: str) -> None:
-    gpu = Multiprocessor.of(arch)
+    gpu = GpuSpecs.of(arch)
     assert 0.5e12 < gpu.peak_flops < 200e12
     assert gpu.lanes in (64, 128) and gpu.warps % gpu.schedulers == 0
     assert 48 * KIB <= gpu.shared_bytes - gpu.reserved_bytes
@@ -44,18 +44,18 @@ def test_every_architecture_has_plausible_specifications(arch: str) -> None:
 def test_occupancy_agrees_with_the_calculator(
     arch: str, threads: int, registers: int, shared_bytes: int, blocks: int
 ) -> None:
-    assert Multiprocessor.of(arch).resident_blocks(threads, registers, shared_bytes) == blocks
+    assert GpuSpecs.of(arch).resident_blocks(threads, registers, shared_bytes) == blocks
 
 
 @given(arch=architectures, usage=usages, more=usages)
 def test_more_resources_never_increase_occupancy(arch: str, usage: tuple[int, ...], more: tuple[int, ...]) -> None:
-    gpu, greedy = Multiprocessor.of(arch), [max(pair) for pair in zip(usage, more, strict=True)]
+    gpu, greedy = GpuSpecs.of(arch), [max(pair) for pair in zip(usage, more, strict=True)]
     assert gpu.resident_blocks(*greedy) <= gpu.resident_blocks(*usage)
 
 
 @given(arch=architectures, usage=usages)
 def test_resident_blocks_fit(arch: str, usage: tuple[int, int, int]) -> None:
-    gpu, (threads, registers, shared_bytes) = Multiprocessor.of(arch), usage
+    gpu, (threads, registers, shared_bytes) = GpuSpecs.of(arch), usage
     blocks = gpu.resident_blocks(threads, registers, shared_bytes)
     assert blocks * -(-threads // 32) <= gpu.warps and blocks <= gpu.blocks
     assert blocks * threads * registers <= gpu.registers
@@ -66,7 +66,7 @@ def test_resident_blocks_fit(arch: str, usage: tuple[int, int, int]) -> None:
 
 @given(arch=architectures, threads=st.integers(1, 1024), parts=st.sampled_from([1, 2, 4]))
 def test_a_block_with_the_maximum_of_registers_is_resident(arch: str, threads: int, parts: int) -> None:
-    gpu = Multiprocessor.of(arch)
+    gpu = GpuSpecs.of(arch)
     gpu = replace(gpu, registers=gpu.registers // parts, schedulers=gpu.schedulers // parts)
     maximum = int(gpu.max_registers(np.array([threads]))[0])
     assert gpu.resident_blocks(threads, maximum, 0) >= 1
