@@ -70,8 +70,12 @@ def test_explorers_search_one_surrogate_to_a_common_score():
     for seed in "01":
         (walk,), (episodes,) = (convergence.run((LAYER, name, seed, "any")) for name in convergence.EXPLORERS)
         assert set(walk) == set(episodes) == set(convergence.CONVERGED.columns)
-        assert walk["reached"] and 0 <= walk["steps"] < 500
-        assert 0 <= episodes["steps"] <= 500 and (episodes["steps"] == 500 or episodes["reached"])
+        for row in (walk, episodes):
+            for which in ("any", "new"):
+                steps = np.array(row[f"{which}_by_iteration"].split(), dtype=int)
+                assert len(steps) == 4 and ((steps >= 0) & (steps <= 500)).all()
+                assert float(row[f"steps_to_{which}"]) == pytest.approx(np.exp(np.log(steps + 1).mean()) - 1, abs=0.01)
+        assert float(walk["steps_to_any"]) < 500
 
 
 @pytest.mark.parametrize("variant", ["random", "SA+AS"])
