@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anole.errors import AnoleError
-from benchmarks.shared import neighbours, pools, quota, throughput
+from benchmarks.shared import neighbours, quota, throughput
 from benchmarks.shared.report import load_rows, parallel_rows, quota_rows, small_rows, thread_gains, verdict_rows
 
 from .conftest import Benchmark
@@ -23,16 +23,6 @@ def test_builds_and_rivals_are_timed_under_background_load(benchmark: Benchmark)
         assert 0 < float(row["p50_ms"]) <= float(row["p95_ms"]) <= float(row["p99_ms"])
     assert (rows[0]["p50_speedup"], rows[2]["p99_speedup"]) == ("1", "1")
     assert "elsewhere: was not timed: elsewhere/build.json: there is no such file" in said
-
-
-@pytest.mark.slow
-def test_builds_are_compared_with_tvms_thread_pool(benchmark: Benchmark) -> None:
-    (row,), said = benchmark("shared.pools", "net", "elsewhere", "--processes", "1", "--rounds", "1")
-    assert tuple(row) == pools.COLUMNS
-    assert (row["network"], row["threads"], row["processes"], row["rounds"]) == ("net", "1", "1", "1")
-    own_ms, tvm_ms, speedup = (float(row[name]) for name in ("own_ms", "tvm_ms", "speedup"))
-    assert abs(speedup - tvm_ms / own_ms) < 1e-2
-    assert "elsewhere: was not timed" in said
 
 
 @pytest.mark.slow

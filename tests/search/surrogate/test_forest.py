@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
 
 from anole.search.roles import Examples, History
-from anole.search.surrogate.forest import Forest, Jackknife, expected_improvement
+from anole.search.surrogate.forest import Forest, expected_improvement
 
 from ...examples import examples
 from ..conftest import fit, history_of, ranks, space_of
@@ -62,17 +62,6 @@ def test_predictions_and_spread_match_scikit_learn(bowl):
     np.testing.assert_allclose(surrogate.spread(unseen), np.std(by_tree, axis=0), atol=1e-12)
 
 
-def test_the_jackknife_spread_matches_scikit_learn(bowl):
-    history = bowl.history(60)
-    unseen = history.space.sample(50, np.random.default_rng(1))
-    surrogate, forest = fit(Forest(spread="jackknife"), history), reference(history)
-    counts = np.array([(drawn[:, None] == np.arange(60)).sum(axis=0) for drawn in forest.estimators_samples_])
-    by_tree = np.stack([tree.predict(history.space.features(unseen)) for tree in forest.estimators_], axis=1)
-    np.testing.assert_allclose(surrogate.spread(unseen) ** 2, Jackknife(counts).variance(by_tree), atol=1e-12)
-    assert surrogate.spread(unseen).any()
-    np.testing.assert_array_equal(surrogate.spread(unseen[:1]), surrogate.spread(unseen)[:1])
-
-
 def test_the_spread_is_large_between_measured_regions():
     vectors = LINE.vectors([*range(16), *range(48, 64)])
     surrogate = fit(Forest(), history_of(LINE, vectors, [4.0] * 16 + [1.0] * 16))
@@ -116,41 +105,3 @@ def test_learns_from_the_prior(bowl):
     scores = np.linspace(0, 1, 60)
     surrogate = fit(MEAN, History(space, bowl.flop, Examples(space.features(vectors), scores)))
     assert np.corrcoef(surrogate.score(vectors), scores)[0, 1] > 0.9
-
-
-def by_definition(counts, predicted):
-    """Return the variance of one config's prediction, by Wager, Hastie and Efron's equations 5 and 7."""
-    n_trees, n_examples = counts.shape
-    mean = sum(predicted) / n_trees
-    total = 0.0
-    for example in range(n_examples):
-        covariance = sum((counts[tree, example] - 1) * (predicted[tree] - mean) for tree in range(n_trees)) / n_trees
-        total += covariance**2
-    of_counts = sum(np.var(counts[:, example]) for example in range(n_examples)) / n_examples
-    chance = n_examples * of_counts / n_trees**2 * sum((one - mean) ** 2 for one in predicted)
-    return max(0.0, total - chance)
-
-
-@settings(max_examples=examples(80), deadline=None)
-@given(st.integers(1, 8), st.integers(1, 12), st.integers(1, 5), st.integers(0, 10_000))
-def test_the_jackknife_variance_matches_its_definition(n_trees, n_examples, n_configs, seed):
-    rng = np.random.default_rng(seed)
-    counts = rng.multinomial(n_examples, np.full(n_examples, 1 / n_examples), size=n_trees)
-    predicted = rng.normal(size=(n_configs, n_trees))
-    variances = Jackknife(counts).variance(predicted)
-    np.testing.assert_allclose(variances, [by_definition(counts, each) for each in predicted], atol=1e-12)
-
-
-def test_the_jackknife_variance_of_a_mean_is_known():
-    """For trees that predict the mean of their samples, the variance is s^2 / n."""
-    rng = np.random.default_rng(0)
-    values, n_trees = rng.normal(size=40), 5000
-    counts = rng.multinomial(40, np.full(40, 1 / 40), size=n_trees)
-    predicted = (counts @ values / 40)[None]
-    assert Jackknife(counts).variance(predicted)[0] == pytest.approx(values.var() / 40, rel=0.1)
-
-
-def test_equal_predictions_have_no_variance():
-    counts = np.random.default_rng(0).multinomial(9, np.full(9, 1 / 9), size=4)
-    assert Jackknife(counts).variance(np.full((3, 4), 0.7)).tolist() == [0.0, 0.0, 0.0]
-    assert Jackknife(counts).variance(np.empty((0, 4))).shape == (0,)

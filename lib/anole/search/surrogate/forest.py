@@ -33,9 +33,6 @@ class Forest:
         acquisition: the acquisition function: ``expected_improvement`` over the best measured config, relative to the
             largest one among the measured configs and an equal number of random configs; or ``mean``, the predicted
             speed relative to the best.
-        spread: the deviation of a prediction: the standard deviation over the ``trees``, as in the paper's code, or the
-            standard error of their mean by the ``jackknife`` (see `Jackknife`), as in the package that section 5 of the
-            paper names. With so few trees, the jackknife is mostly noise; docs/methods/adatune.md has a comparison.
         n_trees: number of trees, each fitted to a bootstrap sample of the examples.
         max_features: number of features considered for one split.
     """
@@ -43,7 +40,6 @@ class Forest:
     name: ClassVar[str] = "forest"
 
     acquisition: Literal["expected_improvement", "mean"] = "expected_improvement"
-    spread: Literal["trees", "jackknife"] = "trees"
     n_trees: Annotated[int, Range(1, 1000)] = 10
     max_features: Annotated[int, Range(1)] = 10
 
@@ -89,14 +85,11 @@ class _ForestSurrogate(GuardedSurrogate):
         )
         forest.fit(examples.features, examples.scores)
         trees = [tree.tree_ for tree in forest.estimators_]
-        counts = np.array([np.bincount(rows, minlength=len(examples)) for rows in forest.estimators_samples_])
-        jackknife = Jackknife(counts) if self.settings.spread == "jackknife" else None
 
         def predict(features: NDArray[np.float32]) -> Prediction:
             # Calling the trees directly is much faster than calling the forest, which checks its input for each tree.
             predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
-            std = predicted.std(axis=1) if jackknife is None else np.sqrt(jackknife.variance(predicted))
-            return predicted.mean(axis=1), std
+            return predicted.mean(axis=1), predicted.std(axis=1)
 
         return predict
 
@@ -115,33 +108,3 @@ def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], be
     z = gain / np.where(certain, 1.0, std)
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return np.maximum(0.0, np.where(certain, gain, gain * ndtr(z) + std * density))
-
-
-class Jackknife:
-    r"""The variance of a bagged prediction, without growing further forests.
-
-    Wager, Hastie and Efron, "Confidence Intervals for Random Forests: The Jackknife and the Infinitesimal Jackknife"
-    (JMLR 2014), equations 5 and 7, as in forestci's ``random_forest_error`` without its calibration. With the number of
-    times $N_{bi}$ that tree b of B sampled example i of m, and the tree's prediction $t_b$ of a config, whose mean over
-    trees is $\bar t$,
-
-    $$ V = \sum_i \Big( \frac{1}{B} \sum_b (N_{bi} - 1) (t_b - \bar t) \Big)^2
-       - \frac{m v}{B^2} \sum_b (t_b - \bar t)^2 $$
-
-    where v is the mean variance of a count over the trees. The second term corrects the bias of few trees. V is a
-    quadratic form of the deviations, whose matrix depends on the counts alone; negative values are clamped to 0.
-    The counts N have shape (n_trees, n_examples).
-    """
-
-    def __init__(self, counts: NDArray[np.int64]) -> None:
-        n_trees, n_examples = counts.shape
-        centered = counts - 1.0
-        bias = n_examples * counts.var(axis=0).mean() * np.eye(n_trees)
-        self._form: NDArray[np.float64] = (centered @ centered.T - bias) / n_trees**2
-
-    def variance(self, predicted: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the variances, shape (n,), of the mean predictions of trees, shape (n, n_trees)."""
-        deviations = predicted - predicted.mean(axis=1, keepdims=True)
-        # Tree by tree, since a matrix product rounds differently for one config and for many.
-        terms = [deviations[:, tree] * (deviations * row).sum(axis=1) for tree, row in enumerate(self._form)]
-        return np.asarray(np.maximum(0.0, np.sum(terms, axis=0)))
