@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from anole.search.explore.random import draw
+from anole.search.explore.unguided import draw
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.sample.epsilon_greedy import EpsilonGreedy
 from anole.search.settings import Stateless

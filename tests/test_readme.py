@@ -86,7 +86,7 @@ def test_the_examples_of_the_page_on_the_bench_run(capsys: pytest.CaptureFixture
     ratio, by_chance = (float(number) for number in re.findall(r"\d+\.\d+", capsys.readouterr().out))
     assert 1 <= ratio < 3 and 1 < by_chance < 3 and len(names["objective"].costs_s) == 64
     exec(second, names)
-    assert len(names["tuner"].search.trials) == 48
+    assert len(names["tuner"].search.trials) == 24
 
 
 def test_the_leaderboard_of_the_page_on_the_bench_is_that_of_its_file() -> None:
@@ -116,8 +116,8 @@ def test_the_models_yaml_of_the_accelerator_is_valid(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", (HOME / "docs/vta/README.md").read_text(), re.DOTALL)
     (tmp_path / "models.yaml").write_text(example)
     pipeline = Pipeline.load(tmp_path / "models.yaml")
-    assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-found-dcoc"]
-    assert pipeline.location("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["found"]["area_max"] == 1.5
+    assert list(pipeline.spec.builds) == ["resnet18-vta-dcoc", "resnet18-searched-dcoc"]
+    assert pipeline.location("vta") == DeviceLocation.SIMULATOR and pipeline.descriptions["searched"]["area_max"] == 1.5
 
 
 @pytest.mark.parametrize("page", LINKED, ids=relative)

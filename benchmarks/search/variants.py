@@ -12,7 +12,6 @@ from anole.search.presets import PRESETS, read_tuner
 from anole.search.settings import TunerSettings
 from anole.targets import get_target
 from anole.task import Conv2d, Task
-from benchmarks.search.gaussian_process import GaussianProcess
 from kit.controls import PerfectExplorer, SizedGreedy
 
 SAME = (1, 1, 1, 1)
@@ -53,9 +52,9 @@ VARIANTS: Variants = {
     # `anole` and its variants do not end early, so all tuners are compared after equally many trials.
     **{preset: {"preset": preset, "min_gain": None} for preset in PRESETS if preset not in ("dcoc", "exhaustive")},
     # The default preset without learning from earlier layers.
-    "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False},
+    "anole cold": {"preset": "anole", "min_gain": None, "warm_start": False, **_TO_256},
     # The same as shipped, ending when no gain is expected.
-    "anole cold, ends early": {"preset": "anole", "warm_start": False},
+    "anole cold, ends early": {"preset": "anole", "warm_start": False, **_TO_256},
     # Chameleon's additions to AutoTVM, part by part. Its baseline is AutoTVM with the defaults of its code, without
     # diversity; with it (figure 8), batches are chosen among twice as many candidates. "PPO+AS" is Chameleon itself.
     "SA+greedy": {"preset": "autotvm", **_AUTOTVM},
@@ -109,7 +108,7 @@ TABLE_VARIANTS: Variants = {
     # AdaTune's baseline; on a table, the evaluator has no effect.
     "XGB+SA batch 32": {"preset": "autotvm", "explorer": SA_32, "batch": 32},
     # A Gaussian process takes minutes for more trials; the forest has the same number.
-    "GP+CSA": {"preset": "adatune", "surrogate": GaussianProcess(), "max_iterations": 8},
+    "GP+CSA": {"preset": "adatune", "surrogate": "gaussian_process", "max_iterations": 8},
     # DCOC and its additions, part by part: as the paper prints algorithm 2, which drops what is not confident, and as
     # in its authors' plans of 64, which leave nothing to choose.
     "dcoc": {"preset": "dcoc"},
@@ -143,7 +142,7 @@ WITHOUT_MERIT = tuple(name for name in TABLE_VARIANTS if name not in (*OF_ALL, "
 def tuner_of(variant: str, sizes: Sequence[int] = (), variants: Variants = VARIANTS) -> TunerSettings:
     """Return the settings of a variant; `sizes` are the batch sizes of a control."""
     plain = {name: value for name, value in variants[variant].items() if name not in _NOT_OF_TUNERS}
-    parts = {role: plain.pop(role) for role in ("explorer", "surrogate") if is_dataclass(plain.get(role))}
+    parts: dict[str, Any] = {"explorer": plain.pop("explorer")} if is_dataclass(plain.get("explorer")) else {}
     if sized_as(variant, variants):
         parts["sampler"] = replace(SIZED, sizes=tuple(sizes))
     return replace(read_tuner(plain), **parts)

@@ -1,4 +1,4 @@
-"""The compared variants are valid, controls differ only in their samplers, and the Gaussian process works."""
+"""The compared variants are valid, and controls differ only in their samplers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anole.record import Measurement, Status
-from anole.search.roles import History
+from anole.search.surrogate.gaussian_process import GaussianProcess
 from anole.space import Space, option_knob
-from benchmarks.search.gaussian_process import GaussianProcess
 from benchmarks.search.variants import VARIANTS, sized_as, tuner_of
 from kit.controls import PerfectExplorer
+
+from ..search.conftest import history_of
 
 CONTROLS = [variant for variant in VARIANTS if sized_as(variant)]
 
@@ -51,32 +51,9 @@ def test_chameleons_baseline_chooses_by_score_alone() -> None:
 SPACE = Space([option_knob("a", list(range(30))), option_knob("b", list(range(30)))])
 
 
-def history_of(vectors):
-    history = History(SPACE, 10**9)
-    latencies = (1.0 + (vector[0] - 20) ** 2 / 50 + (vector[1] - 5) ** 2 / 50 for vector in vectors.tolist())
-    history.add(vectors, [Measurement(Status.OK, latency_s=latency_s) for latency_s in latencies])
-    return history
-
-
-def test_the_gaussian_process_scores_near_the_best_high_and_is_uncertain_far_away():
-    corner = np.array([[a, b] for a in range(10, 30, 2) for b in range(0, 15, 2)])
-    surrogate = GaussianProcess().start(SPACE)
-    surrogate.fit(history_of(corner))
-    optimum, edge = np.array([[20, 5]]), np.array([[12, 13]])
-    assert surrogate.fitted and surrogate.score(optimum)[0] > surrogate.score(edge)[0]
-    assert surrogate.spread(np.array([[0, 29]]))[0] > 3 * surrogate.spread(corner[:5]).max()
-
-
-def test_without_a_success_the_gaussian_process_is_not_fitted():
-    surrogate, history = GaussianProcess().start(SPACE), History(SPACE, 1)
-    surrogate.fit(history)
-    history.add(SPACE.vectors([1, 2]), [Measurement(Status.RUN_ERROR, "no")] * 2)
-    surrogate.fit(history)
-    assert not surrogate.fitted and not surrogate.score(SPACE.vectors([1, 2, 3])).any()
-
-
 def test_a_perfect_explorer_proposes_the_highest_scores_of_the_space() -> None:
-    history = history_of(np.array([[a, b] for a in range(0, 30, 3) for b in range(0, 30, 3)]))
+    vectors = np.array([[a, b] for a in range(0, 30, 3) for b in range(0, 30, 3)])
+    history = history_of(SPACE, vectors, [1.0 + (a - 20) ** 2 / 50 + (b - 5) ** 2 / 50 for a, b in vectors])
     surrogate = GaussianProcess().start(SPACE)
     surrogate.fit(history)
     left = SPACE.sample(900, np.random.default_rng(1), exclude=history.visited)

@@ -64,12 +64,20 @@ def test_noise_alone_does_not_keep_a_search_going():
     assert np.quantile(gains, 0.95) < 0.01
 
 
-def test_the_gain_of_few_successes_halves_with_each_failed_batch():
-    assert expected_gain(np.empty(0), 16) == expected_gain(np.full(8, 5.0), 16) == 1.0
+def test_the_gain_of_few_speeds_halves_with_each_batch_without_a_new_one():
+    assert expected_gain(np.empty(0), 16) == 1.0
     assert [expected_gain(np.zeros(n), 16) for n in (16, 32, 64)] == [0.5, 0.25, 0.0625]
-    assert expected_gain(np.array([0.0] * 32 + [5.0] * 8), 16) == 0.25
+    assert expected_gain(np.array([0.0] * 32 + [5.0, 4.0]), 16) == 0.25
+    assert expected_gain(np.full(33, 5.0), 16) == 0.25
 
 
-def test_an_outlier_promises_more_than_equal_speeds():
-    alike, ahead = np.full(32, 100.0), np.array([150.0, *[100.0] * 31])
-    assert expected_gain(alike, 16) == 0.0 < expected_gain(ahead, 16)
+def test_equal_speeds_count_once():
+    """Nine configs with the program of the best one say nothing about the next."""
+    speeds = np.linspace(10.0, 20.0, 32)
+    repeated = np.concatenate([speeds[8:], np.full(8, 20.0)])
+    assert expected_gain(repeated, 16) == pytest.approx(expected_gain(speeds, 16))
+
+
+def test_an_outlier_promises_more_than_close_speeds():
+    close = np.linspace(100.0, 100.1, 32)
+    assert expected_gain(close, 16) < 0.001 < expected_gain(np.append(close[1:], 150.0), 16)

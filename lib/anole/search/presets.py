@@ -20,10 +20,9 @@ from anole.search.evaluators.fixed import Fixed
 from anole.search.explore import EXPLORERS
 from anole.search.explore.annealing import Annealing
 from anole.search.explore.contextual_annealing import ContextualAnnealing
-from anole.search.explore.exhaustive import Exhaustive
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
-from anole.search.explore.random import Random
+from anole.search.explore.unguided import Exhaustive, Random
 from anole.search.sample import SAMPLERS
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
 from anole.search.sample.confidence import Confidence
@@ -63,7 +62,7 @@ PRESETS = {
         TunerSettings(
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),
-            EpsilonGreedy(),
+            EpsilonGreedy(max_without_merit=8),
             MeritTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,

@@ -11,7 +11,10 @@ _MIN_CONFIGS = 4
 """Fewer configs are too often ranked correctly by chance."""
 
 _N_FASTEST = 8
-"""Number of the fastest trials whose spread predicts the gain of the next ones."""
+"""Number of the fastest speeds whose spread predicts the gain of the next trials."""
+
+_MIN_DIFFERENCE = 1e-6
+"""The relative difference below which two speeds are equal."""
 
 
 def rank_correlation(predicted: NDArray[np.float64], measured: NDArray[np.float64]) -> float | None:
@@ -41,17 +44,16 @@ def expected_gain(gflops: NDArray[np.float64], n_next: int) -> float:
     1975). Its scale $\sigma$ is the mean excess of the fastest over the next one (Hill 1975). The best of $n + m$
     samples is then expected to be $\sigma \ln((n + m) / n)$ above the best of $n$. A search whose trials improve
     stretches its own tail, and one that has found a new kind of config has a long tail. Strong noise also lengthens the
-    tail, and with it the search.
+    tail, and with it the search. Equal speeds count once, because different configs may give the same program.
 
     Args:
         gflops: speeds of the trials so far, shape (n,); 0 for a failure.
         n_next: number of the next trials.
     """
-    n = len(gflops)
-    fastest = -np.sort(-gflops)[: _N_FASTEST + 1]
-    n_working = np.count_nonzero(fastest)
-    if n_working <= _N_FASTEST:
-        # Too few successes for an estimate: each batch of failures halves the expected gain.
-        return float(0.5 ** ((n - n_working) / n_next))
-    *best, last = np.log(fastest)
+    n, logs = len(gflops), -np.sort(-np.log(gflops[gflops > 0]))
+    distinct = logs[np.append(True, np.diff(logs) < -_MIN_DIFFERENCE)[: len(logs)]]
+    if len(distinct) <= _N_FASTEST:
+        # Too few speeds for an estimate: each batch of failures or known speeds halves the expected gain.
+        return float(0.5 ** ((n - len(distinct)) / n_next))
+    *best, last = distinct[: _N_FASTEST + 1]
     return -math.expm1(-(np.mean(best) - last) * math.log((n + n_next) / n))

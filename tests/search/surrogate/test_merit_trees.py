@@ -1,4 +1,4 @@
-"""Merit trees: they correct a merit that is a speed; without one, they are plain boosted trees."""
+"""Merit trees: they correct a merit that is a speed, and leave a space without merit to a Gaussian process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from anole.search.presets import PRESETS
 from anole.search.roles import Examples, History
 from anole.search.surrogate.boosted_trees import BoostedTrees
+from anole.search.surrogate.gaussian_process import GaussianProcess
 from anole.search.surrogate.merit_trees import MeritTrees
 
 from ..conftest import fit, history_of
@@ -59,9 +60,17 @@ def test_failures_and_other_tasks_do_not_change_the_scores(bowl, analytical, vec
         np.testing.assert_array_equal(fit(MeritTrees(), history).score(vectors), before)
 
 
-@pytest.mark.parametrize("merit", [None, lambda columns: -columns["unroll"]])
-def test_without_a_speed_as_merit_they_are_plain_boosted_trees(bowl, merit):
-    history = replace(bowl, space=replace(bowl.space, merit=merit)).history(64)
+def test_with_a_merit_that_is_no_speed_they_are_plain_boosted_trees(bowl):
+    history = replace(bowl, space=replace(bowl.space, merit=lambda columns: -columns["unroll"])).history(64)
     assert not MeritTrees().start(history.space).fitted
     found = [fit(each, history).score(history.vectors) for each in (MeritTrees(), BoostedTrees())]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("surrogate", [GaussianProcess(), BoostedTrees()])
+def test_a_space_without_merit_has_the_surrogate_of_the_settings(bowl, surrogate):
+    history = replace(bowl, space=replace(bowl.space, merit=None)).history(64)
+    found = [
+        fit(each, history).score(history.vectors) for each in (MeritTrees(without_merit=surrogate.name), surrogate)
+    ]
     np.testing.assert_array_equal(*found)

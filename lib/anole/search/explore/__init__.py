@@ -1,13 +1,11 @@
 """Explorers, which search a space for configs that are worth measuring."""
 
 from anole.search.explore.annealing import Annealing
-from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.contextual_annealing import ContextualAnnealing
 from anole.search.explore.descent import Descent
-from anole.search.explore.exhaustive import Exhaustive
 from anole.search.explore.guided_annealing import GuidedAnnealing
 from anole.search.explore.ppo import MAPPO, PPO
-from anole.search.explore.random import Random
+from anole.search.explore.unguided import ByMerit, Exhaustive, Random
 from anole.search.roles import Explorer
 from anole.search.settings import Part
 

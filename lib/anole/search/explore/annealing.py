@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from anole.search.explore.frontier import Frontier, converged_at
-from anole.search.explore.random import draw
+from anole.search.explore.unguided import draw
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
 from anole.space.space import Space, Vectors

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.guided_annealing import interleave
+from anole.search.explore.unguided import ByMerit
 from anole.search.roles import Candidates, History, Surrogate
 from anole.search.sample.synthesis import take_unvisited
 from anole.search.settings import Range, Stateless

@@ -8,10 +8,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from anole.search.explore.annealing import Annealing, AnnealingExplorer
-from anole.search.explore.random import draw
+from anole.search.explore.unguided import draw
 from anole.search.roles import Candidates, Explorer, History, Surrogate
 from anole.search.settings import Range
 from anole.space.space import Space, Vectors
+
+_N_FASTEST = 8
+"""Number of the fastest measured configs at which chains restart."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,14 @@ class GuidedAnnealing(Annealing):
     Attributes:
         led_share: share of the configs with the highest merit among the candidates before the surrogate's first fit;
             all candidates are uniformly random if the space defines no merit.
+        n_restarted: number of chains that restart in each iteration, at the fastest eight measured configs.
         n_per_shared: number of configs that are tried first for each combination of shared knobs, see `Space.leaders`.
     """
 
     name: ClassVar[str] = "guided_annealing"
 
     led_share: Annotated[float, Range(0, 1)] = 0.75
+    n_restarted: Annotated[int, Range(0)] = 128
     n_per_shared: Annotated[int, Range(0)] = 1
 
     def start(self, space: Space) -> Explorer:
@@ -58,6 +63,7 @@ class _GuidedExplorer(AnnealingExplorer):
 
     def _propose(self, surrogate: Surrogate, history: History, rng: np.random.Generator) -> Candidates:
         if surrogate.fitted:
+            self._restart(history, rng)
             return super().propose(surrogate, history, rng)
         space, n, share = history.space, self.settings.n_candidates, self.settings.led_share
         first = history.default[~np.isin(space.identities(history.default), history.visited)]
@@ -67,6 +73,15 @@ class _GuidedExplorer(AnnealingExplorer):
         others = uniform.vectors[~np.isin(space.identities(uniform.vectors), proposed)]
         vectors = np.concatenate([first, interleave(leading, others, share)])[:n]
         return replace(uniform, vectors=vectors, scores=np.zeros(len(vectors)))
+
+    def _restart(self, history: History, rng: np.random.Generator) -> None:
+        """Move the first chains to the fastest measured configs."""
+        points = self.space.sample(self.settings.n_chains, rng) if self._points is None else self._points
+        fastest = np.argsort(-history.gflops, kind="stable")[:_N_FASTEST]
+        if len(fastest := fastest[history.gflops[fastest] > 0]):
+            n_restarted = min(self.settings.n_restarted, len(points))
+            points = np.concatenate([history.vectors[np.resize(fastest, n_restarted)], points[n_restarted:]])
+        self._points = points
 
 
 def interleave(first: Vectors, second: Vectors, share: float) -> Vectors:

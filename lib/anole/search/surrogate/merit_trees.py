@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from anole.search.roles import History, Surrogate
 from anole.search.surrogate.boosted_trees import BoostedTrees, BoostedTreesSurrogate
+from anole.search.surrogate.gaussian_process import GaussianProcess
 from anole.search.surrogate.guarded import Model
 from anole.space.space import Space, Vectors
 
@@ -19,16 +20,23 @@ _N_SAMPLED = 1024
 
 @dataclass(frozen=True)
 class MeritTrees(BoostedTrees):
-    """Boosted trees that start from the space's merit, if it is a speed.
+    """Boosted trees that start from the space's merit, if it is a speed; a Gaussian process in spaces without merit.
 
     Before the first trial, the merit scores configs, which guides the explorer. Later, it is the margin from which the
-    trees are boosted. In other spaces these are plain boosted trees. Our own method, not from a paper.
+    trees are boosted. A merit that is no speed is not used. Our own method, not from a paper.
+
+    Attributes:
+        without_merit: the surrogate of a space without merit.
     """
 
     name: ClassVar[str] = "merit_trees"
 
+    without_merit: Literal["gaussian_process", "boosted_trees"] = "gaussian_process"
+
     def start(self, space: Space) -> Surrogate:
         """Return the surrogate, ready to tune one task."""
+        if space.merit is None and self.without_merit == GaussianProcess.name:
+            return GaussianProcess().start(space)
         return _MeritTreesSurrogate(self, space) if space.merit_is_speed else super().start(space)
 
 

@@ -14,7 +14,7 @@ from anole.search.explore.frontier import Frontier, converged_at
 from anole.search.explore.ppo.action_mask import ActionMask
 from anole.search.explore.ppo.episodes import Episodes
 from anole.search.explore.ppo.rollout import Rollout, roll_out
-from anole.search.explore.random import draw
+from anole.search.explore.unguided import draw
 from anole.search.roles import Candidates, History, Surrogate
 from anole.space.space import Space, Vectors
 

@@ -1,4 +1,4 @@
-"""Searches without learning, by merit or around the fastest configs: exhaustive, by-merit and descent explorers."""
+"""Searches without learning: at random, by merit, of all configs, or around the fastest ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from anole.search.explore.by_merit import ByMerit
 from anole.search.explore.descent import Descent
-from anole.search.explore.exhaustive import Exhaustive
+from anole.search.explore.unguided import ByMerit, Exhaustive, Random
 from anole.search.surrogate.none import NoSurrogate
 from anole.space import Constraint, Space, option_knob
 
@@ -55,3 +54,11 @@ def test_descent_proposes_valid_neighbors_of_the_fastest_first():
     both = suggest(Descent(n_best=1, led_share=0.5, n_candidates=4), history)
     assert sorted(both) == [[4, 4], [5, 5], [10, 8], [11, 8]]
     assert suggest(Descent(n_candidates=2), history_of(SPACE)) == [[11, 8], [10, 8]], "it begins with the list"
+
+
+def test_valid_configs_are_sampled_uniformly(formula):
+    small, rng = formula("handful"), np.random.default_rng(0)
+    sampled = [Random(n_candidates=2).propose(NoSurrogate(), small.history(0), rng).vectors for _ in range(2000)]
+    indices, counts = np.unique(small.space.indices(np.concatenate(sampled)), return_counts=True)
+    np.testing.assert_array_equal(indices, small.space.valid_indices)
+    assert counts.sum() == 4000 and np.abs(counts - 500).max() < 100
