@@ -176,7 +176,7 @@ def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | No
 @click.argument("manifest", type=PATH)
 @tuning_options
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure, for all tasks together.")
-@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Start no trials after this time.")
+@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Start no batch after this time.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
 @click.option("--receipts", type=PATH, required=True, help="File for the best config of each task.")
 def tune_together(manifest: Path, options: TuneOptions, seconds: float, tasks: Path, receipts: Path) -> None:
@@ -310,7 +310,7 @@ def evaluate(
     """Check and time the build in FOLDER.
 
     The references are PyTorch and ONNX Runtime or, for a simulated accelerator, the untuned network. Under load, each
-    engine takes six turns of at least a second and eight runs, regardless of --rounds.
+    engine takes up to six turns of at least a second and eight runs, regardless of --rounds.
     """
     guard_process(f"build {folder.name}")
     from anole.compile.recorded import compile_with_random_weights

@@ -63,7 +63,7 @@ def tune_model(
     """Tune all tasks of a model with one shared budget and write their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that improved in their last
-    iterations. No trial begins after `seconds` of searching and measuring, including the time before an interruption.
+    iterations. No batch begins after `seconds` of searching and measuring, including the time before an interruption.
     Interrupted runs are resumed, and errors raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
