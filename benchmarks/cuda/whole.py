@@ -47,10 +47,10 @@ from anole.tune.options import TuneOptions
 from anole.tune.stage import tune_model
 from benchmarks.common.arguments import log_progress, make_parser
 from benchmarks.common.checkout import declare_targets
-from benchmarks.search.variants import LAYERS, Place
+from benchmarks.search.variants import LAYERS, VARIANTS, Place
 
 HOME = Path(__file__).resolve().parents[2]
-PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset != "dcoc")
+PRESETS_COMPARED = ",".join(preset for preset in PRESETS if preset in VARIANTS)
 N_SAMPLED = 10_000
 SHARES = {"layers": 0.35, "networks": 0.4}
 """Shares of the time limit; the rest is for the launch check, and for searches that end late."""
