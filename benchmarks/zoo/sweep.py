@@ -2,7 +2,7 @@
 
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv                    # all networks; resumes where it stopped
     python -m benchmarks.zoo.sweep try.csv --networks unet,timm_resnet --mutate # some, with noise in single layers
-    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # repeat refused networks
+    python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --again            # repeat incomplete networks
     python -m benchmarks.zoo.sweep docs/results/data/zoo.csv --codes 1a2b3c     # repeat networks of other code
 
 Each network has its own process with limits on time and memory, and a row in the file with the last stage that it

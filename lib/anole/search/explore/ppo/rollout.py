@@ -50,7 +50,7 @@ def roll_out(
     """Continue episodes from index vectors until all have ended, or for `n_steps` steps.
 
     An episode converges and ends at a step in which at least `converged_share` of its knobs stay. The rule comes from
-    the papers' code, which also counts knobs that push against a boundary: here the action mask makes them stay.
+    the papers' code, which also counts knobs that move to a boundary; the action mask makes those at one stay.
 
     Args:
         mask: the steps that the space allows.
