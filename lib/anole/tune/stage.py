@@ -42,7 +42,7 @@ def tune_task(
 
     Raises:
         DocumentError: the task's file is missing or broken.
-        TargetError: the target is not present on this machine.
+        TargetError: trials are missing, and the target is not present on this machine.
         MeasureError: the machine cannot measure.
         StoreError: the shard cannot be used.
     """
@@ -63,7 +63,7 @@ def tune_model(
     """Tune all tasks of a model with one shared budget and write their receipts.
 
     Trials go to the tasks with the greatest expected saving: slow and frequent tasks that improved in their last
-    iterations. No trial begins after `seconds` of searching and measuring, including the time before an interruption.
+    iterations. No step of trials begins after `seconds` of tuning, including the time before an interruption.
     Interrupted runs are resumed, and errors raised, as in `tune_task`.
     """
     manifest = read_manifest(manifest_path)
