@@ -408,7 +408,7 @@ def test_a_folder_of_records_is_a_hub(
     later = run("export-records", "later", "--since", "2027-01-01")
     assert (later.exit_code, later.stderr) == (
         2,
-        "anole: db/shards: no run satisfies all of these conditions\n",
+        "anole: db/shards: no run satisfies all conditions\n",
     )
     assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
     assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
