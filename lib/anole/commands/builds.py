@@ -135,7 +135,7 @@ def compare(
 
 @click.command(epilog="Example: anole export builds/resnet18-cpu-anole --to resnet18 --weights file")
 @click.argument("folder", type=PATH, shell_complete=candidates.build_folders)
-@click.option("--to", "output", type=PATH, required=True, help="Output folder; an existing folder is overwritten.")
+@click.option("--to", "output", type=PATH, required=True, help="Output folder; a library in it is replaced.")
 @click.option(
     "--weights",
     type=click.Choice(["library", "file"]),

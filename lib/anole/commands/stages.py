@@ -125,7 +125,7 @@ def quantize(
     """Quantize MODEL to 8 bits, as an ONNX file.
 
     MODEL is a name in models.yaml. Targets with `precision: int8` use this file. The ranges of values come from the
-    model's calibration samples. The command prints the loss of each layer.
+    model's calibration samples or, without these, from random ones. The command prints the loss of each layer.
     """
     guard_process(f"model {model}")
     from anole.config.entries import ModelSpec
@@ -176,7 +176,7 @@ def tune(task: Path, options: TuneOptions, receipt: Path | None, again: str | No
 @click.argument("manifest", type=PATH)
 @tuning_options
 @click.option("--trials", type=click.IntRange(1), required=True, help="Configs to measure, for all tasks together.")
-@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Start no trials after this time.")
+@click.option("--seconds", type=click.FloatRange(0), default=math.inf, help="Start no batch after this time.")
 @click.option("--tasks", type=PATH, default=layout.TASKS, show_default=True, help="Folder of the tasks.")
 @click.option("--receipts", type=PATH, required=True, help="File for the best config of each task.")
 def tune_together(manifest: Path, options: TuneOptions, seconds: float, tasks: Path, receipts: Path) -> None:
@@ -237,10 +237,10 @@ def refine(
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the best known configs.
+    """Compile BUILD with its locked configs, or the best known ones.
 
     BUILD is a name in models.yaml. The best config of each task comes from the build's receipts, which `anole tune` and
-    `anole refine` wrote, or, with --order, from RECEIPTS. A task without a receipt gets its default config.
+    `anole refine` wrote, or, with --order, from RECEIPTS. A task without either gets its default config.
     """
     guard_process(f"build {build}")
     block_torch()
@@ -310,7 +310,7 @@ def evaluate(
     """Check and time the build in FOLDER.
 
     The references are PyTorch and ONNX Runtime or, for a simulated accelerator, the untuned network. Under load, each
-    engine takes six turns of at least a second and eight runs, regardless of --rounds.
+    engine takes up to six turns of at least a second and eight runs, regardless of --rounds.
     """
     guard_process(f"build {folder.name}")
     from anole.compile.recorded import compile_with_random_weights
@@ -332,7 +332,7 @@ def evaluate(
 @click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--shards", type=PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=PATH, help=f"The database to write.  [default: {layout.DATABASE}]")
-@click.option("--stamp", type=PATH, help="File for a list of the merged files, written after the database.")
+@click.option("--stamp", type=PATH, help="File for the result of the merge, written after the database.")
 @click.option("--seal", is_flag=True, help="First add checksums to shards of older versions, which have none.")
 @SPEC
 @click.pass_context
