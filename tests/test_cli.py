@@ -283,7 +283,7 @@ def test_disk_errors_are_one_line_and_bugs_keep_their_traceback(monkeypatch: pyt
     if number == errno.ENOENT:
         assert isinstance(result.exception, OSError)
     else:
-        message = f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
+        message = f"anole: work/x.json: cannot be read or written: {os.strerror(number)}\n"
         assert (result.exit_code, result.stderr) == (2, message)
 
 
