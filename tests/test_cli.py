@@ -283,7 +283,7 @@ def test_disk_errors_are_one_line_and_bugs_keep_their_traceback(monkeypatch: pyt
     if number == errno.ENOENT:
         assert isinstance(result.exception, OSError)
     else:
-        message = f"anole: work/x.json: cannot be written: {os.strerror(number)}\n"
+        message = f"anole: work/x.json: cannot be read or written: {os.strerror(number)}\n"
         assert (result.exit_code, result.stderr) == (2, message)
 
 
@@ -408,7 +408,7 @@ def test_a_folder_of_records_is_a_hub(
     later = run("export-records", "later", "--since", "2027-01-01")
     assert (later.exit_code, later.stderr) == (
         2,
-        "anole: db/shards: no run satisfies all of these conditions\n",
+        "anole: db/shards: no run satisfies all conditions\n",
     )
     assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
     assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr

@@ -92,9 +92,9 @@ def test_tensors_are_found_everywhere_in_the_format(tmp_path: Path) -> None:
     ("tensor", "message"),
     [
         (tensor_in("../data"), "its weights are in '../data'; it must be a file in the same folder"),
-        (tensor_in("a/../../data"), "it must be a file in the same folder as the ONNX file"),
-        (tensor_in("/etc/passwd"), "it must be a file in the same folder as the ONNX file"),
-        (tensor_in(""), "it must be a file in the same folder as the ONNX file"),
+        (tensor_in("a/../../data"), "it must be a file in the folder of the ONNX file or a subfolder"),
+        (tensor_in("/etc/passwd"), "it must be a file in the folder of the ONNX file or a subfolder"),
+        (tensor_in(""), "it must be a file in the folder of the ONNX file or a subfolder"),
         (tensor_in("missing"), "tensor 'w': its weights are in 'missing', but there is no such file"),
         (tensor_in("folder"), "in 'folder', but there is no such file"),
         (tensor_in("nul\0"), "in 'nul\\x00', but there is no such file"),

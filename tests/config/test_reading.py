@@ -501,7 +501,7 @@ def test_inputs_dims_and_outputs_of_an_onnx_file_can_be_set(tmp_path: Path) -> N
         ({"inputs": {"x": {"value": "fast"}}}, "inputs.x.value: found 'fast'; a number from"),
         ({"inputs": {"x": {"value": [[1], [1, 2]]}}}, "inputs.x.value: found lists of different lengths"),
         ({"inputs": {"x": {"value": []}}}, "inputs.x.value: found []; a list with at least one element"),
-        ({"inputs": {"x": {"value": [0] * 10_000}}}, "inputs.x.value: found more than 10000 numbers"),
+        ({"inputs": {"x": {"value": [0] * 10_000}}}, "inputs.x.value: found more than 10000 numbers and lists"),
         ({"inputs": {"x": {"value": 1, "shape": [1]}}}, "inputs.x.shape: is unknown; "),
         ({"inputs": {"y": [1]}}, "inputs.y: net.onnx has no such input; allowed: x, rate"),
         ({"inputs": {"rat": {"value": 1}}}, "inputs.rat: net.onnx has no such input; did you mean 'rate'?"),

@@ -46,7 +46,7 @@ def test_missing_and_broken_modules_have_different_errors(tmp_path: Path) -> Non
     write(tmp_path, {"broken.py": "def tiny(:\n"})
     assert "found no module 'nets.small'" in refusal("torch:nets.small:tiny", tmp_path)
     assert "found no module 'broken.inner'" in refusal("torch:broken.inner:tiny", tmp_path)
-    assert "broken.py, line 1, is not Python" in refusal("torch:broken:tiny", tmp_path)
+    assert "broken.py, line 1, cannot be parsed" in refusal("torch:broken:tiny", tmp_path)
 
 
 def test_an_onnx_file_must_be_a_file(tmp_path: Path) -> None:

@@ -43,8 +43,7 @@ def test_a_manifest_with_another_origin_is_stale(manifest: Path) -> None:
     with pytest.raises(DocumentError) as caught:
         read_manifest(manifest, Origin(origin.entry, {**origin.target_description, "threads": 64}, {"extract": 2}))
     assert str(caught.value) == (
-        f"{manifest}: differs from models.yaml in target_description and versions; "
-        "`snakemake --forcerun extract` writes it again"
+        f"{manifest}: is stale: target_description and versions changed; `snakemake --forcerun extract` writes it again"
     )
 
 

@@ -128,7 +128,7 @@ REFUSED = {
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
     "bytes_and_wrong": "bytes_and_wrong: the outputs differ from those of onnxruntime: ",
-    "shy_and_wrong": "shy_and_wrong: with random weights, which make the outputs depend on the input, the outputs ",
+    "shy_and_wrong": "shy_and_wrong: with random weights, to make the outputs depend on the input, the outputs ",
     "delicate_and_wrong": "delicate_and_wrong: the outputs differ from those of torch: ",
 }
 

@@ -110,10 +110,10 @@ def test_only_targets_in_use_are_described(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"entry": {"source": "torch:nets:other", "inputs": {}}}, "differs from models.yaml in entry"),
-        ({"target_description": {"kind": "cpu"}}, "differs from models.yaml in target_description"),
-        ({"versions": {"extract": 0}}, "differs from models.yaml in versions"),
-        ({"versions": {}, "entry": {}}, "differs from models.yaml in entry and versions"),
+        ({"entry": {"source": "torch:nets:other", "inputs": {}}}, "is stale: entry changed"),
+        ({"target_description": {"kind": "cpu"}}, "is stale: target_description changed"),
+        ({"versions": {"extract": 0}}, "is stale: versions changed"),
+        ({"versions": {}, "entry": {}}, "is stale: entry and versions changed"),
     ],
 )
 def test_a_stale_manifest_is_rejected_with_the_remedy(pipeline: Pipeline, change: dict[str, Any], message: str) -> None:

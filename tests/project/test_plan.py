@@ -208,7 +208,7 @@ def test_a_build_is_refined_before_it_is_compiled(project: Path, plan: Callable[
     ("change", "reason"),
     [
         (lambda project: os.utime(project / "nets.py", ns=(2**62, 2**62)), "nets.py changed"),
-        (lambda project: load(project, MODELS.replace("8, 8]", "9, 9]")), "differs from models.yaml in entry"),
+        (lambda project: load(project, MODELS.replace("8, 8]", "9, 9]")), "is stale: entry changed"),
     ],
     ids=["factory", "entry"],
 )

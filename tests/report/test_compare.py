@@ -147,9 +147,9 @@ def test_pairs_have_the_same_names(tmp_path: Path) -> None:
         (Ratio(1.001, 0.996, 1.007, 15, 0.01), "no difference larger than 1 % [-0.4 %, +0.7 %]"),
         (
             Ratio(1.01, 0.996, 1.02, 15, 0.01),
-            "open: B differs by [-0.4 %, +2.0 %], which may be more or less than 1 %; increase --seconds",
+            "open: B differs by [-0.4 %, +2.0 %], maybe more or less than 1 %; increase --seconds or --rounds",
         ),
-        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds are too few; increase --seconds"),
+        (Ratio(1.01, 0.0, float("inf"), 2, 0.01), "open: 2 rounds are too few; increase --seconds or --rounds"),
         (Ratio(1.5, 1.5, 1.5, 0, 0.01), "B is 50.0 % slower"),
     ],
 )

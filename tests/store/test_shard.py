@@ -391,7 +391,7 @@ def test_a_file_system_without_locks_is_reported(project, monkeypatch: pytest.Mo
 def test_a_folder_that_cannot_be_written_is_named(project) -> None:
     project.shards.parent.mkdir(parents=True)
     project.shards.write_text("a file where the folder should be")
-    with pytest.raises(StoreError, match=r"jsonl: cannot be opened for writing"):
+    with pytest.raises(StoreError, match=r"jsonl: cannot be written"):
         project.open()
 
 

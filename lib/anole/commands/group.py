@@ -63,7 +63,7 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno not in _DISK_ERRNOS:
                 raise
-            message = f"{error.filename or 'a file'}: cannot be written: {error.strerror}"
+            message = f"{error.filename or 'a file'}: cannot be read or written: {error.strerror}"
         click.echo("anole: " + "; ".join(line.strip() for line in message.splitlines() if line.strip()), err=True)
         context.exit(2)
 

@@ -28,8 +28,8 @@ def doctor() -> None:
 def calibrate(target: str, minutes: float, spec: Path) -> None:
     """Record trials of common layers on TARGET.
 
-    TARGET is a name in models.yaml. The trials warm-start later searches, which first try the best configs of similar
-    layers. Running the command again continues the calibration.
+    TARGET is a name in models.yaml. The trials warm-start later searches for similar layers. Running the command again
+    continues the calibration.
     """
     from anole.config.reading import load_spec
     from anole.documents import layout

@@ -87,7 +87,7 @@ class OrderType(Json):
 
 
 PATH = click.Path(path_type=Path)
-PRESET = click.option("--preset", shell_complete=presets, help="Tuner preset.  [default: the default of models.yaml]")
+PRESET = click.option("--preset", shell_complete=presets, help="Tuner preset.  [default: anole]")
 _TUNING = (
     PRESET,
     click.option("--tuner", type=Json(), help="Complete tuner settings: a preset and its overrides."),
@@ -158,7 +158,7 @@ def tuning_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def enter_project(spec: Path, *paths: Path | None) -> list[Path | None]:
-    """Change to the project folder, which holds models.yaml, and return the other paths made absolute."""
+    """Change to the project folder, which holds models.yaml; return the other paths, made absolute if it changes."""
     if spec.parent.resolve() == Path.cwd():
         return list(paths)
     if not spec.parent.is_dir():

@@ -125,7 +125,7 @@ def quantize(
     """Quantize MODEL to 8 bits, as an ONNX file.
 
     MODEL is a name in models.yaml. Targets with `precision: int8` use this file. The ranges of values come from the
-    model's calibration samples. The command prints the loss of each layer.
+    model's calibration samples or, without these, from random ones. The command prints the loss of each layer.
     """
     guard_process(f"model {model}")
     from anole.config.entries import ModelSpec
@@ -237,10 +237,10 @@ def refine(
 def compile_(
     build: str, receipts: tuple[Path, ...], order: Any, manifest: Path | None, output: Path | None, spec: Path
 ) -> None:
-    """Compile BUILD with the best known configs.
+    """Compile BUILD with its locked configs, or the best known ones.
 
     BUILD is a name in models.yaml. The best config of each task comes from the build's receipts, which `anole tune` and
-    `anole refine` wrote, or, with --order, from RECEIPTS. A task without a receipt gets its default config.
+    `anole refine` wrote, or, with --order, from RECEIPTS. A task without either gets its default config.
     """
     guard_process(f"build {build}")
     block_torch()
@@ -332,7 +332,7 @@ def evaluate(
 @click.argument("builds", nargs=-1, shell_complete=candidates.builds)
 @click.option("--shards", type=PATH, help=f"Folder of the recorded trials.  [default: {layout.SHARDS}]")
 @click.option("--database", type=PATH, help=f"The database to write.  [default: {layout.DATABASE}]")
-@click.option("--stamp", type=PATH, help="File for a list of the merged files, written after the database.")
+@click.option("--stamp", type=PATH, help="File for the result of the merge, written after the database.")
 @click.option("--seal", is_flag=True, help="First add checksums to shards of older versions, which have none.")
 @SPEC
 @click.pass_context

@@ -23,7 +23,7 @@ class ModelSpec:
         outputs: the names of values to compute instead of an ONNX file's outputs; empty for the file's outputs.
         values: constant values, by name, for inputs of an ONNX file that become constants: numbers or nested lists.
         ranges: the sizes that a build serves, by the name of the dimension. `inputs` and `dims` hold the typical sizes.
-        named: by input, the range name of each extent; None for fixed extents.
+        named: for inputs with a range, the range name of each extent; None for fixed extents.
     """
 
     name: str
@@ -137,7 +137,7 @@ class TargetSpec:
     """Hardware to tune for.
 
     Attributes:
-        settings: the entry's settings except the kind; `anole.targets.kind.Kind.describe` detects the others.
+        settings: the entry's settings of its kind; `anole.targets.kind.Kind.describe` detects the others.
         required: if false, the target's builds are skipped if its hardware is missing.
         remote: the remote device that runs candidates; None for this machine. Not part of the target's identity.
         nodes: the resources by which a cluster's scheduler chooses a node; empty for this machine. Not part of the
@@ -170,7 +170,7 @@ class Budget:
 
     @property
     def max_trials(self) -> int:
-        """The number of trials for commands and file names; more than any search measures if `trials` is None."""
+        """The number of trials for commands and file names; a limit that searches hardly reach if `trials` is None."""
         unlimited = 1_000_000 if self.seconds is None else 10_000
         return unlimited if self.trials is None else self.trials
 
@@ -241,7 +241,7 @@ class AcceleratorSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """The content of models.yaml; `tuning` is the default of builds."""
+    """The content of models.yaml; `tuning` holds the default tuner settings of builds."""
 
     models: Mapping[str, ModelSpec]
     targets: Mapping[str, TargetSpec]

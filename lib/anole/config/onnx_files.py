@@ -51,7 +51,7 @@ def external_files(path: Path, strict: bool = False) -> list[Path]:
     For a damaged file, the list is empty unless `strict`.
 
     Raises:
-        OnnxFileError: the file cannot be read, or, if `strict`, is damaged; or a weight is not in a file of the folder.
+        OnnxFileError: the file cannot be read, or, if `strict`, is damaged; or a weight is not within its folder.
     """
     try:
         tensors, _ = _read(path)
@@ -78,12 +78,12 @@ def _check_location(tensor: _External, folder: Path) -> None:
     where = f"tensor {shown(tensor.name)}: its weights are in {shown(tensor.location)}"
     location = PurePosixPath(tensor.location)
     if not location.parts or location.is_absolute() or ".." in location.parts:
-        raise OnnxFileError(f"{where}; it must be a file in the same folder as the ONNX file")
+        raise OnnxFileError(f"{where}; it must be a file in the folder of the ONNX file or a subfolder")
     file = folder / location
     if not os.path.isfile(file):
         raise OnnxFileError(f"{where}, but there is no such file")
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
-        raise OnnxFileError(f"{where}, a link to another folder; it must be a file in the same folder as the ONNX file")
+        raise OnnxFileError(f"{where}, a link to another folder; it must be in the ONNX file's folder or below it")
     size, end = file.stat().st_size, 0
     for digits in (tensor.offset, tensor.length):
         if digits and not (digits.isascii() and digits.isdecimal() and len(digits) < 20):

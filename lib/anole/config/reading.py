@@ -33,7 +33,7 @@ OWN_RESOURCES = ("_cores", "_nodes", "device", "gpu", "mem", "mem_mb", "mem_mib"
 """The job resources that Anole or Snakemake sets, which cannot choose a node."""
 
 _MAX_NAME_LENGTH = 80
-"""The maximum length of a model's or target's name; two such names and a key form a file name."""
+"""The maximum length of a name other than a build's; two such names and a key form a file name."""
 
 _MAX_BUILD_NAME_LENGTH = 200
 """The maximum length of a build's name, which names a folder and a file."""
@@ -41,10 +41,10 @@ _MAX_BUILD_NAME_LENGTH = 200
 _MAX_ELEMENTS = 2**31
 """The maximum number of elements of an input."""
 
-_RANGE_NAME = "the name of a range consists of letters, digits and underscores"
+_RANGE_NAME = "the name of a range consists of letters, digits and underscores, and does not start with a digit"
 
 _MAX_VALUE_ELEMENTS = 10_000
-"""The maximum number of elements of an input's constant value, which the database stores with each manifest."""
+"""The maximum number of numbers and lists in an input's constant value, which the database stores in each manifest."""
 
 _MAX_MAGNITUDE = 1e300
 
@@ -156,14 +156,14 @@ def _inputs(
 
 
 def _constant_value(node: Node) -> Any:
-    """Return the constant value of an input: a number or a nested list of numbers."""
+    """Return the constant value of an input: a number, a boolean or a nested list of them."""
     value = node.mapping(allowed=("value",))["value"]
     nodes, n_numbers = [value], 0
     while nodes:
         item = nodes.pop()
         n_numbers += 1
         if n_numbers > _MAX_VALUE_ELEMENTS:
-            raise value.error(f"found more than {_MAX_VALUE_ELEMENTS} numbers, the maximum")
+            raise value.error(f"found more than {_MAX_VALUE_ELEMENTS} numbers and lists, the maximum")
         if isinstance(item.value, list):
             if len({len(value) if isinstance(value, list) else None for value in item.value}) > 1:
                 raise item.error("found lists of different lengths; nested lists must have the same length")
@@ -326,7 +326,7 @@ def _name(node: Node, max_length: int) -> str:
     if len(name) > max_length:
         raise node.error(f"found a name of {len(name)} characters; at most {max_length} are allowed")
     if not _NAME.fullmatch(name):
-        raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -")
+        raise node.error(f"found {name!r}; a name consists of letters, digits and _ . + -, the first not . + -")
     return name
 
 

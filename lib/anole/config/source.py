@@ -74,7 +74,7 @@ def module_names(file: Path) -> frozenset[str] | None:
     """Return the names that a Python file defines at its top level, or None if they are dynamic.
 
     Raises:
-        SyntaxError: the file is not Python.
+        SyntaxError: the file is not Python or cannot be read.
     """
     return _names(_tree(file))
 
@@ -87,7 +87,7 @@ def model_files(source: str, project: Path) -> list[Path]:
     torchvision, nothing.
 
     Raises:
-        OnnxFileError: a weight of an ONNX file is not in a file of the same folder.
+        OnnxFileError: an ONNX file cannot be read, or a weight is not in a file of its folder.
     """
     scheme, _, location = source.partition(":")
     if scheme == "onnx":
@@ -111,7 +111,7 @@ def _check_factory(node: Node, location: str, project: Path) -> None:
         names = module_names(file) if file.suffix == ".py" else None
     except SyntaxError as error:
         place = f"{file}, line {error.lineno}," if error.lineno else f"{file}"
-        raise node.error(f"{place} is not Python: {error.msg}") from error
+        raise node.error(f"{place} cannot be parsed: {error.msg}") from error
     if names is not None:
         Node(factory, node.path, node.file).choice(sorted(names), f"defined by {module}")
 

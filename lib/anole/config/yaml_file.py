@@ -37,7 +37,7 @@ def read_yaml(path: Path) -> object:
     Dates stay text. Integers have at most 64 bits.
 
     Raises:
-        SpecError: the file is missing, unreadable, not YAML or empty, has a duplicate key, or exceeds a limit.
+        SpecError: the file is missing, unreadable, not plain YAML or empty, has a duplicate key, or exceeds a limit.
     """
     value = _parse(_read(path), path)
     if value is None:

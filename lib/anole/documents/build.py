@@ -183,8 +183,8 @@ def digests(folder: Path) -> dict[str, str]:
 def check_build_files(folder: Path, build: Build) -> None:
     """Raise DocumentError for a build whose files do not match its description.
 
-    Results of such files would be attributed to the wrong configs. Builds of Anole before 0.7.1 with several inputs are
-    also rejected, because the inputs may be in alphabetical order instead of the network's.
+    Results of such files would be attributed to the wrong configs. Torch models with several inputs built before
+    Anole 0.7.1 are also rejected, because the inputs may be in alphabetical order instead of the network's.
     """
     inputs = build.entry.get("inputs")
     if isinstance(inputs, Mapping) and len(inputs) > 1 and build.model_spec.scheme != "onnx":

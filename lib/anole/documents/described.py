@@ -17,7 +17,7 @@ class DescribedTarget:
     Attributes:
         asked: the target's kind, settings and nodes in models.yaml; see `anole.project.hardware.hardware_request`.
         description: everything that identifies the target; None if it cannot be detected.
-        absence: why that machine cannot measure on the target; None if it can.
+        absence: why that machine cannot measure on the target; None if it or another machine may.
     """
 
     asked: Mapping[str, Any] = field(hash=False)

@@ -17,7 +17,7 @@ from anole.strict_json import parse_json
 T = TypeVar("T")
 
 SCHEMA = 1
-"""The version of all documents; readers reject newer versions."""
+"""The version of documents; readers reject newer versions."""
 
 _CHECKSUM_KEY = "crc"
 

@@ -117,19 +117,19 @@ class Evaluation:
     Attributes:
         absence: why the build could not be run; None if it could.
         precision: the types that the build multiplies, see `Build.precision`; None in older evaluations.
-        redrawn_error: the `variation_error` of the same network with random weights that make its outputs depend on its
-            input; None if the outputs already did, or if no such weights were found.
+        redrawn_error: the `variation_error` of the same network with random weights that should make its outputs depend
+            on its input; None if they already did, if it could not be computed, or without a torch factory.
         exact_error: the larger of `relative_error` and `variation_error` against the same network in double precision,
-            or against a step-by-step computation of a quantized file; None if every reference was close, or if neither
+            or against a step-by-step computation of a quantized file; None if a reference was close, or if neither
             could be computed.
         reference_exact_error: the same error of the most accurate single-precision reference.
         reference_sensitivity: the same error of a reference against itself with inputs changed by a few units in the
-            last place: the root mean square over many inputs near the compared ones; None if every reference was close,
-            or if the double-precision network decided.
+            last place: the root mean square over many inputs near the compared ones; None if a reference was close, or
+            if the double-precision network decided.
         nearby_error: the same error of the build against the reference on these nearby inputs.
         averaged_error: the same error of the build's mean output against the reference's, over the nearby inputs.
         narrow_error: the same error of a reference in the build's low precision against the float32 reference; None if
-            every reference was close, or if the build is not low-precision.
+            a reference was close, or if the build does not round operands.
         rounded_error: the same error of the build against a reference with the same rounding of data or weights.
         load_latencies: one per number of busy processes and engine; None if not requested.
         sizes_latencies: the latencies at both ends of each range and at sizes in between; `latencies` are at the
@@ -160,7 +160,7 @@ class Evaluation:
     sizes_latencies: Annotated[tuple[SizesLatency, ...] | None, LATER] = None
 
     def __str__(self) -> str:
-        """Return the latency, the deciding error, and the farthest reference if it is not close."""
+        """Return the latency, the smallest error, and the farthest reference if it is not close."""
         if not self.latencies:
             return f"{self.build}: neither checked nor timed"
         farthest = max(self.latencies, key=lambda latency: latency.relative_error)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 DATABASE = Path("db/tuning.sqlite")
 LOCKFILE = Path("anole.lock.json")
-"""The configs that users locked. Unlike the other files below, users commit it."""
+"""The configs that users locked. Unlike the other files of this module, users commit it."""
 
 MERGED = Path("work/merged.json")
-"""The list of files in the last merge. Snakemake tracks this file, but never the database itself."""
+"""The result of the last merge. Snakemake tracks this file, but never the database itself."""
 
 MODELS = Path("work/models")
 SHARDS = Path("db/shards")

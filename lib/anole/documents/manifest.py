@@ -48,7 +48,7 @@ class Manifest:
     """The tasks of a model on a target, in the order of their first layer.
 
     Attributes:
-        inputs: the shape of each input, by name.
+        inputs: the shape of each input, by name; typical sizes for ranges.
         flop: floating-point operations of all tasks in one run of the model.
         prepared: the changes made to an ONNX file's operators before importing it; empty in older manifests.
     """
@@ -79,8 +79,7 @@ class Order:
 
     Attributes:
         trials: the budget of each task or, if shared, of all tasks together.
-        lock: the content key of the build's entry in the lock file; None without an entry. The entry itself is too long
-            for an argument.
+        lock: the content key of the build's entry in the lock file, which is too long for an argument; or None.
     """
 
     model: str
@@ -99,13 +98,13 @@ class Order:
 
 
 def read_manifest(path: Path, origin: Origin | None = None) -> Manifest:
-    """Read a manifest; raise DocumentError if it is stale: its origin differs from `origin`."""
+    """Read a manifest; raise DocumentError if it is missing, damaged, or has another origin than `origin`."""
     manifest = read_document(path, Manifest, "extract")
     changed_fields = [] if origin is None else differing_fields(manifest.origin, origin)
     if changed_fields == ["files"]:
         raise DocumentError(path, "the model's files have changed", "extract")
     if changed_fields:
-        raise DocumentError(path, f"differs from models.yaml in {' and '.join(changed_fields)}", "extract")
+        raise DocumentError(path, f"is stale: {' and '.join(changed_fields)} changed", "extract")
     return manifest
 
 

@@ -68,7 +68,7 @@ def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
 
 
 def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
-    """Return random values for an input: standard normal for floats, zeros and ones for integers."""
+    """Return random values for an input: standard normal for floats, zeros and ones for other types."""
     rng = np.random.default_rng(seed)
     if info.dtype.startswith("float"):
         return np.asarray(rng.standard_normal(shape), info.dtype)

@@ -1,4 +1,4 @@
-"""Factories of engines that run a build's network in the calling process, which must have no other engine."""
+"""Factories of engines that run a build's network in the calling process, and of its ONNX file."""
 
 from __future__ import annotations
 

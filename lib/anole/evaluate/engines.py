@@ -253,7 +253,7 @@ def precision_of(operators: Iterable[str]) -> str:
 def onnxruntime_session(
     model: str | bytes, threads: int, folder: Path = Path(), joins: bool = True
 ) -> onnxruntime.InferenceSession:
-    """Return an ONNX Runtime session on the CPU whose results are the same on every CPU model.
+    """Return an ONNX Runtime session on the CPU with exact 8-bit products, where ONNX Runtime can compute them.
 
     `model` is the path of a file, or a file's content, whose weights may be in other files of `folder`. `joins` allows
     ONNX Runtime to fuse operators.

@@ -71,7 +71,7 @@ def evaluate_build(
         folder: folder of the build.
         output: the file for the evaluation. It is written even if outputs are wrong, unless the runner `is_exact`. If
             the device is absent, it contains the reason and no measurements.
-        compile_with_random_weights: called for torch models whose outputs do not depend on their input;
+        compile_with_random_weights: called for models from torch factories whose outputs do not depend on their input;
             None to skip that check.
         schedule: the number and duration of the turns.
         neighbours: numbers of busy processes; a correct build is timed again under each of these loads, see
@@ -81,7 +81,7 @@ def evaluate_build(
     Raises:
         DocumentError: the folder does not contain a build, or its files differ from its description, or the build's
             entry, inputs or outputs differ from the model's.
-        BuildError: the build cannot run on this machine, or its outputs are wrong.
+        BuildError: the build cannot run, its outputs are wrong, or `neighbours` are given for a simulator.
         ExtractError: the model, which is the reference, cannot be loaded.
     """
     build = read_build(folder)
@@ -125,9 +125,9 @@ def evaluate_build(
 
 
 def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
-    """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs or outputs from the model's.
+    """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs from the model's.
 
-    `declared` is the current entry in models.yaml; without it, the build's own entry counts.
+    Outputs are compared with those of an ONNX file. `declared` is the current entry; without it, the build's counts.
     """
     recorded = build.model_spec
     model = recorded if declared is None else declared

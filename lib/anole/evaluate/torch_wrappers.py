@@ -17,8 +17,8 @@ from anole.targets.shared.weight_only import quantize_for_target
 class ByName(torch.nn.Module):
     """A network that takes one tensor for each input of models.yaml, in that order.
 
-    It passes them by name if the network has such parameters, otherwise by position. This is independent of
-    `anole.extract.binding`, so a bug there makes a build differ from its reference.
+    It passes them by name if the network has any such parameter or takes no positions, otherwise by position. This is
+    independent of `anole.extract.binding`, so a bug there makes a build differ from its reference.
     """
 
     def __init__(self, model: ModelSpec, network: torch.nn.Module) -> None:

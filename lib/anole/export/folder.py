@@ -40,7 +40,7 @@ def check_folder(folder: Path) -> None:
     """Check that a folder may be replaced: it is empty or contains only an exported library.
 
     Raises:
-        ExportError: it contains other files.
+        ExportError: it contains other files, or is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise ExportError(f"{folder}: is a file; use a folder")

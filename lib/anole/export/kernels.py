@@ -65,7 +65,7 @@ def lower_build(build: Build, target: Device) -> Lowered:
 def compile_level(lowered: Lowered, target: Device, level: Level, path: Path, workspaces: Workspaces) -> None:
     """Write the object file with the kernels of one level, if there are any, and count the memory that they allocate.
 
-    The kernels do not check their arguments, since only the library calls them.
+    The kernels do not check their arguments, since only the library calls them. Raises ExportError if TVM fails.
     """
     if not lowered.kernels.kernels:
         return

@@ -185,7 +185,7 @@ class _Reader:
 
 
 def check_kernels(module: tvm.IRModule, names: list[str]) -> None:
-    """Check that kernels do not call functions of TVM's runtime.
+    """Check that kernels do not call packed functions of TVM's runtime.
 
     Raises:
         ExportError: a kernel calls one; the message names the kernel and the function.

@@ -1,4 +1,4 @@
-"""Generate the C code of a network: the memory plan, and the tables of tensors and steps."""
+"""Generate the C code of a network: the memory plan, the list of kernels, and the tables of tensors and steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Block the import of torch in workers, to halve the import time of TVM; the fork server imports this module first."""
+"""Block the import of torch, to halve the import time of TVM; the fork server of workers imports this module first."""
 
 from __future__ import annotations
 
 import sys
 
-# tvm_ffi tries to import torch for a conversion that no worker uses.
+# tvm_ffi tries to import torch for a conversion that Anole does not use.
 sys.modules.setdefault("torch", None)  # type: ignore[arg-type]

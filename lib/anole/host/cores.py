@@ -16,7 +16,7 @@ _MIN_BUSY_SHARE = 0.25
 
 @contextmanager
 def keep_caller_on_separate_core() -> Iterator[None]:
-    """Keep the calling thread on a core to which no other thread of this process is bound.
+    """Keep the calling thread on a core to which no other thread of this process is bound, if there is one.
 
     TVM binds each of its threads to a core, but not the caller, which runs a share of every kernel; other engines bind
     no threads. If the caller lands on another thread's core, the scheduler may leave both there for seconds, and each

@@ -39,7 +39,7 @@ _MEMORY_ERRORS = (KILLED, "MemoryError", "std::bad_alloc")
 def machine_error(error: BaseException) -> MachineError | None:
     """Return a MachineError, which ends the job, if the machine caused the error of a build or run; otherwise None.
 
-    Candidates neither open files nor start programs, so the machine causes every OSError.
+    Candidates neither open files nor start programs, so the machine causes every OSError except a timeout.
     """
     if isinstance(error, AnoleError):
         return error if isinstance(error, MachineError) else None

@@ -1,4 +1,4 @@
-"""Lock a device against all other processes, users and workflows on this machine."""
+"""Lock a device against Anole's other processes, of all users and workflows with the same folder of locks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lock_path(device: str) -> Path:
 def lock_device(device: str, *, shared: bool = False) -> Iterator[None]:
     """Hold a device: exclusively for timing, or shared with other builds.
 
-    After two seconds of waiting, and then every minute, the processes that hold the device are logged.
+    After two seconds of waiting, the processes that hold the device are logged, at most once a minute.
 
     Raises:
         MeasureError: the lock file cannot be opened, or is not a regular file.

@@ -118,6 +118,7 @@ class Worker:
             MachineError: the machine cannot start a process.
             MeasureError: the process does not start, or its device is not available.
             TargetError: this machine, or the server, has no such device.
+            OSError: the process has ended.
         """
         if self._process is not None and self._n_calls >= self._calls_before_restart:
             self.end()
@@ -216,7 +217,7 @@ class Worker:
 
 
 def _context(preload: Sequence[str]) -> ForkServerContext:
-    """Return the multiprocessing context whose fork server imports the given modules."""
+    """Return the multiprocessing context whose fork server imports the given modules, unless it already runs."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["anole.host.block_torch_import", *preload])
     return context
@@ -253,10 +254,7 @@ def _answer_calls(connection: Connection, start: Callable[[], Callable[..., Any]
 
 
 def _fork_guard(connection: Connection) -> None:
-    """Fork a guard process that kills the process group when the master ends.
-
-    A thread would not suffice, because it cannot run while a candidate hangs in native code.
-    """
+    """Fork a guard process that kills the process group when the master ends, even if a candidate hangs."""
     master = multiprocessing.parent_process()
     if master is None or os.fork():
         return

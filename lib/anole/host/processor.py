@@ -105,7 +105,7 @@ class Processor:
 
     @cached_property
     def mcpu(self) -> str:
-        """LLVM's name of the CPU, or the best generic name if the hypervisor hides a required flag."""
+        """LLVM's name of an x86 CPU, the best generic name if it is unknown or a flag is missing, or ``generic``."""
         if self.architecture not in ("x86_64", "AMD64"):
             return "generic"
         names = (self._family_name(), *_GENERIC)

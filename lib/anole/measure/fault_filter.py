@@ -38,7 +38,7 @@ def make_measurer(
 
 
 class FaultFilteringMeasurer:
-    """A measurer that never yields failures caused by the machine.
+    """A measurer that yields failures only after a check that the machine works.
 
     Failures are held back until a later candidate works. If none does, configs that should work are measured: the
     `known` config, which worked before, then the default config, or a tiny task if neither has ever worked. If one of

@@ -86,7 +86,7 @@ class Measurer:
         self._stack.close()
 
     def measure(self, configs: Sequence[Config]) -> Generator[Measurement]:
-        """Measure configs and yield their measurements in order, each as soon as it is known.
+        """Measure configs and yield their measurements in order, each once it and all earlier ones are known.
 
         Raises:
             TargetError: there is no such device.
@@ -102,7 +102,7 @@ class Measurer:
     def confirm(self, configs: Sequence[Config], seconds_each: float = 0.1) -> list[Measurement]:
         """Measure competing configs interleaved, so changes of the machine's state affect all of them equally.
 
-        Each runs for about `seconds_each`, in 5 to 100 rounds; its latency is their median. Raises as `measure`.
+        Each runs about `seconds_each`, in 5 to 100 rounds for a median, or alone if this fails. Raises as `measure`.
         """
         built = self._find_or_build(configs)
         n_built = sum(candidate.failure is None for candidate in built)

@@ -1,4 +1,4 @@
-"""Merge shards, manifests, builds and evaluations into the database, which can always be rebuilt from them."""
+"""Merge shards, manifests, builds and evaluations into the database, which can be rebuilt if all have local files."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def merge_files(
     and so do the user's own tables, views and indexes. Merging again changes nothing.
 
     The hash of the database is stored next to it. A database with this hash is copied, and only changed shards are
-    read; reading all shards would take 12 times as long if there are 1,000. Any other database is rebuilt, such as one
-    from an older version, or one that is damaged or was changed by the user. All files are merged, and records without
-    a local file are copied if they can be read and fit. If anything is lost, the old file is kept under another name.
+    parsed; parsing all shards would take 12 times as long if there are 1,000. Any other database is rebuilt, such as
+    one from an older version, or one that is damaged or was changed by the user. All files are merged, and records
+    without a local file are copied if they can be read and fit. If any of these is lost, the old file is kept.
 
     Raises:
         DocumentError: a document is missing or broken.

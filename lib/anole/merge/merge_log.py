@@ -37,7 +37,7 @@ class MergeLog:
 
     Attributes:
         runs: keys of the runs that are new or have changed.
-        shards: keys of the runs that have a local shard.
+        shards: keys of the runs that have a local shard or copy.
         outlived: names of builds that replaced a later build; evaluations in the database belong to the later one.
         ignored, replaced: as in `Merged`.
     """

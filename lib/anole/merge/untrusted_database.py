@@ -73,7 +73,7 @@ Entity = Mapping[str, Sequence[Row]]
 
 
 class UnreadableError(StoreError):
-    """A file cannot be read as a database on any machine: it is missing, damaged or not a database."""
+    """A file cannot be read as a database on any machine: it is missing, damaged, being written or not a database."""
 
 
 def is_machine_fault(error: Exception) -> bool:
@@ -82,7 +82,7 @@ def is_machine_fault(error: Exception) -> bool:
 
 
 class UntrustedDatabase:
-    """A database open for reading. All methods raise UnreadableError if it is damaged or reading takes too long."""
+    """A database open for reading. Methods except `select` raise UnreadableError if it is damaged or takes too long."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, size_bytes: int) -> None:
         self.path, self.size_bytes = path, size_bytes

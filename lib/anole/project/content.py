@@ -1,4 +1,4 @@
-"""The digest of a model's files, which detects changed content regardless of modification times."""
+"""The digest of a model's files, which detects changed content even if modification times were restored."""
 
 from __future__ import annotations
 

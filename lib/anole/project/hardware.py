@@ -23,7 +23,7 @@ class Hardware:
     Attributes:
         description: the target's complete description; None if it cannot be detected, because the hardware is absent or
             because no node has described it yet.
-        absence: the reason that this machine cannot measure on the target; None if this machine or a node can.
+        absence: the reason that this machine cannot measure on the target; None if it or another machine may.
     """
 
     description: Mapping[str, Any] | None
@@ -59,11 +59,11 @@ def describe_target(target: TargetSpec, project: Path = Path()) -> dict[str, Any
 def look_for(target: TargetSpec, project: Path = Path(), kept: bool = False) -> Hardware:
     """Look for a target's hardware.
 
-    If `kept`, use the description that the main workflow process stored in the project's folder, because jobs on
-    other machines must not detect those machines instead.
+    If `kept`, use the description that the main workflow process stored in the project's folder, if it is up to date,
+    because jobs on other machines must not detect those machines instead.
 
     Raises:
-        SpecError: the target's entry has a mistake, or the target is required and cannot be described.
+        SpecError: the target cannot be described, and it is required or has settings.
     """
     if kept or is_detected_on_nodes(target):
         described = _read_stored(target, project)

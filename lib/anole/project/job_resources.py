@@ -10,7 +10,7 @@ from anole.targets import get_kind, get_target
 from anole.targets.base import DeviceLocation
 
 _BUILDERS_ON_CLUSTER = 4
-"""Number of cores for a cluster job that builds candidates for a device other than the CPU."""
+"""Number of cores for a cluster job that builds candidates for a GPU or a remote device."""
 
 _SNAKEMAKE_NAMES = {"partition": "slurm_partition"}
 """Snakemake's names of resources that have the scheduler's names in `nodes`."""
@@ -21,9 +21,9 @@ class JobResources:
     """The resources of one job.
 
     Attributes:
-        threads: number of cores; all of them if the job measures on the CPU, so nothing else runs meanwhile.
+        threads: number of cores. A job that measures on the CPU takes all, or the target's threads on a cluster.
         device: amount of the resource ``device``; each machine has one unit, which a job takes to measure on the CPU.
-        gpu: amount of the resource ``gpu``: the number of GPUs.
+        gpu: amount of the resource ``gpu``: 1 if the job measures on a GPU.
         measure: the argument of ``anole tune --measure``; ``{}`` for this machine.
     """
 

@@ -26,7 +26,7 @@ def lock_builds(spec_path: Path, names: Sequence[str]) -> Mapping[str, LockedBui
     Raises:
         SpecError: models.yaml or the lock file has a mistake, or there is no such build.
         DocumentError: a build does not exist, is damaged or does not record all configs.
-        BuildError: a build is outdated, or no build is compiled.
+        BuildError: a build's model or target differs from models.yaml, or no build is compiled.
     """
     spec, project = load_spec(spec_path), spec_path.parent
     lockfile = read_lockfile(lockfile_path(project))
@@ -62,7 +62,7 @@ def _locked_build(spec: Spec, folder: Path, name: str) -> LockedBuild:
 
 
 def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None:
-    """Raise BuildError for a build that differs from models.yaml, because its configs may be for other tasks."""
+    """Raise BuildError if the model or target differs from models.yaml: the configs may be for other tasks."""
     declared = spec.builds[name]
     description = look_for(spec.targets[declared.target]).description
     matches = {

@@ -1,4 +1,4 @@
-"""Find outdated entries of the lock file: better configs in the records, or tasks that have changed."""
+"""Find outdated entries of the lock file: better configs in the records, other tasks, or unknown builds."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _describe_speedup(
 ) -> str | None:
     """Describe how much faster a task's best recorded config is than the locked config; None if it is not faster.
 
-    Configs that were `tried` within the network are ignored, because refining rejected them.
+    The result is also None if the best config was `tried` within the network, where refining made the choice.
     """
     content = pipeline.recorded(build, task.key)
     if content is None:
@@ -86,7 +86,7 @@ def _describe_speedup(
 def _comparable_records(
     pipeline: Pipeline, build: BuildSpec, content: ShardContent, config: Config
 ) -> tuple[Sequence[Trial], Sequence[Confirmation]]:
-    """Return the trials within a build's budget and their confirmations, on the locked hardware if it is searched."""
+    """Return the trials within a build's budget and confirmations; on a simulator, trials on the locked hardware."""
     trials = content.trials[: build.budget.max_trials]
     confirmations = last_round(content.confirmations, len(trials))
     if pipeline.location(build.target) != DeviceLocation.SIMULATOR:
@@ -101,7 +101,7 @@ def _comparable_pair(
     """Return comparable measurements of the best (new) and the locked (old) config.
 
     They come from the same round of confirmations, or else from the same run. Otherwise the locked latency is used,
-    with the noise of the best config's measurement.
+    with the noise of the best config's measurement, or this measurement itself if the lock has no latency.
     """
     sources: tuple[Sequence[Trial | Confirmation], ...] = (confirmations, trials)
     for records in sources:

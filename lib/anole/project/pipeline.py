@@ -36,12 +36,11 @@ class Pipeline:
 
     Attributes:
         tuners: the tuner settings of each build and each accelerator search, by name.
-        descriptions: each target's complete description, by target name.
+        descriptions: the complete description of each used target that could be described, by target name.
         project: the folder that all paths are relative to.
         absences: the reason that a target is unavailable, by target name; available targets have no entry.
         skipped: the reason that a build is skipped, by build name: its target is absent and not required.
-        lockfile: the project's lock file. A build with an entry is not refined, and only the tasks missing from its
-            entry are tuned for it.
+        lockfile: the project's lock file; a build with an entry is not refined, and only its other tasks are tuned.
     """
 
     spec: Spec
@@ -61,12 +60,12 @@ class Pipeline:
     ) -> Self:
         """Read and check models.yaml and the lock file next to it.
 
-        Overrides replace values of the file, see `load_spec`. If `kept`, use the stored descriptions of targets instead
-        of detecting the hardware, see `look_for`.
+        Overrides replace values of the file, see `load_spec`. If `kept`, use stored descriptions, see `look_for`.
 
         Raises:
             SpecError: for the first mistake, including a lock file entry for another target, and an absent target that
                 is required and whose builds have trials that are not recorded.
+            StoreError: a shard of a build for an absent target is corrupt.
         """
         spec = load_spec(path, overrides)
         read_tuner(spec.tuning, "tuning")
@@ -285,7 +284,8 @@ def find_model(path: Path, model: str, target: str) -> tuple[ModelSpec, Mapping[
     """Return a model of a models.yaml, the description of one of its targets, and the digest of the model's files.
 
     Raises:
-        SpecError: models.yaml has no such model or target.
+        SpecError: models.yaml has a mistake, or no such model or target.
+        DocumentError: the target uses the quantized file of the model, which does not exist.
     """
     spec = load_spec(path)
     Node(model, "models", spec.file).choice(spec.models, "one of the models")

@@ -25,7 +25,7 @@ class PlannedTask:
         layers: the names of the task's layers, by model name.
         measured: number of measured configs, at most the budget's trials.
         best_gflops: GFLOP/s of the best measured config; None if no config worked.
-        receipt: path of the task's receipt, which exists when the task is tuned.
+        receipt: path of the task's receipt, which exists when a task with a budget is tuned.
         locked: whether the task is not tuned because all builds that use it lock its config.
     """
 
@@ -60,7 +60,7 @@ class PlannedTask:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """A job that would run: its stage, its subject (a model, task or build) and the reason."""
+    """A job that would run: its stage, its subject, such as a model, task or build, and the reason."""
 
     stage: str
     subject: str

@@ -1,4 +1,4 @@
-"""Decide by the kind of target which models are quantized before they are extracted."""
+"""Decide by the target's kind and settings which models are quantized before they are extracted."""
 
 from __future__ import annotations
 

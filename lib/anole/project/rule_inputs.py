@@ -92,7 +92,7 @@ class RuleInputs:
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Return a build that needs a run; raise KeyError if no build does."""
+        """Return the first build whose tuner and seed give a run of a task; raise KeyError if there is none."""
         if run_key not in self._builds_of_runs:
             for build in self.pipeline.spec.tuned:
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
@@ -137,11 +137,11 @@ class RuleInputs:
         return canonical_json(extract_versions(self.pipeline.description(self._await_description(job.target))))
 
     def tuner_settings(self, job: Wildcards) -> str:
-        """Return the tuner of a run."""
+        """Return the tuner of a run or of a shared budget."""
         return self._argument(self.tuner_of(job)[0].to_json())
 
     def tuner_seed(self, job: Wildcards) -> int:
-        """Return the seed of a run."""
+        """Return the seed of a run or of a shared budget."""
         return self.tuner_of(job)[1]
 
     def tuner_of(self, job: Wildcards) -> tuple[TunerSettings, int]:
@@ -178,7 +178,7 @@ class RuleInputs:
         return network_path(self.manifest(job))
 
     def spec_options(self, job: Wildcards) -> str:
-        """Return the options for the models.yaml of a build's model and its overrides."""
+        """Return the options for the models.yaml of a build's model, with the overrides of models only."""
         models = {"models": self._overrides["models"]} if "models" in self._overrides else None
         overrides = "" if models is None else f" --overrides {self._argument(models)}"
         return f"--spec {quote(self.pipeline.spec.file)}{overrides}"
@@ -193,7 +193,7 @@ class RuleInputs:
         return str(layout.refined_path(job.build)) if self.candidates(job) else receipts
 
     def candidates(self, job: Wildcards) -> int:
-        """Return the number of candidates per task to try within a build's network; 0 if the build is locked."""
+        """Return the number of candidates per task to try within a build's network; 0 if the build is not refined."""
         return self.pipeline.candidates(self.build_of(job))
 
     def receipts_of(self, build: BuildSpec) -> Callable[[Wildcards], list[Path]]:
@@ -268,9 +268,9 @@ class RuleInputs:
         return self._receipts[build.name]
 
     def _argument(self, plain: Mapping[str, Any]) -> str:
-        """Write an argument that is too long for a command line to a file, and return ``@path``.
+        """Write an argument, which may be too long for a command line, to a file, and return ``@path``.
 
-        The order of an object's keys matters: a different order gives a different file.
+        A dry run writes nothing. A different order of an object's keys gives a different file.
         """
         text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         path = layout.argument_path(content_key(text))

@@ -216,7 +216,7 @@ def describe_ratio(ratio: Ratio) -> str:
     threshold = f"{100 * ratio.threshold:g} %"
     interval = f"[{100 * ratio.low - 100:+.1f} %, {100 * ratio.high - 100:+.1f} %]" if ratio.rounds else ""
     if not 0 < ratio.low <= ratio.high < inf:
-        return f"open: {pluralize(ratio.rounds, 'round')} are too few; increase --seconds"
+        return f"open: {pluralize(ratio.rounds, 'round')} are too few; increase --seconds or --rounds"
     match ratio.verdict:
         case Verdict.SLOWER:
             return f"B is {100 * ratio.value - 100:.1f} % slower {interval}".rstrip()
@@ -225,4 +225,4 @@ def describe_ratio(ratio: Ratio) -> str:
         case Verdict.EQUAL:
             return f"no difference larger than {threshold} {interval}".rstrip()
         case Verdict.OPEN:
-            return f"open: B differs by {interval}, which may be more or less than {threshold}; increase --seconds"
+            return f"open: B differs by {interval}, maybe more or less than {threshold}; increase --seconds or --rounds"

@@ -1,4 +1,4 @@
-"""Run a build on given or random inputs, on its device or on the simulator, or describe its inputs."""
+"""Run a build on given or random inputs, on its device or on the simulator, or describe its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
         try:
             loaded = np.load(path)
         except (OSError, ValueError) as error:
-            raise BuildError(f"{path}: is neither .npy nor .npz: {error}") from error
+            raise BuildError(f"{path}: cannot be read as .npy or .npz: {error}") from error
         if isinstance(loaded, np.ndarray) and info is not None:
             arrays[info.name] = loaded
         elif not isinstance(loaded, np.ndarray):

@@ -51,7 +51,7 @@ _TITLES = ("MFLOP", "trials", "failed", "GFLOP/s")
 
 
 def render_plan(plan: Plan) -> RenderableType:
-    """Render the plan for a terminal: the tasks, their counts by state, and the next jobs."""
+    """Render the plan for a terminal: tasks, their counts by state, skipped builds, outdated locks and next jobs."""
     parts: list[RenderableType] = []
     if plan.tasks:
         presets = {task.preset for task in plan.tasks}

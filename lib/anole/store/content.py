@@ -70,7 +70,7 @@ LINES: Mapping[str, type] = {
 _KIND_NAMES = {cls: kind for kind, cls in LINES.items()}
 
 _MAX_LINE_BYTES = 1 << 24
-"""Maximum length of a shard's first line."""
+"""Maximum length of a shard's first line in `read_head`."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ShardContent:
         return digest.hexdigest()
 
     def records(self) -> Iterator[Any]:
-        """Yield the records of a shard with this content, in the order of the lines."""
+        """Yield the records of a new shard with this content, in the order of its lines."""
         yield Head(SCHEMA, self.started_at, self.run.key, self.run, self.task.to_json())
         if self.space is not None:
             yield self.space
@@ -122,7 +122,7 @@ class ShardContent:
         yield from self.confirmations
 
     def continues(self, other: ShardContent) -> bool:
-        """Whether this is the same or a later state of the same run, with all records of the other state."""
+        """Whether this is the same or a later state of the same run, with the other's trials and confirmations."""
         n_trials, n_confirmations = len(other.trials), len(other.confirmations)
         return (
             self.run.key == other.run.key
@@ -264,7 +264,7 @@ def encode_shard(content: ShardContent, path: Path) -> bytes:
 
 
 def seal_lines(content: ShardContent, data: bytes) -> bytes:
-    """Return a shard's complete lines with checksums, which lines of older versions may not have."""
+    """Return a shard's complete lines with the current schema and checksums, which older lines may not have."""
     chain = Chain.of(content.run.key)
     head, *lines = [strip_checksum(text) for text in data.split(b"\n")[:-1]]
     head = json.dumps({**json.loads(head), "schema": SCHEMA}, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,4 +1,4 @@
-"""The lines of a shard as bytes; each ends with a checksum of the run's key, all earlier lines and the line itself."""
+"""The lines of a shard as bytes, each with a checksum of the run's key, all earlier lines and the line itself."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def strip_checksum(text: bytes) -> bytes:
 
 
 def complete_lines(data: bytes) -> bytes:
-    """Return a shard's bytes without a last line truncated by a crash; the result ends with a newline.
+    """Return a shard's bytes without a last line truncated by a crash; the result is empty or ends with a newline.
 
     Only one line is written at a time, so only the last one can be truncated: its end is missing, or parts that were
-    never written read as zeros. A complete last line followed by anything but its newline was damaged in another way;
+    never written read as zeros. A complete last line followed by bytes other than zeros was damaged in another way;
     it stays, so the damage is detected.
     """
     end = data.rfind(b"\n") + 1

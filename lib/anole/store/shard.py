@@ -84,7 +84,7 @@ def shard_paths(directory: Path) -> Iterator[Path]:
 
 
 def _names(folder: Path) -> list[str]:
-    """Return the sorted names in a folder; none if it does not exist or must not be read."""
+    """Return the sorted names in a folder; none if it does not exist, is not a folder or must not be read."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -188,7 +188,7 @@ class Shard:
         self._append(Iteration(number, {name: value if math.isfinite(value) else None for name, value in log.items()}))
 
     def append_sources(self, sources: Sequence[Source]) -> None:
-        """Store the runs of similar tasks that this run learns from, before its first trial."""
+        """Store the runs of similar tasks that this run learns from; call it before the first trial."""
         self._append(WarmStart(tuple(sources)))
 
     def append_space(self, facts: SpaceFacts) -> None:
@@ -287,7 +287,7 @@ def _lock(descriptor: int, path: Path, wait: bool) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        problem = "is in use: another process is tuning this task with the same settings"
+        problem = "is in use by another process, such as a search of this task with the same settings"
         if not wait:
             raise ShardInUseError(f"{path}: {problem}") from error
         logger.warning("%s: %s; waiting until it ends", path, problem)
@@ -346,4 +346,4 @@ def _write_durably(descriptor: int, data: bytes, offset: int) -> None:
 
 
 def _write_error(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"{path}: cannot be opened for writing: {error.strerror}")
+    return StoreError(f"{path}: cannot be written: {error.strerror}")

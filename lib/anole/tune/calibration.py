@@ -38,7 +38,7 @@ def calibrate(
         The number of layers that have all their trials, and the total number of layers.
 
     Raises:
-        TargetError: the target is simulated, or not present on this machine.
+        TargetError: the target is simulated, or trials are missing and it is not present on this machine.
     """
     target = get_target(description)
     if target.location is DeviceLocation.SIMULATOR:
@@ -50,7 +50,7 @@ def calibrate(
 
 
 _MAX_FLOP = 1_300_000_000
-"""Larger layers take longer to measure, but the same configs are best for them."""
+"""Larger layers take longer to measure, but similar configs are fast for them."""
 
 _GOLDEN = 0.6180339887498949
 """The inverse golden ratio: multiples of it modulo 1 are a low-discrepancy sequence."""

@@ -35,7 +35,7 @@ from anole.tune.transfer import find_sources, read_prior
 logger = logging.getLogger(__name__)
 
 _MAX_RECEIPT_CONFIGS = 8
-"""Maximum number of configs in a receipt, one of each kind first: kinds differ in cache behavior within a network."""
+"""Maximum number of rivals in a receipt, one of each kind first: kinds differ in cache behavior within a network."""
 
 SUSPECT = frozenset({Status.BUILD_ERROR, Status.BUILD_TIMEOUT, Status.RUN_ERROR, Status.RUN_TIMEOUT})
 """Statuses that a faulty machine can cause. Rejections and wrong answers are not among them."""
@@ -138,7 +138,7 @@ class TaskTuning:
             tune(self._search, self._measure, n_trials, self._watch)
 
     def measure_failures_again(self) -> None:
-        """Measure trials again whose failures the machine may have caused; call it before `advance`.
+        """Measure all recorded trials again whose failures the machine may have caused; call it before `advance`.
 
         Each new measurement is stored immediately and replaces the earlier one.
         """
@@ -156,7 +156,7 @@ class TaskTuning:
         logger.info("%s: %d of %d failed trials work now", self.task.label, n_working, len(suspects))
 
     def receipt(self, n_trials: int) -> TuningReceipt:
-        """Return the receipt; before, confirm the fastest trials if the shard has no more trials than the budget."""
+        """Return the receipt; first confirm the fastest trials if they can be measured and none exceeds the budget."""
         trials, run = self.trials, self._shard.run
         uses_all_trials = len(self._shard.trials) == len(trials)
         can_measure = self._target.location is not DeviceLocation.SIMULATOR and self._absence is None

@@ -42,7 +42,7 @@ def tune_task(
 
     Raises:
         DocumentError: the task's file is missing or broken.
-        TargetError: the target is not present on this machine.
+        TargetError: trials are missing, and the target is not present on this machine.
         MeasureError: the machine cannot measure.
         StoreError: the shard cannot be used.
     """

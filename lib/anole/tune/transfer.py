@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_sources(shards_dir: Path, task: Task, n_sources: int = N_SOURCES) -> list[Source]:
-    """Return the longest run of each task among those most similar to a task.
+    """Return the run with the most successful trials of each task among those most similar to a task.
 
     Similar tasks have the same operator, template and target; their distance is the Euclidean distance between the
     logarithms of their shapes. Runs of the task itself are excluded, which keeps repeated runs independent.
@@ -53,7 +53,7 @@ def read_prior(shards_dir: Path, sources: Sequence[Source], space: Space) -> Exa
     """Return the trials of other tasks' runs as examples with the features of a space; None if there are none.
 
     Features are matched by name; features that a source does not have are 0. Scores are relative to the best score
-    of the run. A run whose shard is missing or whose template has changed is skipped with a warning.
+    of the run. A run whose shard cannot be read or whose configs are no longer valid is skipped with a warning.
     """
     priors = []
     for source in sources:

@@ -112,7 +112,7 @@ def test_unknown_names_are_reported_and_nothing_is_written(filled: Any, selectio
 
 
 def test_selecting_a_model_needs_manifests_or_a_database(filled: Any) -> None:
-    with pytest.raises(StoreError, match=r"no local manifest lists .* use a database that does \(--from\)"):
+    with pytest.raises(StoreError, match=r"no manifest or database here lists .* that does \(--from\)"):
         export_records(filled.shards, filled.folder / "there", Selection(models=("resnet18",)))
 
 

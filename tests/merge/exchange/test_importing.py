@@ -66,7 +66,7 @@ def test_a_run_that_is_being_tuned_is_skipped_and_the_others_are_imported(projec
     for run, task in ((busy, project.CONV), (free, project.DENSE)):
         other.tune(run, task, [3e-3])
     with project.open(busy) as shard:
-        with pytest.raises(ShardInUseError, match="1 runs are being tuned on this machine and were not imported"):
+        with pytest.raises(ShardInUseError, match="1 runs are in use on this machine and were not imported"):
             import_records(other.shards, project.shards)
         assert len(read_shard(shard_path(project.shards, free)).trials) == 1
         shard.append_trial(project.trial_of(0, 3.3e-3))
@@ -114,5 +114,5 @@ def test_a_source_whose_runs_are_in_use_does_not_stop_the_others(project, new_pr
     with project.open(run):
         done = import_all([busy.shards, free.shards], project.shards)
         assert next(done) == (free.shards, ImportCounts(new=1, trials=1))
-        with pytest.raises(ShardInUseError, match="1 runs are being tuned on this machine"):
+        with pytest.raises(ShardInUseError, match="1 runs are in use on this machine"):
             next(done)

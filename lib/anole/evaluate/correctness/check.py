@@ -38,7 +38,7 @@ CompileWithRandomWeights = Callable[[Build, Path], object]
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference, relative to the reference's L2 norm and to its variation with the
-input. The same limit applies to the distance from the network in double precision."""
+input. The distance from the network in double precision has this limit if the references are as exact."""
 
 _LOW_PRECISION_LIMIT = 1e-2
 """The same limit for builds that multiply bfloat16, with rounding errors of 1/256 of a value, or store low-bit weights.
@@ -46,14 +46,14 @@ Also the limit for the means of int8 builds: in deep networks, single outputs di
 minutes cannot detect smaller errors."""
 
 _MAX_LOW_PRECISION_ERROR = 0.3
-"""No evidence excuses a larger error in a low-precision build: even a missing layer would hardly cause a larger one."""
+"""Max error that the rounding of a reference excuses: even a missing layer would hardly cause a larger one."""
 
 _REFERENCE_ERROR_FACTOR = 3.0
-"""Max error of a build relative to the error of the most exact reference, both compared with double precision. Rounding
-depends on the order of a sum, and some networks amplify it."""
+"""Max error of a build relative to the error of the most exact reference, or of a low-precision one. Rounding depends
+on the order of a sum, and some networks amplify it."""
 
 _MAX_UNFUSED_ERROR = 0.1
-"""Max error of an int8 build compared with its file without fusion, regardless of its references' errors."""
+"""Max error of a reference of an int8 build compared with its file without fusion; of the build if all have more."""
 
 _MAX_REFERENCE_ERROR = 3e-3
 """Max error of a float32 reference that may excuse an error of a build: above it, noise in weights is not detected."""
@@ -69,7 +69,7 @@ def add_evidence(
     """Add further evidence to the evaluation of a build whose references do not show that it is correct.
 
     Log a warning for each check that could not run. If `compile_with_random_weights` is not None, it is called for
-    torch models whose outputs do not depend on their input.
+    models from torch factories whose outputs do not depend on their input.
     """
     if _is_constant(evaluation) and compile_with_random_weights is not None and build.model_spec.scheme == "torch":
         with _log_errors(build, "could not be compared with random weights: "):
@@ -93,7 +93,7 @@ def add_evidence(
 
 
 def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
-    """Raise a `BuildError` if outputs are too far from a reference and no other evidence shows their correctness."""
+    """Raise a `BuildError` if outputs are too far from a reference without other evidence, or with random weights."""
     max_error = _max_error(build)
     for latency in _far_references(build, evaluation):
         errors = _errors(latency)
@@ -110,7 +110,7 @@ def reject_wrong(folder: Path, build: Build, evaluation: Evaluation) -> None:
         )
     if not (evaluation.redrawn_error or 0.0) <= max_error:
         raise BuildError(
-            f"{folder}: with random weights, which make the outputs depend on the input, the outputs differ from those "
+            f"{folder}: with random weights, to make the outputs depend on the input, the outputs differ from those "
             f"of torch: error {evaluation.redrawn_error:.2g} relative to variation; at most {max_error:g} is allowed"
         )
 

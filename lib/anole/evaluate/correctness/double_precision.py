@@ -31,7 +31,7 @@ def compute_in_double(model: ModelSpec, samples: Sequence[Sequence[NDArray[Any]]
     Torch models are computed by torch, and ONNX files by the onnx package's reference implementation.
 
     Raises:
-        BuildError: the model cannot be computed in double precision.
+        BuildError, ExtractError: the model cannot be computed in double precision, or cannot be loaded.
     """
     doubles = [[x.astype(np.float64) if x.dtype.kind == "f" else x.copy() for x in inputs] for inputs in samples]
     try:

@@ -41,7 +41,7 @@ _MIN_OPSET = 13
 def low_precision_engine(
     model: ModelSpec, description: Mapping[str, Any], inputs: Sequence[NDArray[Any]], threads: int
 ) -> Iterator[Engine]:
-    """Yield torch, or ONNX Runtime on a modified file, with weights rounded as the target stores them.
+    """Yield torch, or ONNX Runtime on a modified file, with weights rounded if the target rounds them.
 
     If the target rounds operands, torch uses autocast, and the file gets casts before convolutions and matrix products.
 

@@ -61,8 +61,8 @@ def compare_means(
 ) -> MeanComparison:
     """Compare a build with a reference on nearby inputs.
 
-    Take enough draws to reduce the error due to chance to `largest_chance`, within a time limit. If the sensitivity of
-    the reference does not explain its distance from the build, take only a few. Integer inputs are not changed.
+    Take enough draws to reduce the error due to chance to `largest_chance`, within limits of time and number. If the
+    sensitivity of the reference does not explain its distance from the build, take few. Integer inputs do not change.
     """
     began_s, build_mean, reference_mean = time.monotonic(), _Mean(build), _Mean(reference)
     build_squares, reference_squares = [], []

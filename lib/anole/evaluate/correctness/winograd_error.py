@@ -19,7 +19,7 @@ from anole.targets import get_device, get_target
 _log = logging.getLogger(__name__)
 
 _MAX_SAFE_ERROR = MAX_RELATIVE_ERROR / 2
-"""Half of the evaluation's limit: other references, which round differently, must agree with the build, too."""
+"""Half of the evaluation's limit: other references, which round differently, should agree with the build, too."""
 
 
 def has_large_rounding_error(folder: Path) -> bool:

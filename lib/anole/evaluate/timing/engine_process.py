@@ -32,7 +32,7 @@ _EXIT_TIMEOUT_S = 10.0
 
 
 class EngineError(AnoleError):
-    """An engine does not start, or its process exited; the message says why."""
+    """An engine does not start or fails, or its process exited; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def start_engines(
 
 def _serve(connection: Connection, start: Callable[[], Engine], pinned: bool) -> None:
     """Start an engine, send its `Started`, and then the times of a turn for each received request."""
-    # Standard output is the parent's CSV; redirect everything that an engine prints.
+    # Standard output may be the parent's CSV; redirect everything that an engine prints.
     os.dup2(2, 1)
     began_s = time.perf_counter()
     try:

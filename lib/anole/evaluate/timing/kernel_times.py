@@ -42,7 +42,7 @@ def time_kernels(
     """Time the kernels of a build for the CPU, with the arguments and caches of a real run.
 
     Instrumented runs alternate with plain ones, for at least `seconds` and `min_runs` runs of each kind. After a
-    minute, three runs of each kind suffice. The result is the median of the fastest tenth of each kind.
+    minute, three runs of each kind suffice. The result is the median of the fastest tenth, at least three.
 
     Raises:
         BuildError: the build cannot be loaded.

@@ -51,7 +51,7 @@ def time_under_load(
 ) -> list[LoadLatency]:
     """Interleave the timing of engines, once for each number of busy processes; no thread is pinned to a core.
 
-    Each engine has a separate process, which sleeps except during its turns; only the first one must start. Messages
+    Each engine has a separate process, which sleeps except during its turns; only the first engine must start. Messages
     begin with `where`.
 
     Raises:

@@ -59,7 +59,7 @@ Runs = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Round:
-    """Each engine's latency in the undisturbed runs of one round, and the share of these runs."""
+    """Each engine's latency in one round, see `latency_s`, and the share of undisturbed runs."""
 
     latencies_s: tuple[float, float]
     undisturbed: float

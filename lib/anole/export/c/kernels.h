@@ -8,7 +8,7 @@ typedef struct {
   int32_t device_kind; /* 1 is the CPU */
   int32_t device;
   int32_t rank;
-  uint8_t type; /* 0 is int, 1 uint, 2 float, 6 bool */
+  uint8_t type; /* 0 is int, 1 uint, 2 float, 4 bfloat, 6 bool */
   uint8_t bits;
   uint16_t lanes;
   const int64_t* shape;

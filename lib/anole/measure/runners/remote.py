@@ -207,7 +207,7 @@ class RemoteRunner:
         return []
 
     def _report_absent(self, worker: RemoteWorker, peers: Sequence[RemoteWorker]) -> None:
-        """Log why a worker has no server: at each attempt while no worker has a session, otherwise once.
+        """Log why a worker has no server: each new message while no worker has a session, otherwise once.
 
         Raises:
             MeasureError: all workers have given up.

@@ -65,7 +65,7 @@ class RemoteWorker:
     """An isolated process with a session on a remote server; when a session ends, it opens the next one.
 
     Only a worker that may queue waits in a tracker's queue; other workers use free servers. When a session ends, after
-    `Limits.lease_s` at the latest, other clients in the queue therefore go first.
+    `Limits.session_s` at the latest, other clients in the queue therefore go first.
 
     Args:
         places: the tracker, or servers to try in turn.
@@ -73,7 +73,7 @@ class RemoteWorker:
             open a session with.
 
     Attributes:
-        server: server of the current or last session; the first place before any session.
+        server: server of the current or last session, or attempt to open one; the first place before any attempt.
         failure: why the last attempt to open a session failed; None once a session is open.
         failed_at: the server or tracker of that attempt.
         wait_s: seconds to wait before the next attempt.

@@ -50,8 +50,8 @@ class ExportOrigin:
 def export_records(source: Path, destination: Path, selection: Selection, manifests: Iterable[Path] = ()) -> Exported:
     """Write the selected runs, from a folder of shards or a database, to a new folder, atomically and durably.
 
-    Shards are copied byte for byte. If a run has only copies, the copy that a merge would prefer is exported. The
-    manifests list the models of each task if the source does not.
+    Complete lines are copied byte for byte. If a run has only copies, the copy that a merge would prefer is exported.
+    The manifests list the models of each task if the source does not.
 
     Raises:
         StoreError: the destination is not new or empty, or not writable; the source is not readable; or no run matches.
@@ -70,7 +70,7 @@ def export_records(source: Path, destination: Path, selection: Selection, manife
             counts = _write_shards(_selected_runs(source, chooser), folder)
             chooser.check_names_matched(source)
             if not counts.runs:
-                raise StoreError(f"{source}: no run satisfies all of these conditions")
+                raise StoreError(f"{source}: no run satisfies all conditions")
             name = str(host_facts()["name"])
             write_document(folder / _ORIGIN, ExportOrigin(utc_now(), name, str(source.resolve())))
             replace_durably(folder, destination)

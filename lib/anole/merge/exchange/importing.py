@@ -67,8 +67,8 @@ def import_records(source: Path, shards_dir: Path) -> ImportCounts:
             in_use.append(shard_path(shards_dir, content.run))
     if in_use:
         raise ShardInUseError(
-            f"{source}: {len(in_use)} runs are being tuned on this machine and were not imported, such as {in_use[0]}; "
-            "all others were. Import again when the tuners have ended"
+            f"{source}: {len(in_use)} runs are in use on this machine and were not imported, such as {in_use[0]}; "
+            "all others were. Import again when the other processes have ended"
         )
     return result
 

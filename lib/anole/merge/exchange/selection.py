@@ -95,7 +95,7 @@ class Chooser:
                     names = sorted(name for name in self._existing_names[kind] if not is_key(name))
                     hint = f": {suggestion(name, names)}" if names else ""
                     if kind == "model" and not names:
-                        hint = "; no local manifest lists the tasks of models; use a database that does (--from)"
+                        hint = "; no manifest or database here lists models' tasks; use a database that does (--from)"
                     raise StoreError(f"{source}: {kind} {name!r} matches no run{hint}")
 
 

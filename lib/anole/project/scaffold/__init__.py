@@ -1,4 +1,4 @@
-"""Write the files of a new project: a models.yaml to edit, and a Snakefile that uses the installed workflow."""
+"""Write the files of a new project: models.yaml, .gitignore, profiles and a Snakefile for the installed workflow."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_project(folder: Path, demo: bool) -> list[Path]:
 
 
 def _profiles() -> list[Path]:
-    """Return the files of all profiles, which include programs."""
+    """Return the YAML files and programs of all profiles."""
     return sorted(path for path in HOME.glob("profiles/*/*") if path.suffix in (".yaml", ".py"))
 
 

@@ -53,7 +53,7 @@ _DISPLAY: Mapping[str, Mapping[str, Any]] = {
     "failures": {"facets": ["status"], "sort_desc": "count"},
     "rejections": {"facets": ["target_kind", "reason"], "sort_desc": "share"},
 }
-"""The display of each table and view in Datasette: facets, order, and the column that labels a row.
+"""The display of tables and views in Datasette: facets, order, and the column that labels a row.
 
 Trials are too many to sort, or to count by columns without an index.
 """

@@ -42,7 +42,7 @@ def explore(database: Path, options: Sequence[str]) -> None:
     """Serve the database, with further options of ``datasette serve``, until the user ends it.
 
     Raises:
-        ExploreError: Datasette is not installed, or could not be started.
+        ExploreError: Datasette is not installed, or exited with an error.
         StoreError: there is no database.
     """
     missing = [name for name in _REQUIRED_MODULES if find_spec(name) is None]

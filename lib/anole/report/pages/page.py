@@ -138,7 +138,7 @@ def _table(table: Table) -> str:
         for row in shown_rows
     )
     n_more = len(table.rows) - len(shown_rows)
-    rest = f'<p class="faint">{n_more:,} more rows; the query returns all.</p>' if n_more else ""
+    rest = f'<p class="faint">{n_more:,} more rows are not shown.</p>' if n_more else ""
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{rest}'
     )

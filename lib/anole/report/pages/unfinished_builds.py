@@ -26,7 +26,7 @@ def _builds(source: ReportSource) -> Shown:
     try:
         pipeline = Pipeline.load(source.spec)
     except AnoleError as error:
-        return MissingData(_QUESTION, f"models.yaml cannot be read on this machine: {error}")
+        return MissingData(_QUESTION, f"the project cannot be loaded on this machine: {error}")
     merged_builds = {name for (name,) in source.database.query("select name from build").rows}
     rows = [(name, "skipped", reason) for name, reason in pipeline.skipped.items()]
     for build in pipeline.spec.builds.values():
