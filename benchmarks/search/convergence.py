@@ -53,19 +53,19 @@ def run(job: Job) -> Sequence[Row]:
     history, surrogate = History(space, table.subject.flop), searcher.surrogate.start(space)
     trials, explorer = replay(table, searcher, TRIALS, int(seed)).trials, settings.start(space)
     every_config = space.vectors(space.all_valid_indices)
-    steps: dict[str, list[int]] = {"any": [], "new": []}
+    steps: dict[str, list[int]] = {"steps": [], "new_steps": []}
     for first in range(0, len(trials), searcher.batch):
         batch = trials[first : first + searcher.batch]
         history.add(space.vectors_of(trial.config for trial in batch), [trial.measurement for trial in batch])
         surrogate.fit(history)
-        scores = {"any": surrogate.score(every_config)}
-        scores["new"] = np.where(_is_new(history, every_config), scores["any"], 0.0)
+        scores = {"steps": surrogate.score(every_config)}
+        scores["new_steps"] = np.where(_is_new(history, every_config), scores["steps"], 0.0)
         with _record_bests(history) as bests:
             explorer.propose(surrogate, history, rng)
         for which, found in bests.items():
             near = np.flatnonzero(np.asarray(found) >= (1 - NEAR) * scores[which].max())
             steps[which].append(int(near[0]) if len(near) else settings.n_steps)
-    means = {f"steps_to_{which}": f"{np.expm1(np.log1p(each).mean()):.2f}" for which, each in steps.items()}
+    means = {which: f"{np.expm1(np.log1p(each).mean()):.2f}" for which, each in steps.items()}
     return [means | {f"{which}_by_iteration": " ".join(map(str, each)) for which, each in steps.items()}]
 
 
@@ -76,11 +76,11 @@ def _is_new(history: History, vectors: Vectors) -> NDArray[np.bool_]:
 @contextmanager
 def _record_bests(history: History) -> Iterator[dict[str, list[float]]]:
     """Yield lists to which each step appends its highest scores of any and of new configs, after the initial ones."""
-    bests: dict[str, list[float]] = {"any": [], "new": []}
+    bests: dict[str, list[float]] = {"steps": [], "new_steps": []}
 
     def record(vectors: Vectors, scores: NDArray[np.float64]) -> None:
-        bests["any"].append(float(scores.max(initial=0.0)))
-        bests["new"].append(float(scores[_is_new(history, vectors)].max(initial=0.0)))
+        bests["steps"].append(float(scores.max(initial=0.0)))
+        bests["new_steps"].append(float(scores[_is_new(history, vectors)].max(initial=0.0)))
 
     class RecordingFrontier(Frontier):
         """A frontier of annealing, which scores all chains in each step."""
@@ -91,7 +91,7 @@ def _record_bests(history: History) -> Iterator[dict[str, list[float]]]:
             return scores, changed
 
     def rewards_of(frontier: Frontier, rollout: Rollout) -> NDArray[np.float64]:
-        if not bests["any"]:  # the random configs at which episodes begin
+        if not bests["steps"]:  # the random configs at which episodes begin
             record(rollout.vectors[0], np.zeros(len(rollout.vectors[0])))
         rewards = compute_rewards(frontier, rollout)
         for vectors, scores in zip(rollout.vectors[1:], rewards, strict=True):
@@ -103,5 +103,5 @@ def _record_bests(history: History) -> Iterator[dict[str, list[float]]]:
         yield bests
 
 
-_COLUMNS = ("steps_to_any", "steps_to_new", "any_by_iteration", "new_by_iteration")
+_COLUMNS = ("steps", "new_steps", "steps_by_iteration", "new_steps_by_iteration")
 CONVERGED = Experiment("convergence", ("layer", "variant", "seed", "version"), _COLUMNS, jobs, run)

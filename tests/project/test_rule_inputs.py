@@ -87,6 +87,23 @@ def test_a_run_determines_its_tuner_and_target() -> None:
         answers.tuner_of(job(task="k", run="no such run"))
 
 
+def test_a_run_has_the_target_whose_manifest_lists_its_task() -> None:
+    project = Project()
+    Path("models.yaml").write_text(MODELS.replace('nodes: {partition: amd, slurm_extra: "-v"}', "space: open"))
+    project.answers.pipeline = pipeline = project.load()
+    for target, key in (("here", TASKS[0]), ("amd", TASKS[1])):
+        leave_manifest(pipeline, "net", target, [ListedTask(key, "dense", 1, 1, ("layer",))])
+        (build,) = (each for each in pipeline.spec.tuned if each.name == f"net-{target}-random")
+        assert project.answers.target_of(job(task=key, run=pipeline.run(build, key).key)) == target
+
+
+def test_the_overrides_of_models_and_targets_reach_an_evaluation() -> None:
+    project, overrides = Project(), {"targets": {"here": {"precision": "int8"}}, "tuning": {"trials": 0}}
+    project.answers._overrides = overrides
+    options = project.answers.spec_options(job(build="net-here-random")).split()
+    assert content(options[options.index("--overrides") + 1]) == {"targets": overrides["targets"]}
+
+
 def test_a_shared_budget_determines_its_tuner() -> None:
     project = Project()
     for name, seconds in (("shared", ""), ("timed", "--seconds 9")):

@@ -101,10 +101,13 @@ def test_mismatched_inputs_are_rejected(net: Path, tmp_path: Path, made: dict, m
 
 
 def test_bad_arrays_builds_and_outputs_are_rejected(net: Path, array: np.ndarray, tmp_path: Path) -> None:
-    (tmp_path / "x.npy").write_text("nothing")
-    with pytest.raises(BuildError, match=r"x\.npy: is neither"):
-        run_build(net, [tmp_path / "x.npy"])
+    for name, text in (("x.npy", "nothing"), ("x.npy", ""), ("x.npz", "PK\3\4nothing")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(BuildError, match=f"{name}: cannot be read as .npy or .npz: "):
+            run_build(net, [tmp_path / name])
     np.save(tmp_path / "x.npy", array)
+    with pytest.raises(BuildError, match=r"x\.npy: is one file too many; the build has 1 input$"):
+        run_build(net, [tmp_path / "x.npy", tmp_path / "x.npy"])
     with pytest.raises(DocumentError, match=r"build\.json: there is no such file; .* compile` writes it again"):
         run_build(tmp_path, [tmp_path / "x.npy"])
     with pytest.raises(BuildError, match=r"y\.txt: the file for 1 outputs must be"):

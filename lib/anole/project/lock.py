@@ -64,7 +64,7 @@ def _locked_build(spec: Spec, folder: Path, name: str) -> LockedBuild:
 def _check_up_to_date(spec: Spec, folder: Path, name: str, build: Build) -> None:
     """Raise BuildError if the model or target differs from models.yaml: the configs may be for other tasks."""
     declared = spec.builds[name]
-    description = look_for(spec.targets[declared.target]).description
+    description = look_for(spec.targets[declared.target], Path(spec.file).parent).description
     matches = {
         "model": canonical_json(build.entry)
         == canonical_json(model_for_target(spec, declared.model, declared.target).to_json()),

@@ -92,11 +92,18 @@ class RuleInputs:
         return self.pipeline.spec.builds[job.build]
 
     def build_of_run(self, task_key: str, run_key: str) -> BuildSpec:
-        """Return the first build whose tuner and seed give a run of a task; raise KeyError if there is none."""
+        """Return a build with a run's tuner and seed, and its task's target; raise KeyError if there is none."""
         if run_key not in self._builds_of_runs:
-            for build in self.pipeline.spec.tuned:
+            # The first build with the run's tuner, but builds whose manifests list the task are before all others.
+            for build in sorted(self.pipeline.spec.tuned, key=lambda each: not self._has_task(each, task_key)):
                 self._builds_of_runs.setdefault(self.pipeline.run(build, task_key).key, build)
         return self._builds_of_runs[run_key]
+
+    def _has_task(self, build: BuildSpec, task_key: str) -> bool:
+        try:
+            return task_key in self.pipeline.read_manifest(build.model, build.target).weights
+        except AnoleError:
+            return False
 
     def model_files(self, job: Wildcards) -> list[Path]:
         """Return the model's files; if one changes, the model is extracted again."""
@@ -178,9 +185,9 @@ class RuleInputs:
         return network_path(self.manifest(job))
 
     def spec_options(self, job: Wildcards) -> str:
-        """Return the options for the models.yaml of a build's model, with the overrides of models only."""
-        models = {"models": self._overrides["models"]} if "models" in self._overrides else None
-        overrides = "" if models is None else f" --overrides {self._argument(models)}"
+        """Return the options for the models.yaml of a build's model, with the overrides that determine the model."""
+        values = {name: self._overrides[name] for name in ("models", "targets") if name in self._overrides}
+        overrides = f" --overrides {self._argument(values)}" if values else ""
         return f"--spec {quote(self.pipeline.spec.file)}{overrides}"
 
     def receipts(self, job: Wildcards) -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.network_runner import runner_of
 from anole.ir.ranges import SizeRange
 from anole.targets import get_target
+from anole.text_format import pluralize
 
 
 def describe_build(folder: Path) -> str:
@@ -71,12 +73,14 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
     for path, info in zip(paths, [*infos, *[None] * len(paths)], strict=False):
         try:
             loaded = np.load(path)
-        except (OSError, ValueError) as error:
+            named = {} if isinstance(loaded, np.ndarray) else dict(loaded)
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise BuildError(f"{path}: cannot be read as .npy or .npz: {error}") from error
-        if isinstance(loaded, np.ndarray) and info is not None:
-            arrays[info.name] = loaded
-        elif not isinstance(loaded, np.ndarray):
-            arrays |= dict(loaded)
+        if isinstance(loaded, np.ndarray):
+            if info is None:
+                raise BuildError(f"{path}: is one file too many; the build has {pluralize(len(infos), 'input')}")
+            named = {info.name: loaded}
+        arrays |= named
     for info in infos:
         array = arrays.get(info.name)
         if array is None or not _fits(array, info, build.ranges or {}, sizes):

@@ -26,8 +26,7 @@ from anole.search.explore.unguided import Exhaustive, Random
 from anole.search.sample import SAMPLERS
 from anole.search.sample.adaptive_sampler import AdaptiveSampler
 from anole.search.sample.confidence import Confidence
-from anole.search.sample.contextual_greedy import ContextualGreedy
-from anole.search.sample.epsilon_greedy import EpsilonGreedy
+from anole.search.sample.epsilon_greedy import ContextualGreedy, EpsilonGreedy
 from anole.search.sample.first import First
 from anole.search.settings import TunerSettings, describe_unknown, read_fields
 from anole.search.surrogate import SURROGATES

@@ -200,7 +200,8 @@ class TaskTuning:
         try:
             yield
         except MeasureError as error:
-            raise type(error)(f"{error}; running again continues after {len(self.trials)} trials") from error
+            n = len(self.trials) or len(self._recorded)
+            raise type(error)(f"{error}; running again continues after {n} trials") from error
 
     @property
     def _absence(self) -> str | None:

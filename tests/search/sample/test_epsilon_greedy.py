@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole.search.roles import Candidates
-from anole.search.sample.contextual_greedy import ContextualGreedy
-from anole.search.sample.epsilon_greedy import EpsilonGreedy, pick_diverse
+from anole.search.sample.epsilon_greedy import ContextualGreedy, EpsilonGreedy, pick_diverse
 from anole.search.sample.first import First
 from anole.space import Space, option_knob
 

@@ -1,8 +1,8 @@
-"""Epsilon-greedy sampling: promising and diverse candidates, and a few random configs."""
+"""Epsilon-greedy sampling: promising and diverse candidates, and a few random configs, or as many as AdaTune sets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -55,6 +55,22 @@ class EpsilonGreedy(Stateless):
         greedy = vectors[:n_greedy]
         visited = np.concatenate([history.visited, history.space.identities(greedy)])
         return np.concatenate([greedy, history.space.sample(n - len(greedy), rng, exclude=visited)])
+
+
+@dataclass(frozen=True)
+class ContextualGreedy(EpsilonGreedy):
+    """Epsilon-greedy sampling with the random share that the explorer sets.
+
+    Li et al., "AdaTune: Adaptive Tensor Program Compilation Made Efficient" (NeurIPS 2020), algorithm 1, lines 8
+    and 9. `epsilon` is used only if the explorer sets no share.
+    """
+
+    name: ClassVar[str] = "contextual"
+
+    def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
+        """Return the choice of `EpsilonGreedy` with the explorer's share."""
+        epsilon = self.epsilon if candidates.epsilon is None else candidates.epsilon
+        return super(ContextualGreedy, replace(self, epsilon=epsilon)).choose(candidates, history, n, rng)
 
 
 def pick_diverse(outcomes: NDArray[np.int64], scores: NDArray[np.float64], n: int, weight: float) -> NDArray[np.int64]:

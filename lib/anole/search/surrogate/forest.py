@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,23 +75,26 @@ class _ForestSurrogate(GuardedSurrogate):
 
     def _grow(self, examples: Examples) -> Callable[[NDArray[np.float32]], Prediction]:
         """Fit new trees; return a function from features to the mean over the trees and its deviation."""
-        from sklearn.ensemble import RandomForestRegressor
+        max_features = min(self.settings.max_features, examples.features.shape[1])
+        predict = grow_trees(examples.features, examples.scores, self.settings.n_trees, max_features)
 
-        forest = RandomForestRegressor(
-            self.settings.n_trees,
-            max_features=min(self.settings.max_features, examples.features.shape[1]),
-            random_state=0,
-            n_jobs=1,
-        )
-        forest.fit(examples.features, examples.scores)
-        trees = [tree.tree_ for tree in forest.estimators_]
-
-        def predict(features: NDArray[np.float32]) -> Prediction:
-            # Calling the trees directly is much faster than calling the forest, which checks its input for each tree.
-            predicted = np.stack([tree.predict(features)[:, 0] for tree in trees], axis=1)
+        def predict_mean(features: NDArray[np.float32]) -> Prediction:
+            predicted = predict(features)
             return predicted.mean(axis=1), predicted.std(axis=1)
 
-        return predict
+        return predict_mean
+
+
+def grow_trees(
+    features: NDArray[np.float32], targets: NDArray[Any], n_trees: int, max_features: int | float
+) -> Callable[[NDArray[np.float32]], NDArray[np.float64]]:
+    """Fit a random forest; return a function from features to the trees' predictions, shape (n, n_trees)."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    forest = RandomForestRegressor(n_trees, max_features=max_features, random_state=0, n_jobs=1).fit(features, targets)
+    trees = [tree.tree_ for tree in forest.estimators_]
+    # Calling the trees directly is much faster than calling the forest, which checks its input for each tree.
+    return lambda rows: np.stack([tree.predict(rows)[:, 0] for tree in trees], axis=1)
 
 
 def expected_improvement(mean: NDArray[np.float64], std: NDArray[np.float64], best: float) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from anole.search.roles import History, Surrogate
 from anole.search.settings import Range
+from anole.search.surrogate.forest import grow_trees
 from anole.search.surrogate.guarded import GuardedSurrogate, Model, Prediction
 from anole.space.space import Space, Vectors
 
@@ -80,11 +81,11 @@ class _GaussianProcessSurrogate(GuardedSurrogate):
         features, log_speeds = self._scale(examples.features), np.log(examples.scores[works])
         fastest = np.argsort(-log_speeds, kind="stable")[: self.settings.max_examples]
         predict_speed = self._fit_process(features[works][fastest], log_speeds[fastest])
-        succeeds = _fit_forest(features, works, self.settings.n_trees)
+        succeeds = grow_trees(features.astype(np.float32), works, self.settings.n_trees, max_features=0.5)
 
         def log_gain(features: Features) -> Prediction:
             mean, std = predict_speed(features)
-            probability = np.maximum(succeeds(features), _MIN_PROBABILITY)
+            probability = np.maximum(succeeds(features.astype(np.float32)).mean(axis=1), _MIN_PROBABILITY)
             return log_expected_improvement(mean, std, log_speeds.max()) + np.log(probability), std
 
         random = self._scale(self.space.features(self.space.sample(len(examples), np.random.default_rng(0))))
@@ -140,23 +141,6 @@ def _minimize(loss: Callable[..., Any], start: Features, bounds: Features, max_s
 
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_steps})
     return found.x, float(found.fun)
-
-
-def _fit_forest(
-    features: Features, works: NDArray[np.bool_], n_trees: int
-) -> Callable[[Features], NDArray[np.float64]]:
-    """Fit a random forest; return a function from features to the probability that a config works, shape (n,)."""
-    from sklearn.ensemble import RandomForestRegressor
-
-    forest = RandomForestRegressor(n_trees, max_features=0.5, random_state=0, n_jobs=1).fit(features, works)
-    trees = [tree.tree_ for tree in forest.estimators_]
-
-    # Calling the trees directly is much faster than calling the forest, which checks its input for each tree.
-    def predict(features: Features) -> NDArray[np.float64]:
-        rows = features.astype(np.float32)
-        return np.asarray(np.mean([tree.predict(rows)[:, 0] for tree in trees], axis=0))
-
-    return predict
 
 
 def log_expected_improvement(mean: Features, std: Features, best: float) -> NDArray[np.float64]:
