@@ -91,7 +91,7 @@ def test_tensors_are_found_everywhere_in_the_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (tensor_in("../data"), "its weights are in '../data'; it must be a file in the same folder"),
+        (tensor_in("../data"), "its weights are in '../data'; it must be a file in the folder"),
         (tensor_in("a/../../data"), "it must be a file in the folder of the ONNX file or a subfolder"),
         (tensor_in("/etc/passwd"), "it must be a file in the folder of the ONNX file or a subfolder"),
         (tensor_in(""), "it must be a file in the folder of the ONNX file or a subfolder"),
