@@ -127,7 +127,7 @@ def evaluate_build(
 def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:
     """Raise DocumentError if a build's model entry differs from models.yaml, or its inputs from the model's.
 
-    Outputs are compared with those of an ONNX file. `declared` is the current entry; without it, the build's counts.
+    Outputs are compared with those of an ONNX file. Without `declared`, the current entry, the build's own is used.
     """
     recorded = build.model_spec
     model = recorded if declared is None else declared

@@ -1,4 +1,4 @@
-"""Epsilon-greedy sampling: promising and diverse candidates, and a few random configs, or as many as AdaTune sets."""
+"""Epsilon-greedy sampling, also AdaTune's: promising and diverse candidates, and a share of random configs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EpsilonGreedy(Stateless):
         diversity_weight: value of one more distinct knob value (the paper's alpha); the best config's score is 1. The
             default is our own and is not tuned.
         least_random: min number of uniformly random configs in a batch, since `epsilon` of a small batch rounds to 0.
-        max_without_merit: limit on a batch in a space without merit, where the surrogate has to learn everything.
+        max_without_merit: limit on the choice in a space without merit, which fits the surrogate more often.
     """
 
     name: ClassVar[str] = "greedy"

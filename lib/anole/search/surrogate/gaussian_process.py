@@ -24,7 +24,7 @@ _N_SAMPLED = 1024
 """Number of random configs that determine the range of each feature."""
 
 _MAX_DESCRIBED = 32
-"""Limit on the described features; with more, such as those of each loop of a nest, only the knobs' own are used."""
+"""If a space describes more features (a loop nest has hundreds), the process sees only those of the knobs."""
 
 _UNIT = 0.1
 """The score of a factor e of expected improvement."""
