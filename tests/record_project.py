@@ -20,15 +20,7 @@ from anole.documents.evaluation import (
     read_evaluation,
     write_evaluation,
 )
-from anole.documents.manifest import (
-    ListedTask,
-    Manifest,
-    Origin,
-    read_manifest,
-    read_task,
-    write_manifest,
-    write_task,
-)
+from anole.documents.manifest import ListedTask, Manifest, Origin, read_manifest, read_task, write_manifest, write_task
 from anole.documents.receipt import (
     MeasuredConfig,
     Receipt,
@@ -139,11 +131,7 @@ class Project:
         return Shard.open(self.shards, run or run_of(task), task, wait=wait)
 
     def tune(
-        self,
-        run: Run,
-        task: Task,
-        latencies_s: Iterable[float | None],
-        confirmed_s: Sequence[float | None] = (),
+        self, run: Run, task: Task, latencies_s: Iterable[float | None], confirmed_s: Sequence[float | None] = ()
     ) -> Path:
         """Append trials, and confirm the fastest with the confirmed latencies."""
         with Shard.open(self.shards, run, task) as shard:

@@ -406,10 +406,7 @@ def test_a_folder_of_records_is_a_hub(
     assert run("export-records", "old", "--from", "db/tuning.sqlite", "--preset", "autotvm").exit_code == 0
     assert "give the name of a new folder" in run("export-records", "new.sqlite").stderr
     later = run("export-records", "later", "--since", "2027-01-01")
-    assert (later.exit_code, later.stderr) == (
-        2,
-        "anole: db/shards: no run satisfies all conditions\n",
-    )
+    assert (later.exit_code, later.stderr) == (2, "anole: db/shards: no run satisfies all conditions\n")
     assert run("export-records", "since", "--since", "2026-11-21T10:00:00Z").exit_code == 0
     assert "does not match the formats" in run("export-records", "since", "--since", "yesterday").stderr
     result = run("import", "new", "other.sqlite", "--shards", "third")

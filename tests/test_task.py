@@ -6,16 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anole.task import (
-    BatchMatmul,
-    Conv2d,
-    Dense,
-    Task,
-    WeightScheme,
-    Workload,
-    workload_from_json,
-    workload_to_json,
-)
+from anole.task import BatchMatmul, Conv2d, Dense, Task, WeightScheme, Workload, workload_from_json, workload_to_json
 
 CONV = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=(1, 1, 1, 1))
 TARGET = {"kind": "cpu", "mcpu": "x86-64", "threads": 2}

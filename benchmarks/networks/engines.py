@@ -13,14 +13,7 @@ from anole.config.entries import ModelSpec
 from anole.documents.build import Build, read_build
 from anole.evaluate.comparison import timing_inputs
 from anole.evaluate.engine_factories import onnx_file, start_reference
-from anole.evaluate.engines import (
-    Engine,
-    build_engine,
-    onnxruntime_engine,
-    precision_of,
-    torch_engine,
-    torch_network,
-)
+from anole.evaluate.engines import Engine, build_engine, onnxruntime_engine, precision_of, torch_engine, torch_network
 from anole.targets import get_target
 from anole.targets.base import Device
 

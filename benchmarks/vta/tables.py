@@ -40,10 +40,7 @@ from benchmarks.common.rows import read_rows
 
 NETWORKS = Path(__file__).parents[1] / "tables/vta_networks.csv"
 """The count of each layer, by the name of its table, in each network."""
-MODELS = (
-    *("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"),
-    *("squeezenet1_1", "mobilenet_v2"),
-)
+MODELS = (*("alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34"), *("squeezenet1_1", "mobilenet_v2"))
 """The networks of DCOC's Table 5, which are from three families, and one network from each of two others."""
 
 DESCRIPTION = describe_vta(hardware="search")

@@ -64,8 +64,7 @@ class SimulatedRunner:
             *(build.name, reference.name, math.inf if snr_db is None else snr_db),
         )
         _log.info(
-            "%s: %.3f ms simulated, %.3f ms untuned (%.2fx)",
-            *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup),
+            "%s: %.3f ms simulated, %.3f ms untuned (%.2fx)", *(build.name, 1e3 * latency_s, 1e3 * untuned_s, speedup)
         )
         return [
             Latency(

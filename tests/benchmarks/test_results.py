@@ -74,7 +74,7 @@ def figures_of_the_papers() -> list[str]:
     holds, fails, equal, saturated, undecided = counts_of_claims()
     return [
         f"**{holds}** of {holds + fails + equal + saturated + undecided} tests of claims about gains hold, {fails} "
-        f"exclude a gain, {equal} show no difference, {saturated} are saturated, {undecided} are undecided",
+        f"exclude a gain, {equal} show no difference, {saturated} are saturated, {undecided} are undecided"
     ]
 
 

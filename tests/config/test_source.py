@@ -35,8 +35,7 @@ def test_a_factory_is_found_without_running_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["torch:nets", "torch:nets:", "torch::tiny", "torch:nets:a.b", "torch:a b:c", "torch:nets/x.py:tiny"],
+    "source", ["torch:nets", "torch:nets:", "torch::tiny", "torch:nets:a.b", "torch:a b:c", "torch:nets/x.py:tiny"]
 )
 def test_a_malformed_factory_is_reported_with_the_form(tmp_path: Path, source: str) -> None:
     assert "a torch source is torch:<package.module>:<factory>" in refusal(source, tmp_path)

@@ -11,13 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.errors import BuildError
-from anole.evaluate.engines import (
-    onnxruntime_engine,
-    onnxruntime_session,
-    precision_of,
-    torch_engine,
-    torch_network,
-)
+from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session, precision_of, torch_engine, torch_network
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_a_build_error(tmp_path: Path) -> None:

@@ -68,11 +68,7 @@ def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_mistakes_are_reported(
-    project: Path,
-    source: str,
-    inputs: dict[str, tuple[int, ...]],
-    parts: list[str],
-    capsys: pytest.CaptureFixture[str],
+    project: Path, source: str, inputs: dict[str, tuple[int, ...]], parts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ExtractError) as caught:
         load_model(ModelSpec("net", source, inputs))

@@ -70,11 +70,7 @@ def read_by_others(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     ],
 )
 def test_transpositions_are_folded(
-    left: tuple[int, ...],
-    right: tuple[int, ...],
-    build: Any,
-    operators: list[str],
-    workload: BatchMatmul | None,
+    left: tuple[int, ...], right: tuple[int, ...], build: Any, operators: list[str], workload: BatchMatmul | None
 ) -> None:
     after = assert_rewritten(
         normalize_products, build, random_array(*left), random_array(*right, seed=1), left=operators

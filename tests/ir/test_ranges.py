@@ -80,10 +80,7 @@ def test_inputs_with_the_same_name_must_have_the_same_range() -> None:
     [
         (spec([{"batch": "16"}, 3]), "models.net.inputs.x[0].batch: found '16'; write a range as smallest"),
         (spec([{"batch": "9..3"}, 3]), "models.net.inputs.x[0].batch: found '9..3'; write a range as smallest"),
-        (
-            spec([{"batch": "1..4", "more": "1..2"}, 3]),
-            "models.net.inputs.x[0]: found .*; a variable extent is one",
-        ),
+        (spec([{"batch": "1..4", "more": "1..2"}, 3]), "models.net.inputs.x[0]: found .*; a variable extent is one"),
         (
             spec([{"a b": "1..4"}, 3]),
             "models.net.inputs.x[0]: found the name 'a b'; the name of a range consists of letters",

@@ -91,10 +91,7 @@ def test_what_measures_a_processor_has_its_node_for_itself() -> None:
     ],
 )
 def test_a_job_asks_for_what_it_needs(threads: int, resources: dict[str, int], requests: Any, limits: Any) -> None:
-    assert container({**TUNE, "threads": threads}, **resources)["resources"] == {
-        "requests": requests,
-        "limits": limits,
-    }
+    assert container({**TUNE, "threads": threads}, **resources)["resources"] == {"requests": requests, "limits": limits}
 
 
 def test_a_job_without_memory_or_time_is_not_limited() -> None:

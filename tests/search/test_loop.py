@@ -351,6 +351,18 @@ def test_a_converged_search_stops_and_logs_it(bowl, caplog):
     assert outcome(cut.trials) == outcome(session.trials)
 
 
+@pytest.mark.parametrize(("options", "size"), [({}, 8), ({"batch": 6}, 6), ({"batch_without_merit": 4}, 4)])
+@pytest.mark.parametrize("learns", [False, True])
+def test_batches_are_smaller_in_a_space_without_merit(bowl, options, size, learns):
+    vectors = bowl.space.sample(64, np.random.default_rng(0))
+    prior = Examples(bowl.space.features(vectors), np.linspace(0, 1, 64)) if learns else None
+    settings = read_tuner({"preset": "anole", "explorer": "random", "surrogate": "boosted_trees", **options})
+    trials = Session(bowl, settings, 12, prior=prior).run().trials
+    assert [trial.iteration for trial in trials] == [number // size for number in range(12)]
+    merited = replace(bowl.space, merit=lambda columns: np.ones(len(columns["tile_f"])))
+    assert settings.batch_in(merited) == options.get("batch", 16)
+
+
 def test_a_search_stops_after_max_iterations_even_if_interrupted(bowl):
     settings = replace(QUICK["autotvm"], max_iterations=3)
     session = Session(bowl, settings, 600).run()

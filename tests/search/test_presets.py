@@ -196,14 +196,8 @@ def test_every_setting_is_part_of_the_run_key():
         ({"explorer": {"name": "ppoo"}}, "tuning.explorer.name: unknown explorer 'ppoo'"),
         ({"explorer": 7}, "tuning.explorer: unknown explorer 7"),
         ({"sampler": {"epsilon": 2}}, "tuning.sampler.epsilon: is 2, not a number from 0 to 1"),
-        (
-            {"surrogate": {"objective": "rank"}},
-            "tuning.surrogate.objective: is 'rank', not one of regression, ranking",
-        ),
-        (
-            {"surrogate": {"name": "none", "max_depth": 3}},
-            "tuning.surrogate.max_depth: is unknown; allowed: nothing",
-        ),
+        ({"surrogate": {"objective": "rank"}}, "tuning.surrogate.objective: is 'rank', not one of regression, ranking"),
+        ({"surrogate": {"name": "none", "max_depth": 3}}, "tuning.surrogate.max_depth: is unknown; allowed: nothing"),
         ({"evaluator": {"repeats": 0}}, "tuning.evaluator.repeats: is 0"),
         ({"evaluator": {"step": 3}}, "tuning.evaluator.step: is unknown; allowed: number, repeats, max_s"),
         ({"evaluator": {4: 3}}, "tuning.evaluator.4: is unknown"),

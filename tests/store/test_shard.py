@@ -76,10 +76,7 @@ logs = st.dictionaries(st.text(), st.floats(allow_nan=False, allow_infinity=Fals
 @settings(max_examples=examples(40), deadline=None)
 @given(trial_lists(), st.lists(confirmations, max_size=3), st.lists(logs, max_size=3))
 def test_appended_records_are_read_back(
-    new_project: Callable,
-    trials: list[Trial],
-    confirmed: list[Confirmation],
-    searched: list[dict[str, float]],
+    new_project: Callable, trials: list[Trial], confirmed: list[Confirmation], searched: list[dict[str, float]]
 ) -> None:
     project = new_project()
     run = project.run_of(project.CONV)

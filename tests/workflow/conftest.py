@@ -40,12 +40,7 @@ def tiny():
         nn.AdaptiveAvgPool2d(1), nn.Flatten(),
     )
 """
-TUNING = {
-    "preset": "random",
-    "trials": 2,
-    "evaluator": {"number": 1, "repeats": 2},
-    "n_confirm": 0,
-}
+TUNING = {"preset": "random", "trials": 2, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0}
 
 
 @dataclass(frozen=True)

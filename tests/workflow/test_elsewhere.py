@@ -20,10 +20,7 @@ from anole_cuda.device.machine import present_gpus
 
 from .conftest import Project
 
-pytestmark = [
-    pytest.mark.workflow,
-    pytest.mark.skipif(bool(present_gpus()), reason="this machine has a GPU"),
-]
+pytestmark = [pytest.mark.workflow, pytest.mark.skipif(bool(present_gpus()), reason="this machine has a GPU")]
 
 
 def write(project: Project, channels: list[int], gpu: dict[str, Any], *others: dict[str, Any]) -> None:

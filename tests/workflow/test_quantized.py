@@ -22,10 +22,7 @@ def test_a_model_is_quantized_only_for_int8_targets(empty: Any) -> None:
         {"chain": {"source": "onnx:chain.onnx"}},
         targets={"bytes": {"kind": "cpu", "threads": 1, "precision": "int8"}, "cpu": {"kind": "cpu", "threads": 1}},
         tuning={"preset": "random", "trials": 2},
-        builds=[
-            {"model": "chain", "target": "bytes", "refine": 2},
-            {"model": "chain", "target": "cpu", "trials": 0},
-        ],
+        builds=[{"model": "chain", "target": "bytes", "refine": 2}, {"model": "chain", "target": "cpu", "trials": 0}],
     )
     outcome = empty.snakemake()
     assert outcome.code == 0, outcome.output

@@ -61,10 +61,11 @@ PRESETS = {
         TunerSettings(
             "anole",
             GuidedAnnealing(n_steps=150, patience=25, patience_over=None),
-            EpsilonGreedy(max_without_merit=8),
+            EpsilonGreedy(),
             MeritTrees(max_depth=6, learning_rate=0.1),
             AdaptiveEvaluator(micro_batch_s=0.002, max_s=0.1, slow_factor=3.0),
             batch=16,
+            batch_without_merit=8,
             n_confirm=8,
             min_gain=0.01,
             warm_start=True,
@@ -81,7 +82,7 @@ BUILT_IN: dict[str, Mapping[str, type[Any]]] = {
 }
 """For every role, the settings classes of its built-in parts by name."""
 
-_TUNER_FIELDS = ("batch", "n_confirm", "min_gain", "warm_start", "max_iterations")
+_TUNER_FIELDS = ("batch", "batch_without_merit", "n_confirm", "min_gain", "warm_start", "max_iterations")
 
 
 def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
@@ -89,9 +90,9 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
 
     Args:
         plain: ``preset`` and its overrides: a part as its name (``explorer: random``) or as a mapping of
-            its settings (``explorer: {name: annealing, n_steps: 200}``), ``batch``, ``n_confirm``, ``min_gain``,
-            ``warm_start`` and ``max_iterations``. Other settings keep the preset's value; in a part that is not the
-            preset's, they have their defaults.
+            its settings (``explorer: {name: annealing, n_steps: 200}``), and ``batch``, which alone applies in all
+            spaces, ``batch_without_merit``, ``n_confirm``, ``min_gain``, ``warm_start`` and ``max_iterations``. Other
+            settings keep the preset's value; in a part that is not the preset's, they have their defaults.
         path: the YAML path of `plain` in models.yaml.
 
     Raises:
@@ -104,7 +105,7 @@ def read_tuner(plain: Mapping[str, Any], path: str = "tuning") -> TunerSettings:
     preset = plain.get("preset", DEFAULT_PRESET)
     if not isinstance(preset, str) or preset not in PRESETS:
         raise SpecError(f"{path}.preset", describe_unknown("preset", preset, PRESETS))
-    settings = PRESETS[preset]
+    settings = PRESETS[preset] if "batch" not in plain else replace(PRESETS[preset], batch_without_merit=None)
     overrides = read_fields(TunerSettings, {name: plain[name] for name in _TUNER_FIELDS if name in plain}, path)
     for role in BUILT_IN:
         if role in plain:

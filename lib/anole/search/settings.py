@@ -55,6 +55,7 @@ class TunerSettings:
     Attributes:
         preset: name of the preset that the settings are based on.
         batch: trials per iteration of the loop.
+        batch_without_merit: the same in a space without merit, where each fit teaches more; None is `batch`.
         n_confirm: number of the fastest configs that are measured again at the end.
         min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
             None spends the entire budget.
@@ -73,6 +74,11 @@ class TunerSettings:
     min_gain: Annotated[float, Range(0, 1)] | None = None
     warm_start: bool = False
     max_iterations: Annotated[int, Range(1)] | None = None
+    batch_without_merit: Annotated[int, Range(1, 256)] | None = None
+
+    def batch_in(self, space: Space) -> int:
+        """Return the trials per iteration in a space."""
+        return self.batch if space.merit else self.batch_without_merit or self.batch
 
     def learns_from_others(self, space: Space) -> bool:
         """Whether a search starts from the trials of other tasks: not if its surrogate is fitted from the start."""
@@ -85,6 +91,8 @@ class TunerSettings:
     @cached_property
     def _plain(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.batch_without_merit is None:
+            del values["batch_without_merit"]  # which keeps old run keys
         parts = {role: values.pop(role) for role in ("explorer", "sampler", "surrogate", "evaluator")}
         return values | {role: {"name": part.name, **_describe(part)} for role, part in parts.items()}
 

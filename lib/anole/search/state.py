@@ -85,6 +85,7 @@ class Search:
         self.expected_gain = 1.0
         self.exhausted = False
         self._seed, self._rng = seed, np.random.default_rng()
+        self._n_batch = settings.batch_in(subject.space)
         self._recorded = sorted(recorded, key=lambda trial: trial.number)
         self._numbers = itertools.count(self._recorded[-1].number + 1 if self._recorded else 0)
         self._history = History(subject.space, subject.flop, subject.prior, subject.default)
@@ -124,7 +125,7 @@ class Search:
 
         Examples from similar tasks may mislead, so they guide only a share of the first batch.
         """
-        n = self.settings.batch
+        n = self._n_batch
         if len(self._history) or self._history.prior is None:
             return self._sampler.choose(candidates, self._history, n, self._rng)
         guided = self._sampler.choose(candidates, self._history, math.ceil(_GUIDED_SHARE * n), self._rng)
@@ -140,7 +141,7 @@ class Search:
         vectors = self.subject.space.vectors_of(trial.config for trial in recorded)
         if not self._recorded or self.iteration >= self._recorded[-1].iteration:
             new_vectors = self._exclude(chosen, vectors)
-            vectors = np.concatenate([vectors, new_vectors[: self.settings.batch - len(recorded)]])
+            vectors = np.concatenate([vectors, new_vectors[: self._n_batch - len(recorded)]])
             self.exhausted = not len(vectors)
         if self.exhausted:
             logger.info("the space is exhausted after %d trials", len(self.trials))
@@ -177,11 +178,11 @@ class Search:
             return
         self._agreement = self._agreement_on(self.batch)
         self._history.add(self.batch.vectors, [trial.measurement for trial in self.batch.trials])
-        self.expected_gain = expected_gain(self._history.gflops, self.settings.batch)
+        self.expected_gain = expected_gain(self._history.gflops, self._n_batch)
         self.batch = None
         if self.converged:
             n, gain = len(self.trials), self.expected_gain
-            logger.info("converged after %d trials: the next %d may save %.2f %%", n, self.settings.batch, 100 * gain)
+            logger.info("converged after %d trials: the next %d may save %.2f %%", n, self._n_batch, 100 * gain)
 
     def _agreement_on(self, batch: Batch) -> dict[str, float]:
         """Return the rank correlation of a batch's speeds with the scores of the surrogate that chose the batch."""

@@ -79,12 +79,7 @@ class Knob:
 
 
 def split_knob(
-    name: str,
-    extent: int,
-    n_parts: int,
-    allow: Callable[[tuple[int, ...]], bool] | None = None,
-    *,
-    agent: str = "",
+    name: str, extent: int, n_parts: int, allow: Callable[[tuple[int, ...]], bool] | None = None, *, agent: str = ""
 ) -> Knob:
     """Return a knob whose values are all ordered factorizations of an extent into n parts, outermost first.
 

@@ -28,13 +28,7 @@ from anole_vta.compile.partition import Partition, Partitioner
 from anole_vta.compile.quantize import observe, quantize, snr_db
 from anole_vta.geometry import Geometry
 from anole_vta.network.artifact import HOST_LIBRARY, host_of, save_network
-from anole_vta.network.network import (
-    AcceleratorLayer,
-    IntegerReference,
-    QuantizedNetwork,
-    float_of,
-    run_quantized,
-)
+from anole_vta.network.network import AcceleratorLayer, IntegerReference, QuantizedNetwork, float_of, run_quantized
 from anole_vta.network.simulated_accelerator import LoadedStep, can_add, load_step
 from anole_vta.section import Accelerator, AcceleratorStep
 from anole_vta.simulator.timing import cycles_of, is_extrapolated

@@ -14,15 +14,7 @@ from anole.extract.samples import Sample
 from anole.record import Config
 from anole.task import Workload
 from anole_vta.compile.partition import FusedLayer, Partition
-from anole_vta.network.network import (
-    MAX_VALUE,
-    AcceleratorLayer,
-    Host,
-    NetworkStep,
-    Pool,
-    QuantizedNetwork,
-    max_pool,
-)
+from anole_vta.network.network import MAX_VALUE, AcceleratorLayer, Host, NetworkStep, Pool, QuantizedNetwork, max_pool
 from anole_vta.target import as_conv2d
 
 _N_SCALES = 4

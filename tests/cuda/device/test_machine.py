@@ -34,11 +34,7 @@ def install(folder: Path, name: str, script: str) -> None:
 
 @pytest.mark.parametrize(
     ("output", "arch"),
-    [
-        ("9.0, 0, GPU-a", "sm_90"),
-        ("12.0, 0, GPU-a", "sm_120"),
-        ("8.6, 0, GPU-a\n9.0, 1, GPU-b", "sm_86"),
-    ],
+    [("9.0, 0, GPU-a", "sm_90"), ("12.0, 0, GPU-a", "sm_120"), ("8.6, 0, GPU-a\n9.0, 1, GPU-b", "sm_86")],
 )
 def test_the_first_gpu_is_found(machine: Path, output: str, arch: str) -> None:
     install(machine, "nvidia-smi", f"printf '{output}\\n'")

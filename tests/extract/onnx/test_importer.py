@@ -64,12 +64,7 @@ def test_names_of_a_file_are_kept(project: Path, batch: int | str) -> None:
             {},
             "input image has the dynamic shape [batch, 3, 9, 9]; fix it in `inputs`, such as {image: [1, 3, 9, 9]}",
         ),
-        (
-            {"batch": "batch"},
-            "onnx:net.onnx",
-            {"image": (1, 4, 9, 9)},
-            "found shape [1, 4, 9, 9]; the file has",
-        ),
+        ({"batch": "batch"}, "onnx:net.onnx", {"image": (1, 4, 9, 9)}, "found shape [1, 4, 9, 9]; the file has"),
         ({}, "onnx:net.onnx", {"x": (1, 3, 9, 9)}, "found 'x'; net.onnx has image"),
         ({"last": "RandomNormalLike"}, "onnx:net.onnx", {}, "RandomNormalLike 'last': there is no converter"),
         *(

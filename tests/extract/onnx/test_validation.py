@@ -106,10 +106,7 @@ VIOLATIONS = [
         "given.shape.dim[0].dim_value = 2**62",
         "input 'x': found shape [4611686018427387904, 3, 9, 9]; a tensor has at most 2147483648 elements",
     ),
-    (
-        "given.shape.dim[0].dim_value = -2",
-        "input 'x': found shape [-2, 3, 9, 9]; each extent must be at least 1",
-    ),
+    ("given.shape.dim[0].dim_value = -2", "input 'x': found shape [-2, 3, 9, 9]; each extent must be at least 1"),
     (
         "m.graph.value_info[0].type.tensor_type.shape.dim[0].dim_value = 2**62",
         "value 'c': found shape [4611686018427387904, 4, 7, 7]; a tensor has at most",
@@ -131,10 +128,7 @@ VIOLATIONS = [
         "nodes[2].attribute[0].t.float_data[0] = NAN; nodes[3].op_type = 'MatMul'",
         "value of operator Constant 'two': 1 of 1 values are not a number",
     ),
-    (
-        "nodes[3].domain = 'evil'",
-        "operator Mul 'double': found domain 'evil'; allowed: '', 'ai.onnx', 'com.microsoft'",
-    ),
+    ("nodes[3].domain = 'evil'", "operator Mul 'double': found domain 'evil'; allowed: '', 'ai.onnx', 'com.microsoft'"),
     (
         "add_function(m, 'Once', ['Twice']), add_function(m, 'Twice', ['Once'])",
         "a function calls itself: Once calls Twice calls Once",
@@ -164,10 +158,7 @@ VIOLATIONS = [
     ("m.graph.input.add().CopyFrom(helper.make_tensor_value_info('', 1, [1]))", "name"),
     ("weights.append(weight)", "weight initializer name is not unique"),
     ("m.graph.output.append(m.graph.output[0])", "output 'y' is declared 2 times"),
-    (
-        "m.graph.sparse_initializer.add(values=weight)",
-        "net.onnx: found a sparse tensor; only dense ones are allowed",
-    ),
+    ("m.graph.sparse_initializer.add(values=weight)", "net.onnx: found a sparse tensor; only dense ones are allowed"),
     ("nest(m, 9)", "subgraphs are nested 9 deep; the maximum is 8"),
     (f"nodes.extend([onnx.NodeProto()] * {MAX_NODES + 1})", "has more than 100000 operators"),
 ]

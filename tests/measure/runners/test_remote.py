@@ -300,11 +300,7 @@ def test_a_confirmation_stays_on_one_server(measurer: Measuring, pair: Processes
 @pytest.mark.guard
 @pytest.mark.parametrize("hanging", [0, 2])
 def test_rivals_that_cannot_run_together_run_on_one_server_where_they_work(
-    measurer: Measuring,
-    central: Process,
-    tracked: Processes,
-    hanging: int,
-    caplog: pytest.LogCaptureFixture,
+    measurer: Measuring, central: Process, tracked: Processes, hanging: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(connect_s=START_S, run_s=1.0, lease_s=0.5)
     rivals: Configs = [

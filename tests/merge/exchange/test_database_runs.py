@@ -108,10 +108,7 @@ SCHEMAS = {
         "pragma writable_schema = on; delete from sqlite_master;",
         "is not a database of trials: it has no table task",
     ),
-    "a newer version": (
-        "pragma user_version = 99;",
-        r"was written by a newer Anole \(its tables have version 99; ",
-    ),
+    "a newer version": ("pragma user_version = 99;", r"was written by a newer Anole \(its tables have version 99; "),
     "a broken definition": (
         "pragma writable_schema = on; update sqlite_master set sql = 'create table run (' where name = 'run';",
         "malformed database schema",
@@ -146,10 +143,7 @@ CELLS = {
     "an unknown status": ("update trial set status = 'fine' where number = 0", "status is 'fine', not one of ok"),
     "a config of nothing": ("update trial set config = null where number = 0", "config is None, not an object"),
     "a config that is not JSON": ("update trial set config = '{' where number = 0", "config is '{', which is not JSON"),
-    "a config of bytes": (
-        "update trial set config = x'7b7d' where number = 0",
-        r"config is b'\{\}', which",
-    ),
+    "a config of bytes": ("update trial set config = x'7b7d' where number = 0", r"config is b'\{\}', which"),
     "half a surrogate": (
         """update trial set config = '{"a": "\\ud800"}' where number = 0""",
         "row 0: config is .*, which is not JSON",

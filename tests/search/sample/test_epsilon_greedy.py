@@ -109,14 +109,6 @@ def test_contextual_greedy_otherwise_equals_epsilon_greedy(history, candidates, 
     assert contextual[:16] != list(range(16))
 
 
-@pytest.mark.parametrize("merit", [None, lambda columns: columns["a"]])
-def test_batches_are_smaller_without_merit(merit):
-    space = Space([option_knob("a", list(range(100)))], merit=merit)
-    candidates = Candidates(space.vectors(range(50)), np.zeros(50))
-    chosen = choose(EpsilonGreedy(max_without_merit=8), candidates, history_of(space), 16)
-    assert len(chosen) == (8 if merit is None else 16)
-
-
 def test_least_random_applies_to_small_batches(history, candidates):
     """A twentieth of 16 rounds to none."""
     counts = [rows_of(EpsilonGreedy(0.05, None, least_random=n), candidates, history, 16).count(-1) for n in (0, 1, 20)]

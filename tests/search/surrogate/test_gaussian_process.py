@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import mpmath
 import numpy as np
 import pytest
 from scipy.stats import norm
-from threadpoolctl import threadpool_limits
+from sklearn.gaussian_process.kernels import Matern
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from anole.search.roles import History
 from anole.search.surrogate.gaussian_process import GaussianProcess, log_expected_improvement
@@ -18,10 +21,26 @@ SPACE = Space([option_knob("a", list(range(30))), option_knob("b", list(range(30
 GRID = np.array([[a, b] for a in range(10, 30, 2) for b in range(0, 15, 2)])
 
 
-def history_with(vectors: np.ndarray, fails_above: int = 30) -> History:
+@dataclass
+class Sums:
+    """A description of configs with n features."""
+
+    columns: dict[str, np.ndarray]
+    n: int
+
+    @property
+    def feature_names(self):
+        return [f"sum {power}" for power in range(self.n)]
+
+    def features(self):
+        total = self.columns["a"] + self.columns["b"]
+        return np.stack([total * power for power in range(self.n)], axis=1).astype(np.float32)
+
+
+def history_with(vectors: np.ndarray, fails_above: int = 30, space: Space = SPACE) -> History:
     latencies_s = [1.0 + (a - 20) ** 2 / 50 + (b - 5) ** 2 / 50 for a, b in vectors.tolist()]
     latencies_s = [s if vector[0] <= fails_above else None for s, vector in zip(latencies_s, vectors, strict=True)]
-    return history_of(SPACE, vectors, latencies_s)
+    return history_of(space, vectors, latencies_s)
 
 
 def scaled(vectors: np.ndarray) -> np.ndarray:
@@ -68,10 +87,26 @@ def test_only_the_fastest_examples_are_used():
     np.testing.assert_allclose(few.spread(GRID), all_.spread(GRID), rtol=1e-6)
 
 
-def test_scores_do_not_depend_on_the_number_of_threads():
-    expected = fit(GaussianProcess(), history_with(GRID)).score(GRID)
+def test_fits_and_predicts_on_one_thread(monkeypatch):
+    """The order of sums depends on the number of threads, and near ties the proposals on the order of sums."""
+    seen, called = [], Matern.__call__
+
+    def spy(self, *args, **kwargs):
+        seen.extend(pool["num_threads"] for pool in threadpool_info())
+        return called(self, *args, **kwargs)
+
+    monkeypatch.setattr(Matern, "__call__", spy)
     with threadpool_limits(2):
-        np.testing.assert_array_equal(fit(GaussianProcess(), history_with(GRID)).score(GRID), expected)
+        fit(GaussianProcess(max_steps=2), history_with(GRID)).score(GRID)
+    assert set(seen) == {1}
+
+
+def test_of_many_described_features_only_the_knobs_are_used():
+    """A length scale for each feature of a loop nest would make a fit take seconds."""
+    for n_described, n_used in ((0, 0), (32, 32), (33, 0)):
+        space = replace(SPACE, describe=lambda columns, n=n_described: Sums(columns, n)) if n_described else SPACE
+        surrogate = fit(GaussianProcess(max_steps=2), history_with(GRID, space=space))
+        assert len(surrogate._kernel.theta) == n_used + len(SPACE.knobs) + 2  # with the amplitude and the noise
 
 
 @pytest.mark.parametrize("z", [-300.0, -37.0, -1.001, -1.0, -0.5, 0.0, 3.0])

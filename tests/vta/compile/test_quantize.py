@@ -13,14 +13,7 @@ from hypothesis.extra.numpy import arrays
 from anole.task import Conv2d
 from anole_vta.compile.partition import FusedLayer, Partition
 from anole_vta.compile.quantize import best_exponent, observe, quantize, snr_db
-from anole_vta.network.network import (
-    MAX_VALUE,
-    AcceleratorLayer,
-    IntegerReference,
-    Pool,
-    float_of,
-    run_quantized,
-)
+from anole_vta.network.network import MAX_VALUE, AcceleratorLayer, IntegerReference, Pool, float_of, run_quantized
 
 from ...examples import examples
 

@@ -16,14 +16,7 @@ from anole.task import Conv2d
 from anole_vta.geometry import INSTRUCTION_BYTES, Geometry
 from anole_vta.isa import AluOpcode
 from anole_vta.network.artifact import BuiltNetwork, save_network
-from anole_vta.network.network import (
-    AcceleratorLayer,
-    HostCall,
-    IntegerReference,
-    Pool,
-    Quantized,
-    QuantizedNetwork,
-)
+from anole_vta.network.network import AcceleratorLayer, HostCall, IntegerReference, Pool, Quantized, QuantizedNetwork
 from anole_vta.network.simulated_accelerator import load_step
 from anole_vta.templates.design import default_config
 

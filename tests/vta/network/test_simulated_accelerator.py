@@ -14,12 +14,7 @@ from anole_vta.geometry import DEFAULT, Geometry, Memory
 from anole_vta.isa import AluOpcode, Load, decode, encode
 from anole_vta.network.network import AcceleratorLayer, IntegerReference, Pool, run_quantized
 from anole_vta.network.pool import lower_pool
-from anole_vta.network.simulated_accelerator import (
-    SimulatedAccelerator,
-    can_add,
-    epilogue_of,
-    load_step,
-)
+from anole_vta.network.simulated_accelerator import SimulatedAccelerator, can_add, epilogue_of, load_step
 from anole_vta.simulator.timing import simulate
 from anole_vta.templates.conv2d import Immediate
 from anole_vta.templates.design import default_config

@@ -8,17 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anole_vta.geometry import DEFAULT, Geometry, Memory
-from anole_vta.isa import (
-    Alu,
-    AluOpcode,
-    Finish,
-    Gemm,
-    Load,
-    Store,
-    StreamError,
-    alu_uop,
-    encode_uop,
-)
+from anole_vta.isa import Alu, AluOpcode, Finish, Gemm, Load, Store, StreamError, alu_uop, encode_uop
 from anole_vta.simulator.functional import FunctionalSimulator
 
 from ...examples import examples

@@ -108,10 +108,7 @@ def outcome(run):
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(
-    st.lists(st.tuples(st.lists(instructions, max_size=12), st.integers(1, 60)), min_size=1, max_size=4),
-    geometries,
-)
+@given(st.lists(st.tuples(st.lists(instructions, max_size=12), st.integers(1, 60)), min_size=1, max_size=4), geometries)
 def test_any_repeated_stream_takes_the_cycles_or_deadlocks_like_its_complete_simulation(parts, geometry):
     program = [each for part, times in parts for each in part * times] + [Finish()]
     complete = outcome(lambda: simulate(program, geometry).cycles)

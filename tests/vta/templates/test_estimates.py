@@ -105,10 +105,7 @@ def test_an_impossible_accelerator_runs_nothing():
     assert [blocks.tolist() for blocks in blocks_that_fit(SMALL[0], mapped, EPILOGUE)] == [[0, 1], [0, 1]]
 
 
-LAYERS = [
-    Conv2d(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1)),
-    Conv2d(4, 14, 14, 32, 128, (1, 1), strides=(2, 2)),
-]
+LAYERS = [Conv2d(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1)), Conv2d(4, 14, 14, 32, 128, (1, 1), strides=(2, 2))]
 SEARCHED = VtaTarget(describe_vta(hardware="search"))
 
 

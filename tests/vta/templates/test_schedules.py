@@ -41,8 +41,7 @@ def test_a_trace_has_start_and_end():
 
 
 @pytest.mark.parametrize(
-    ("shape", "geometry"),
-    [("16x16", DEFAULT), ("2x32x8", Geometry(2, 32, 8)), ("1x16x16_div1", DEFAULT)],
+    ("shape", "geometry"), [("16x16", DEFAULT), ("2x32x8", Geometry(2, 32, 8)), ("1x16x16_div1", DEFAULT)]
 )
 def test_names_of_shapes(shape, geometry):
     assert parse_shape(shape) == geometry

@@ -30,21 +30,18 @@ class EpsilonGreedy(Stateless):
         diversity_weight: value of one more distinct knob value (the paper's alpha); the best config's score is 1. The
             default is our own and is not tuned.
         least_random: min number of uniformly random configs in a batch, since `epsilon` of a small batch rounds to 0.
-        max_without_merit: limit on the choice in a space without merit, which fits the surrogate more often.
     """
 
     name: ClassVar[str] = "greedy"
-    later_settings: ClassVar[frozenset[str]] = frozenset({"least_random", "max_without_merit"})
+    later_settings: ClassVar[frozenset[str]] = frozenset({"least_random"})
 
     epsilon: Annotated[float, Range(0, 1)] = 0.05
     diversity_ratio: Annotated[float, Range(1)] | None = 2.0
     diversity_weight: Annotated[float, Range(0)] = 0.02
     least_random: Annotated[int, Range(0, 256)] = 0
-    max_without_merit: Annotated[int, Range(1, 256)] | None = None
 
     def choose(self, candidates: Candidates, history: History, n: int, rng: np.random.Generator) -> Vectors:
         """Return greedily chosen candidates, then random configs."""
-        n = min(n, self.max_without_merit or n) if history.space.merit is None else n
         n_greedy = n - min(n, max(int(self.epsilon * n), self.least_random))
         ratio = self.diversity_ratio or 1.0
         vectors, scores = candidates.vectors[: int(ratio * n)], candidates.scores[: int(ratio * n)]

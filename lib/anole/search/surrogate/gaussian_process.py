@@ -39,9 +39,10 @@ class GaussianProcess:
 
     A score is the logarithm of the expected improvement of the log speed times the probability of success, which guides
     annealing also where improvements are tiny (Ament et al., "Unexpected Improvements to Expected Improvement", NeurIPS
-    2023). The highest among the measured configs and as many random ones is 1. Two models, since failures would distort
-    the speeds: Hellsten et al., "BaCO: A Fast and Portable Bayesian Compiler Optimization Framework" (ASPLOS 2023). The
-    kernel is Matérn's with nu = 5/2 and a length scale for each feature; features are logarithmic, and scaled to 0..1.
+    2023). The highest among the measured configs and as many random ones is 1. Low scores approach -1; otherwise, no
+    chain of annealing would leave the peaks of a precise process. Two models, since failures would distort the speeds:
+    Hellsten et al., "BaCO: A Fast and Portable Bayesian Compiler Optimization Framework" (ASPLOS 2023). The kernel is
+    Matérn's with nu = 5/2 and a length scale for each feature; features are logarithmic, and scaled to 0..1.
 
     Attributes:
         n_trees: number of trees that predict failures.
@@ -94,7 +95,8 @@ class _GaussianProcessSurrogate(GuardedSurrogate):
         def score(vectors: Vectors) -> Prediction:
             gains, std = log_gain(self._scale(self.space.features(vectors)))
             # Rounded to 1 % of a gain, since matrix products round differently for one config and for many.
-            return np.round(1.0 + _UNIT * (gains - highest), 3), std
+            scores = 1.0 + _UNIT * np.round(gains - highest, 2)
+            return np.where(scores < 0, scores / (1.0 + np.abs(scores)), scores), std
 
         return score
 

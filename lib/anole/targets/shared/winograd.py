@@ -33,11 +33,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 POINTS = tuple(
     tuple(map(Fraction, points))
-    for points in (
-        ("0", "1", "-1"),
-        ("0", "3/4", "-3/4", "3/2", "-3/2"),
-        ("0", "1", "-1", "1/2", "-1/2", "2", "-2"),
-    )
+    for points in (("0", "1", "-1"), ("0", "3/4", "-3/4", "3/2", "-3/2"), ("0", "1", "-1", "1/2", "-1/2", "2", "-2"))
 )
 """Evaluation points of the polynomials, besides infinity; a filtering uses a prefix of the smallest sufficient set.
 

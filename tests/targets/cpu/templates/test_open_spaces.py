@@ -73,10 +73,7 @@ def test_many_more_open_configs_are_correct(workload: Workload, seed: int) -> No
             Conv2d(2, 11, 11, 4, 6, (3, 3), (2, 2), dilation=(2, 2)),
             {"tile_f": [2, 1, 4], "tile_y": [2, 1, 2], "tile_x": [2, 2]},
         ),
-        (
-            Conv2d(1, 9, 7, 20, 20, (3, 3), groups=20),
-            {"tile_f": [3, 1, 8], "tile_y": [2, 1, 4], "tile_x": [3, 2]},
-        ),
+        (Conv2d(1, 9, 7, 20, 20, (3, 3), groups=20), {"tile_f": [3, 1, 8], "tile_y": [2, 1, 4], "tile_x": [3, 2]}),
         (Conv2d(1, 9, 7, 20, 10, (3, 3), padding=SAME, groups=5), {"tile_y": [3, 1, 4], "tile_x": [2, 4]}),
         (Conv2d(1, 9, 7, 4, 64, (3, 3), padding=SAME, groups=2), {"tile_y": [3, 1, 4], "tile_x": [2, 4]}),
         (Dense(5, 12, 20), {"tile_y": [2, 1, 4], "tile_x": [3, 1, 8]}),
