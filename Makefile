@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: help env demo test guard test-all test-elsewhere tests tests-all fuzz fuzz-graphs faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-shapes bench-accuracy papers conformance \
+.PHONY: help env demo test guard test-all tests tests-all fuzz fuzz-graphs faults lint format lock wheel explore doctor bench-search bench-vta bench-accelerator bench-gpu bench-cpu bench-precision bench-shapes bench-accuracy papers conformance \
 	conformance-torch zoo clean
 .DEFAULT_GOAL := help
 
@@ -34,9 +34,6 @@ guard: env  ## run the other tests of .ci/run: faults, clusters, emulated GPUs, 
 
 test-all: env  ## run the tests of `make test` and `make guard`, and slow tests, which use more examples
 	@$(MAKE) --no-print-directory --jobs 2 lint tests-all
-
-test-elsewhere: env  ## run the tests of `make test` as on other machines: users, locales, cores, CPUs, Pythons; about an hour
-	python -m tests.elsewhere
 
 tests: env  ## run the tests of `make test`, without lint
 	$(PYTEST)

@@ -115,7 +115,7 @@ def compute(imported: Imported, arrays: Mapping[str, Any]) -> list[Any]:
     import tvm
     from tvm import relax
 
-    from anole.compile.lower import Choice, lower
+    from anole.compiler.lower import Choice, lower
     from anole.errors import BuildError
     from anole.extract.graph import for_low_precision, workloads_of
     from anole.targets import get_device

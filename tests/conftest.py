@@ -44,7 +44,7 @@ _FIRST = (
     "workflow/test_project",
     "workflow/test_simulated",
     "evaluate/test_stage",
-    "compile/test_build",
+    "compiler/test_build",
     "faults",
     "search",
     "workflow",
@@ -200,7 +200,7 @@ def accelerate() -> Callable[..., Build]:
     The network's project, with ``tiny.py``, is the working directory; the build is its folder ``<name>``, and the
     manifest and tasks are in the usual folders.
     """
-    from anole.compile.build import BuildSettings, compile_build
+    from anole.compiler.build import BuildSettings, compile_build
     from anole.config.entries import ModelSpec
     from anole.documents import layout
     from anole.documents.manifest import write_manifest, write_task

@@ -40,8 +40,8 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
-NAMES = """bench describe quantize extract tune tune-together merge refine compile evaluate export run profile compare
-completion plan report doctor calibrate serve vta import export-records explore lock init accelerator"""
+NAMES = """bench describe quantize extract tune tune-together merge refine compile evaluate export run try profile
+compare completion plan report doctor calibrate serve vta import export-records explore lock init accelerator"""
 
 
 def test_every_stage_is_a_command_with_help() -> None:

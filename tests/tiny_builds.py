@@ -44,7 +44,7 @@ compile_untuned(ModelSpec("net", "torch:tiny:residual", {"x": tuple(map(int, sys
 
 def compile_untuned(model: ModelSpec, folder: Path, description: Mapping[str, Any] | None = None) -> None:
     """Compile a network of the working directory with default configs, by default for one CPU thread."""
-    from anole.compile.build import BuildSettings, compile_build
+    from anole.compiler.build import BuildSettings, compile_build
     from anole.extract.stage import extract_tasks
     from anole.targets import get_target
     from anole.targets.cpu.settings import describe_cpu

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from anole.compile.stage import compile_network
+from anole.compiler.stage import compile_network
 from anole.config.entries import TargetSpec
 from anole.documents import layout
 from anole.documents.build import FILE, read_build

@@ -71,7 +71,7 @@ def _compile_untuned(build: Build, model: ModelSpec, device: Device, folder: Pat
 
 def compile_untuned(model: ModelSpec, manifest: Any, name: str, folder: Path) -> None:
     """Compile a network with default configs, without warning that it is not tuned."""
-    from anole.compile.build import BuildSettings, compile_build
+    from anole.compiler.build import BuildSettings, compile_build
     from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 
     logging.disable(logging.WARNING)

@@ -7,7 +7,7 @@ import logging
 import click
 
 from anole.commands.bench import bench
-from anole.commands.builds import compare, export, profile, run
+from anole.commands.builds import compare, export, profile, run, try_
 from anole.commands.group import Commands
 from anole.commands.machines import calibrate, completion, doctor, serve
 from anole.commands.project import init, lock, plan
@@ -62,7 +62,7 @@ main.add_sections(
             accelerator,
             merge,
         ),
-        "Builds": (run, profile, compare, export),
+        "Builds": (try_, run, profile, compare, export),
         "Records": (report, explore, import_, export_records),
         "Search methods": (bench,),
         "Machines": (doctor, calibrate, serve, completion),

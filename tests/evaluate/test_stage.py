@@ -27,7 +27,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import torch
 import tiny
-from anole.compile.recorded import compile_with_random_weights
+from anole.compiler.recorded import compile_with_random_weights
 from anole.documents.build import read_build, write_build
 from anole.errors import AnoleError
 from anole.evaluate.correctness.winograd_error import has_large_rounding_error

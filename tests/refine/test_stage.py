@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anole.compile.stage import compile_network
+from anole.compiler.stage import compile_network
 from anole.config.entries import ModelSpec
 from anole.documents import layout
 from anole.documents.build import read_build

@@ -1,8 +1,10 @@
-"""Commands for builds: run, profile, compare and export."""
+"""Commands for builds: try, run, profile, compare and export."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,59 @@ import click
 
 from anole.commands import candidates
 from anole.commands.shared import AS_JSON, PATH, block_torch, block_torch_for, guard_process, show
+
+
+@click.command(name="try", epilog="Example: anole try model.onnx --dim batch=1 --dim tokens=16..512")
+@click.argument("model")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE", help="Size or range of an ONNX file's dimension.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=SHAPE", help="Shape of an input: x=1,3,224,224.")
+@click.option("--precision", help="Precision of the target, such as bfloat16.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the build.  [default: all cores]")
+@click.option("--trials", type=click.IntRange(0), default=0, show_default=True, help="Configs to measure per layer.")
+@click.option("--project", type=PATH, help="Project folder.  [default: in the user's cache folder]")
+def try_(
+    model: str,
+    dims: tuple[str, ...],
+    inputs: tuple[str, ...],
+    precision: str | None,
+    threads: int | None,
+    trials: int,
+    project: Path | None,
+) -> None:
+    """Build MODEL with default configs, and compare it with ONNX Runtime and PyTorch.
+
+    MODEL is an ONNX file, a factory of a torch module (module:function), or torchvision:NAME. Nothing is written into
+    the current folder.
+    """
+    block_torch()
+    from anole.api.compiled import Compiled
+    from anole.api.sources import of_text
+    from anole.api.workspace import Workspace
+    from anole.documents import layout
+    from anole.text_format import pluralize
+
+    # A factory's module may be in this folder.
+    sys.path.insert(0, os.getcwd())
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
+    workspace = Workspace(project)
+    source = of_text(model, _pairs("--dim", dims), _pairs("--input", inputs))
+    settings = {"precision": precision, "threads": threads}
+    target = {"kind": "cpu", **{name: value for name, value in settings.items() if value is not None}}
+    with workspace.locked():
+        build = workspace.add(source.name, source.entry, target, trials)
+        compiled = Compiled(workspace.run(layout.build_path(build), progress=True))
+    click.echo(f"\n{model}: {pluralize(len(compiled.tasks), 'distinct layer')} to tune")
+    click.echo(repr(compiled))
+    click.echo(f"\n{compiled.benchmark()}\n\nNext:")
+    click.echo(f"  anole try {model} --trials 64  tune every layer\n  anole init FOLDER  start a project")
+    click.echo(f"  anole run {compiled.folder} --random  run the build")
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict(text.partition("=")[::2] for text in texts)
+    if wrong := [text for text in texts if not text.partition("=")[2]]:
+        raise click.UsageError(f"{option} {wrong[0]}: write NAME=VALUE")
+    return pairs
 
 
 @click.command(epilog="Example: anole run builds/resnet18-cpu-anole --input image.npy --output scores.npy")

@@ -244,7 +244,7 @@ def compile_(
     """
     guard_process(f"build {build}")
     block_torch()
-    from anole.compile.stage import compile_network
+    from anole.compiler.stage import compile_network
     from anole.evaluate.correctness.winograd_error import has_large_rounding_error
     from anole.project.pipeline import find_build
 
@@ -313,7 +313,7 @@ def evaluate(
     engine takes up to six turns of at least a second and eight runs, regardless of --rounds.
     """
     guard_process(f"build {folder.name}")
-    from anole.compile.recorded import compile_with_random_weights
+    from anole.compiler.recorded import compile_with_random_weights
     from anole.documents.build import read_build
     from anole.evaluate.stage import evaluate_network
     from anole.evaluate.timing.turns import TurnSchedule

@@ -14,9 +14,9 @@ import tvm
 from tvm import ir, tirx
 from tvm.ir.instrument import pass_instrument
 
-from anole.compile.build import match_network
-from anole.compile.device import lower_network
-from anole.compile.recorded import manifest_of_build, recorded_receipts
+from anole.compiler.build import match_network
+from anole.compiler.device import lower_network
+from anole.compiler.recorded import manifest_of_build, recorded_receipts
 from anole.documents.build import Build
 from anole.errors import ExportError, cause
 from anole.export.levels import Level

@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from anole.compile.folder import replace_folder
+from anole.compiler.folder import replace_folder
 from anole.documents.build import Build, read_build
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import ExportError

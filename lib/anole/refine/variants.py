@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anole.compile.build import BuildSettings, compile_build
+from anole.compiler.build import BuildSettings, compile_build
 from anole.documents.build import Build
 from anole.documents.manifest import Manifest, Order
 from anole.documents.receipt import Receipts

@@ -173,17 +173,21 @@ def render_results(database: Path) -> RenderableType:
     """
     with Database(database) as db:
         rows = db.query(_LATENCIES).records()
+    if not rows:
+        return Group()
+    build = layout.build_path(rows[0]["build"])
+    steps = {"anole report": "write an HTML report", f"anole run {build} --random": "run the network on random inputs"}
+    return Group("", render_latencies(rows), "", Text("Next:", "bold"), facts_grid(steps.items()))
+
+
+def render_latencies(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Render latencies of builds: rows with the columns of the table model_latency, one for each reference."""
     builds = dict.fromkeys(row["build"] for row in rows)
     references = dict.fromkeys(row["reference"] for row in rows)
-    if not builds:
-        return Group()
     rows_by_build = [{row["reference"]: row for row in rows if row["build"] == build} for build in builds]
     titles = ("in", "ms", *(_REFERENCE_NAMES.get(name, name) for name in references), "error")
     table = plain_table(("build",), titles, (_row(by_reference, references) for by_reference in rows_by_build))
-    legend = Text("ms per run and its precision; in brackets, the speedup of the build", "dim")
-    build = layout.build_path(next(iter(builds)))
-    steps = {"anole report": "write an HTML report", f"anole run {build} --random": "run the network on random inputs"}
-    return Group("", table, legend, "", Text("Next:", "bold"), facts_grid(steps.items()))
+    return Group(table, Text("ms per run and its precision; in brackets, the speedup of the build", "dim"))
 
 
 def _row(by_reference: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:

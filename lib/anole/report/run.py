@@ -83,24 +83,27 @@ def _read_inputs(build: Build, paths: Sequence[Path]) -> list[NDArray[Any]]:
         arrays |= named
     for info in infos:
         array = arrays.get(info.name)
-        if array is None or not _fits(array, info, build.ranges or {}, sizes):
+        if (expected := mismatch(None if array is None else array.shape, info, build.ranges or {}, sizes)) is not None:
             actual = "none" if array is None else f"shape {list(array.shape)}"
-            allowed = {name: f"{range_}" for name, range_ in (build.ranges or {}).items()} | {
-                name: f"{size}" for name, size in sizes.items()
-            }
-            where = f", {', '.join(f'{name} {size}' for name, size in allowed.items())}" if allowed else ""
-            raise BuildError(f"input {info.name}: found {actual}; expected {info.dtype} of shape {_shape(info)}{where}")
+            raise BuildError(f"input {info.name}: found {actual}; expected {info.dtype} of {expected}")
     return [np.asarray(arrays[info.name], info.dtype, order="C") for info in infos]
 
 
-def _fits(array: NDArray[Any], info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]) -> bool:
-    """Whether an array has an input's shape; stores the sizes of its ranges in `sizes`."""
-    if info.varying is None or array.ndim != len(info.shape):
-        return array.shape == info.shape
-    pairs = list(zip(info.varying, info.shape, array.shape, strict=True))
-    if any(extent != size if name is None else size not in ranges[name] for name, extent, size in pairs):
-        return False
-    return all(sizes.setdefault(name, size) == size for name, _, size in pairs if name is not None)
+def mismatch(
+    shape: tuple[int, ...] | None, info: TensorInfo, ranges: Mapping[str, SizeRange], sizes: dict[str, int]
+) -> str | None:
+    """Return the expected shape as text if an input has another one, or None.
+
+    The sizes of the input's ranges are stored in `sizes`, since other inputs must have the same.
+    """
+    varying = info.varying or (None,) * len(info.shape)
+    pairs = list(zip(varying, info.shape, shape or (), strict=False))
+    if shape is not None and len(shape) == len(info.shape):
+        if all(size == extent if name is None else size in ranges[name] for name, extent, size in pairs):
+            if all(sizes.setdefault(name, size) == size for name, _, size in pairs if name is not None):
+                return None
+    allowed = {name: f"{sizes.get(name, ranges[name])}" for name in dict.fromkeys(filter(None, varying))}
+    return ", ".join([f"shape {_shape(info)}", *(f"{name} {size}" for name, size in allowed.items())])
 
 
 def _write(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:

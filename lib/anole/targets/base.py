@@ -93,7 +93,7 @@ class DeviceLocation(StrEnum):
 class NetworkEntryPoints:
     """The code that compiles and runs networks for a target, named as ``module:object``.
 
-    The compiler is a function like `anole.compile.network_compiler.NetworkCompiler`, the runner a class like
+    The compiler is a function like `anole.compiler.network_compiler.NetworkCompiler`, the runner a class like
     `anole.evaluate.network_runner.NetworkRunner`. They are names because targets must not import these layers.
     """
 
@@ -101,7 +101,7 @@ class NetworkEntryPoints:
     runner: str
 
 
-DEVICE_NETWORKS = NetworkEntryPoints("anole.compile.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
+DEVICE_NETWORKS = NetworkEntryPoints("anole.compiler.device:compile_for_device", "anole.evaluate.device:DeviceRunner")
 """Entry points for networks that TVM compiles for a device."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anole.compile.folder import replace_folder
+from anole.compiler.folder import replace_folder
 from anole.config.entries import AcceleratorOrder
 from anole.documents import layout
 from anole.documents.manifest import read_listed_task, read_manifest

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from anole.compile.matching import Match
+from anole.compiler.matching import Match
 from anole.documents.receipt import Receipt, Receipts
 from anole.errors import BuildError, ConfigError
 from anole.record import Config

@@ -11,9 +11,9 @@ import numpy as np
 import tvm
 
 from anole.codec import encode
-from anole.compile.folder import write_library
-from anole.compile.lower import Choice, lower
-from anole.compile.network_compiler import Compiled, MatchedNetwork
+from anole.compiler.folder import write_library
+from anole.compiler.lower import Choice, lower
+from anole.compiler.network_compiler import Compiled, MatchedNetwork
 from anole.config.entries import ModelSpec
 from anole.errors import BuildError, cause
 from anole.extract.graph import find_layers, workloads_of

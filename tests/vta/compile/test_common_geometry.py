@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anole.compile.matching import Match
+from anole.compiler.matching import Match
 from anole.documents.receipt import MeasuredConfig, Receipt
 from anole.errors import BuildError
 from anole.task import Conv2d, Task

@@ -34,7 +34,7 @@ from anole.targets.kind import Rounding
 _log = logging.getLogger(__name__)
 
 CompileWithRandomWeights = Callable[[Build, Path], object]
-"""A function that compiles a build again, with random weights, into a folder, see `anole.compile.recorded`."""
+"""A function that compiles a build again, with random weights, into a folder, see `anole.compiler.recorded`."""
 
 MAX_RELATIVE_ERROR = 1e-4
 """The largest allowed L2 distance from a reference, relative to the reference's L2 norm and to its variation with the

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tvm import relax
 from tvm.runtime.vm import VirtualMachine
 
-from anole.compile.lower import Choice, lower
+from anole.compiler.lower import Choice, lower
 from anole.extract.graph import workloads_of
 from anole.ir.ranges import SizeRange
 from anole.ir.symbols import symbol_of

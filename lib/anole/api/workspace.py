@@ -1,0 +1,110 @@
+"""The project folder behind `anole.compile`: it adds models to its models.yaml, and runs the workflow on them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from anole.config.source import model_files
+from anole.documents.log import failure_summary
+from anole.errors import AnoleError, BuildError, ExtractError, MeasureError, ProjectError
+from anole.files import make_folder, write_atomically
+from anole.project.pipeline import Pipeline
+from anole.project.scaffold import make_project
+
+_HEADER = "# Written by anole.compile, which adds each model. `snakemake --cores all` continues from here.\n"
+
+_ERRORS: Mapping[str, type[AnoleError]] = {"extract": ExtractError, "tune": MeasureError}
+"""The errors of failed stages; others are a `BuildError`."""
+
+
+class Workspace:
+    """A project whose models.yaml is written by this class; one process at a time uses it."""
+
+    def __init__(self, folder: Path | str | None = None) -> None:
+        cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        self.folder = Path(folder or Path(cache, "anole")).expanduser().absolute()
+        self._spec = self.folder / "models.yaml"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Wait for other processes, and make the folder a project if it is new.
+
+        Raises:
+            ProjectError: the folder has a models.yaml that someone else wrote.
+        """
+        make_folder(self.folder)
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if not self._spec.exists():
+                make_project(self.folder, demo=False)
+                self._write({})
+            elif not self._spec.read_text(encoding="utf-8").startswith(_HEADER):
+                raise ProjectError(f"{self._spec}: was not written by anole.compile; give another `project`")
+            yield
+        finally:
+            os.close(handle)
+
+    def add(self, model: str, entry: Mapping[str, Any], target: Mapping[str, Any], trials: int) -> str:
+        """Add a model, a target and a build of both, or replace the build's trials; return the build's name.
+
+        Models whose files are gone are dropped.
+
+        Raises:
+            SpecError: an entry is not valid; models.yaml is unchanged.
+        """
+        spec = yaml.safe_load(self._spec.read_text(encoding="utf-8")) or {}
+        options = [f"{name}_{value}" for name, value in target.items() if name != "kind"]
+        target_name = "-".join([target["kind"], *options]).replace("/", "_")
+        build = f"{model}-{target_name}"
+        models = {name: kept for name, kept in spec.get("models", {}).items() if self._exists(kept)}
+        builds = [item for item in spec.get("builds", ()) if item["model"] in models and item["name"] != build]
+        before = self._spec.read_bytes()
+        self._write(
+            {
+                "models": {**models, model: dict(entry)},
+                "targets": {**spec.get("targets", {}), target_name: dict(target)},
+                "builds": [*builds, {"model": model, "target": target_name, "trials": trials, "name": build}],
+            }
+        )
+        try:
+            Pipeline.load(self._spec)
+        except AnoleError:
+            write_atomically(self._spec, before)
+            raise
+        return build
+
+    def run(self, output: Path, progress: bool) -> Path:
+        """Run the workflow for an output of the project; return its path.
+
+        Raises:
+            AnoleError: a stage failed, with its message.
+        """
+        began_s = time.time()
+        command = [sys.executable, "-m", "snakemake", "--cores", "all", str(output)]
+        shown = {} if progress else {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        failed = subprocess.run(command, cwd=self.folder, check=False, text=True, **shown)  # type: ignore[call-overload]
+        if failed.returncode:
+            logs = [path for path in self.folder.glob("logs/*/*.log") if path.stat().st_mtime >= began_s]
+            if not logs:
+                raise BuildError(f"{self.folder}: the workflow failed: {(failed.stderr or '').strip()[-500:]}")
+            log = max(logs, key=lambda path: path.stat().st_mtime)
+            raise _ERRORS.get(log.parent.name, BuildError)(failure_summary([log]))
+        return self.folder / output
+
+    def _exists(self, entry: Mapping[str, Any]) -> bool:
+        files = model_files(entry["source"], self.folder)
+        return all((self.folder / file).exists() for file in files) and bool(files or entry["source"][0:5] != "torch:")
+
+    def _write(self, spec: Mapping[str, Any]) -> None:
+        write_atomically(self._spec, _HEADER + yaml.safe_dump(dict(spec), sort_keys=False) if spec else _HEADER)
