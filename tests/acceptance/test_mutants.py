@@ -47,7 +47,7 @@ RETURNED = 'return [outputs.numpy()] if hasattr(outputs, "numpy") else [output.n
 
 TORCH, FILE, BUILD, LOAD = (
     *("extract/torch.py", "extract/onnx/importer.py"),
-    *("compile/build.py", "compile/snippets/load.py.in"),
+    *("compiler/build.py", "compiler/snippets/load.py.in"),
 )
 NAMES, VALUES = "model turned has", "outputs differ from those of"
 FILE_NAMES, DEPLOYED = "model file has", "load.py and model.so return different outputs"

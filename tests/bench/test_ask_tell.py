@@ -64,7 +64,7 @@ def test_a_tuner_searches_a_space_of_plain_values() -> None:
         costs_s = [1e-3 * (1 + abs(each["x"] - 20) + abs(each["y"] - 32)) for each in configs]
         tuner.tell(configs, [None if each["layout"] == "row" else s for each, s in zip(configs, costs_s, strict=True)])
         tried |= {str(each) for each in configs}
-        best_s = min(best_s, *(s for each, s in zip(configs, costs_s, strict=True) if each["layout"] == "column"))
+        best_s = min([best_s, *(s for each, s in zip(configs, costs_s, strict=True) if each["layout"] == "column")])
     assert best_s == pytest.approx(1e-3)
     assert len(tried) == len(tuner.search.trials) and {
         each.measurement.latency_s is None for each in tuner.search.trials

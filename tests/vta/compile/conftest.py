@@ -11,8 +11,8 @@ from tvm import ir, relax
 from anole.extract.graph import workload_of
 from anole.targets.shared.reference import anchor
 
-from ...compile.conftest import network as network
-from ...compile.conftest import project as project
+from ...compiler.conftest import network as network
+from ...compiler.conftest import project as project
 
 
 class NetworkBuilder:
