@@ -106,8 +106,8 @@ class Compiled:
             return fill(self._call.result, outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def benchmark(self) -> Benchmark:
-        """Check the build, and time it in alternation with torch and ONNX Runtime, on one random input.
+    def benchmark(self, rounds: int = 8) -> Benchmark:
+        """Check the build, and time it in turns with torch and ONNX Runtime, on one random input.
 
         Raises:
             AnoleError: the build is wrong, or its project, which holds the model, is gone.
@@ -115,7 +115,8 @@ class Compiled:
         project = layout.project_of_build(self.folder.absolute())
         with tempfile.TemporaryDirectory() as scratch:
             output = Path(scratch, "evaluation.json")
-            command = [sys.executable, "-m", "anole", "evaluate", str(self.folder.absolute()), "--output", str(output)]
+            options = [str(self.folder.absolute()), "--output", str(output), "--rounds", str(rounds)]
+            command = [sys.executable, "-m", "anole", "evaluate", *options]
             run = subprocess.run(command, cwd=project, check=False, text=True, capture_output=True)
             if run.returncode:
                 lines = [line for line in run.stderr.splitlines() if line.startswith("anole: ")] or [run.stderr[-500:]]

@@ -79,7 +79,8 @@ def compile_build(
             build, compiled = _compile(with_finer_configs(network, target), manifest, settings, target, scratch)
         warn_of_float32_layers(settings.name, compiled.matches)
         warn_of_untuned(settings.name, compiled.matches, settings.trials)
-        _log.info("%s: %.1f %% of the work is tuned", settings.name, 100 * build.coverage.share)
+        share = f"{100 * build.coverage.share:.1f} % of the work is tuned"
+        _log.info("%s: %s", settings.name, share if settings.trials else "all layers have default configs")
     return build
 
 
