@@ -76,6 +76,8 @@ def test_unaligned_and_read_only_arrays_are_accepted(detailed):
     unaligned[:] = detailed.image
     read_only = detailed.mask.numpy().copy()
     read_only.flags.writeable = False
+    passed = detailed.call._to_tvm(detailed.call.inputs[0], detailed.image, {})
+    assert torch.utils.dlpack.from_dlpack(passed).data_ptr() == detailed.image.data_ptr()  # not a copy
     expected = detailed.call(detailed.image.numpy(), detailed.mask.numpy(), detailed=True)
     np.testing.assert_array_equal(detailed.call(unaligned, read_only, detailed=True)["scores"], expected["scores"])
 

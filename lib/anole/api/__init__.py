@@ -42,7 +42,7 @@ def compile(
         dynamic_shapes: the module's dimensions that vary, as in torch.export, by the name of the input and the axis:
             ``{"x": {0: torch.export.Dim("batch", min=1, max=16)}}``.
         dims: the sizes of an ONNX file's dynamic dimensions by name; a size may be a range such as ``"1..16"``.
-        target: the target's entry in models.yaml; by default ``{"kind": "cpu"}``.
+        target: the target's entry in models.yaml, of the kind ``cpu``; by default ``{"kind": "cpu"}``.
         precision: the target's setting, such as ``"bfloat16"``.
         weights: the target's setting, such as ``"int4"``.
         threads: the target's number of threads.
@@ -56,6 +56,8 @@ def compile(
     workspace = Workspace(project)
     settings = {"precision": precision, "weights": weights, "threads": threads}
     chosen = {"kind": "cpu", **(target or {}), **{name: value for name, value in settings.items() if value is not None}}
+    if chosen["kind"] != "cpu":
+        raise SpecError("target.kind", f"found {chosen['kind']!r}; allowed: cpu, which runs here", "anole.compile")
     with workspace.locked():
         if isinstance(model, (str, Path)):
             if args or kwargs or dynamic_shapes:

@@ -178,7 +178,4 @@ class Compiled:
 
     def _read_call(self) -> CallFormat | None:
         path = self.folder / _CALL
-        if not path.exists():
-            return None
-        call: CallFormat = pickle.loads(path.read_bytes())
-        return call
+        return cast("CallFormat", pickle.loads(path.read_bytes())) if path.exists() else None

@@ -151,8 +151,7 @@ def _export(
         result = module(**clones)
     except Exception as error:
         raise ExtractError(f"{kind}: torch.export cannot trace it: {cause(error, line=0)}") from error
-    written = [name for name, tensor in tensors.items() if not torch.equal(tensor, clones[name])]
-    if written:
+    if written := [name for name, x in tensors.items() if not torch.allclose(x, clones[name], 0, 0, equal_nan=True)]:
         raise ExtractError(f"{kind}: writes to its inputs {', '.join(written)}; a build cannot: copy them first")
     return program, result
 
