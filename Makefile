@@ -16,7 +16,7 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14), unless it is up to date
+env:  ## build VENV (.venv) from requirements.lock with PYTHON (3.11 to 3.14); TORCH=cpu: without support for GPUs
 	@.ci/environment
 
 demo: env  ## extract, tune, compile and time the networks of models.yaml

@@ -213,10 +213,10 @@ def accelerate() -> Callable[..., Build]:
         shape: tuple[int, ...],
         name: str = "net",
         receipts: Callable[[Any], Receipts] = lambda tasks: {},
-        calibration: str | None = None,
+        samples: str | None = None,
         **settings: Any,
     ) -> Build:
-        model = ModelSpec(name, source, {"x": shape}, calibration)
+        model = ModelSpec(name, source, {"x": shape}, samples)
         target = VtaTarget(describe_vta(**settings))
         manifest, tasks = extract_tasks(model, "npu", target)
         for task in tasks:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("cat", "cksum", "cp", "dirname", "head", "mkdir", "rm", "sh", "tail")
+COMMANDS = ("awk", "cat", "cksum", "cp", "dirname", "head", "mkdir", "rm", "sh", "tail")
 THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 pytestmark = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv, which `make env` installs")
@@ -86,6 +86,28 @@ def test_an_unsupported_python_is_rejected_and_nothing_changes(python: str, chec
     done = build(checkout, machine, PYTHON=python)
     assert (done.returncode, environments(checkout)) == (1, [".venv"])
     assert done.stderr.startswith("Anole needs one of Python") and (checkout / ".venv/mine").exists()
+
+
+def test_an_unknown_build_of_torch_is_rejected(checkout: Path, machine: Path) -> None:
+    done = build(checkout, machine, TORCH="gpu")
+    assert (done.returncode, environments(checkout)) == (1, [])
+    assert done.stderr == "Anole needs TORCH=cuda, which is the default, or TORCH=cpu; found TORCH=gpu\n"
+
+
+@pytest.mark.guard
+def test_without_gpus_torch_is_from_its_own_index_and_nvidias_libraries_are_left_out(
+    checkout: Path, machine: Path
+) -> None:
+    add_uv(machine)
+    (machine / f"python{THIS}").symlink_to(sys.executable)
+    pins = re.findall(r"^(?:torch|nvidia-nvtx)==(?:.+\n)+?(?=^\S)", (ROOT / "requirements.lock").read_text(), re.M)
+    with (checkout / "requirements.lock").open("a") as lock:
+        lock.writelines(pins)
+    done = build(checkout, machine, PYTHON=THIS, TORCH="cpu")
+    if "download.pytorch.org" in done.stderr:
+        pytest.skip("torch's index cannot be reached")
+    packages = {path.name.split("-")[0] for path in (checkout / ".venv").glob("lib/*/site-packages/*.dist-info")}
+    assert (done.stderr, packages) == ("", {"iniconfig", "torch", "anole"})
 
 
 @pytest.mark.guard

@@ -171,6 +171,10 @@ def perceptron() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 96, bias=False), nn.Tanh(), nn.Linear(96, 10))
 
 
+def clipped_perceptron() -> nn.Module:
+    return nn.Sequential(nn.Hardtanh(-6, 6), perceptron())
+
+
 def perceptron_with_noise() -> nn.Module:
     return _with_noise(perceptron(), "2")
 

@@ -116,7 +116,7 @@ def _quantize(case: Case, model: ModelSpec, scratch: Path) -> tuple[ModelSpec, d
     calibration, file = scratch / "calibration.npz", scratch / f"{model.name}_int8.onnx"
     columns = zip(*samples, strict=True)
     np.savez(calibration, **{name: np.stack(arrays) for name, arrays in zip(model.inputs, columns, strict=True)})
-    report = quantize_model(replace(model, calibration=str(calibration)), file)
+    report = quantize_model(replace(model, samples=str(calibration)), file)
     facts: dict[str, Any] = {"calibrated_on": len(samples)}
     if report is not None:
         facts |= {"float_layers": len(report.floats), "method": report.method}

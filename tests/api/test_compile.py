@@ -147,6 +147,31 @@ def test_a_build_serves_dynamic_shapes_and_is_benchmarked(detailed):
     assert detailed.call.folder.name in table and "ONNX Runtime" in table
 
 
+@pytest.mark.guard
+def test_a_tuned_build_is_evaluated_on_own_samples(detailed):
+    images = torch.randn(5, 2, 3, 9, 9)
+    options = {"trials": 1, "samples": {"image": images}, "project": detailed.project, "progress": False}
+    compiled = anole.compile(detailed.network, images[0], **options)
+    assert [task.matched for task in compiled.tasks] == ["tuned"] * 2
+    benchmark = compiled.benchmark(rounds=1)
+    (errors,) = benchmark.sample_errors
+    assert (errors.samples, errors.same_top_1) == (5, 5) and str(benchmark).endswith(str(errors))
+
+
+@pytest.mark.guard
+def test_processes_may_use_a_project_at_the_same_time(tmp_path):
+    code = f"""if True:
+        import anole, sys, torch
+        module = torch.nn.Conv2d(3, int(sys.argv[1]), 3)
+        x = torch.randn(1, 3, 8, 8)
+        compiled = anole.compile(module, x, project={str(tmp_path)!r}, progress=False)
+        torch.testing.assert_close(compiled(x), module(x).detach(), rtol=1e-4, atol=1e-5)
+    """
+    processes = [subprocess.Popen([sys.executable, "-c", code, width]) for width in ("4", "5")]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(list(tmp_path.glob("builds/*/build.json"))) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -251,6 +276,22 @@ def test_try_builds_and_compares_a_file(onnx_file, tmp_path):
     done = run_try(onnx_file, *options)
     assert done.returncode == 0, done.stderr
     assert "1 distinct layer" in done.stdout and "ONNX Runtime" in done.stdout and "Next:" in done.stdout
-    compiled = anole.compile(onnx_file, dims={"batch": 1, "tokens": "2..8"}, project=tmp_path / "project")
+    options = {"dims": {"batch": 1, "tokens": "2..8"}, "project": tmp_path / "project", "progress": False}
+    compiled = anole.compile(onnx_file, **options)
     x = np.random.default_rng(0).standard_normal((1, 5, 4), dtype="float32")
     np.testing.assert_allclose(compiled(x), x @ np.arange(8, dtype="float32").reshape(4, 2), rtol=1e-5)
+    with pytest.warns(UserWarning, match="built for 1 threads, but TVM uses"):
+        anole.compile(onnx_file, threads=1, **options)
+
+
+@pytest.mark.guard
+def test_try_builds_a_factory_of_this_folder_and_forgets_files_that_are_gone(onnx_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    workspace = Workspace(tmp_path / "project")
+    with workspace.locked():
+        workspace.add("gone", {"source": f"onnx:{onnx_file}", "dims": {"batch": 1, "tokens": 2}}, {"kind": "cpu"}, 0)
+    onnx_file.unlink()
+    Path("nets.py").write_text("import torch\n\ndef small():\n    return torch.nn.Linear(4, 2)\n")
+    done = run_try("nets:small", "--input", "x=3,4", "--project", tmp_path / "project")
+    assert done.returncode == 0 and "1 distinct layer" in done.stdout, done.stderr
+    assert "gone" not in (tmp_path / "project/models.yaml").read_text()

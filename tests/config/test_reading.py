@@ -439,25 +439,25 @@ def test_an_accelerator_has_a_complete_description() -> None:
     assert (description["hardware"], description["memory_max"], description["area_max"]) == ("search", 2.0, 2.0)
 
 
-def test_calibration_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
-    mapping = change("models.one.calibration", "data/samples.npz")
+def test_samples_are_a_file_of_the_project(tmp_path: Path) -> None:
+    mapping = change("models.one.samples", "data/samples.npz")
     with pytest.raises(SpecError) as caught:
         parse_spec(mapping, project=tmp_path)
     assert str(caught.value).startswith(
-        f"models.yaml: models.one.calibration: found no file data/samples.npz in {tmp_path}"
+        f"models.yaml: models.one.samples: found no file data/samples.npz in {tmp_path}"
     )
     (tmp_path / "data").mkdir()
     (tmp_path / "data/samples.npz").write_bytes(b"")
-    assert parse_spec(mapping, project=tmp_path).models["one"].calibration == "data/samples.npz"
-    with pytest.raises(SpecError, match=r"models\.one\.calibration: found \[1\]"):
-        parse_spec(change("models.one.calibration", [1]), project=tmp_path)
+    assert parse_spec(mapping, project=tmp_path).models["one"].samples == "data/samples.npz"
+    with pytest.raises(SpecError, match=r"models\.one\.samples: found \[1\]"):
+        parse_spec(change("models.one.samples", [1]), project=tmp_path)
 
 
-@pytest.mark.parametrize("calibration", [None, "samples.npz"])
-def test_a_model_survives_its_plain_form(calibration: str | None) -> None:
-    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, calibration, {"y": "int64"})
+@pytest.mark.parametrize("samples", [None, "samples.npz"])
+def test_a_model_survives_its_plain_form(samples: str | None) -> None:
+    model = ModelSpec("m", "torch:nets:tiny", {"x": (1, 3, 8, 8), "y": (2,)}, samples, {"y": "int64"})
     assert ModelSpec.from_json("m", model.to_json()) == model
-    assert ("calibration" in model.to_json()) == (calibration is not None)
+    assert ("samples" in model.to_json()) == (samples is not None)
     assert (model.scheme, model.location) == ("torch", "nets:tiny")
 
 

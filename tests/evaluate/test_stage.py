@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from anole.documents.evaluation import Evaluation, read_evaluation
+from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError, DocumentError
 from anole.evaluate.comparison import Comparison
 from anole.evaluate.correctness.winograd_error import has_large_rounding_error
 from anole.evaluate.device import _latency
 from anole.evaluate.engines import Engine
-from anole.evaluate.stage import evaluate_build
+from anole.evaluate.stage import _sample_errors, evaluate_build
 
 from ..tiny_builds import HOME, run_python
 
@@ -25,6 +31,7 @@ import json, logging, shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+import numpy as np
 import torch
 import tiny
 from anole.compiler.recorded import compile_with_random_weights
@@ -96,6 +103,12 @@ torch.onnx.export(tiny.perceptron().eval(), (torch.zeros(2, 64),), "perceptron.o
 compile_untuned(ModelSpec("net", "torch:tiny:perceptron", {"x": (2, 64)}), Path("int4"), int4)
 compile_untuned(ModelSpec("net", "onnx:perceptron.onnx", {}), Path("int4_file"), int4)
 pretended("int4_and_wrong", "int4", "torch:tiny:perceptron_with_noise")
+np.save("own.npy", 10 * torch.randn(3, 2, 64).numpy())
+sampled = ModelSpec("net", "torch:tiny:perceptron", {"x": (2, 64)}, "own.npy")
+compile_untuned(sampled, Path("sampled"))
+compile_untuned(replace(sampled, source="torch:tiny:clipped_perceptron"), Path("clipped"))
+pretended("sampled_and_wrong", "clipped", "torch:tiny:perceptron")
+shutil.rmtree("clipped")
 compiled("faint", "onnx:faint.onnx")
 pretended("faint_and_wrong", "faint", "onnx:noisy.onnx")
 compiled("shy", "torch:tiny:shy", x=(1, 3, 16, 16))
@@ -128,6 +141,7 @@ REFUSED = {
     "noisy_head": "noisy_head: the outputs differ from those of torch: ",
     "faint_and_wrong": "faint_and_wrong: the outputs differ from those of onnxruntime: ",
     "bytes_and_wrong": "bytes_and_wrong: the outputs differ from those of onnxruntime: ",
+    "sampled_and_wrong": "sampled_and_wrong: the outputs differ from those of torch: relative error ",
     "shy_and_wrong": "shy_and_wrong: with random weights, to make the outputs depend on the input, the outputs ",
     "delicate_and_wrong": "delicate_and_wrong: the outputs differ from those of torch: ",
 }
@@ -180,6 +194,32 @@ def test_a_model_is_compared_with_its_references(evaluated: Evaluated) -> None:
         assert latency.variation_error is not None
         assert latency.relative_error / 10 < latency.variation_error < 1e-4
     assert evaluation.redrawn_error is None and evaluation.exact_error is None
+
+
+@pytest.mark.guard
+def test_a_build_is_compared_on_the_models_own_samples(evaluated: Evaluated) -> None:
+    (errors,) = evaluated.read("sampled").sample_errors or ()
+    assert (errors.reference, errors.samples, errors.same_top_1) == ("torch", 3, 3) and errors.relative_error < 1e-5
+    assert f"sampled: {errors}" in evaluated.log and evaluated.read("torch").sample_errors is None
+
+
+def test_top_1_counts_the_samples_with_the_same_largest_score() -> None:
+    samples = [[np.array([[1.0, 2.0], [4.0, 3.0]], "f4")], [np.array([[0.0, 3.0], [1.0, 2.0]], "f4")]]
+    engines = [_engine(lambda x: x), _engine(lambda x: np.add(x, [0, 2]))]
+    runner: Any = SimpleNamespace(engine=lambda *_: engines[1], references=lambda *_: nullcontext(engines[:1]))
+    build: Any = SimpleNamespace(name="net", outputs=[TensorInfo("scores", (2, 2), "float32")])
+    (errors,) = _sample_errors(runner, Path("net"), build, samples)
+    assert (errors.output, errors.samples, errors.same_top_1) == ("scores", 2, 1)
+    assert errors.relative_error == pytest.approx(np.sqrt(8 / 14))  # the second sample's: |(2, 2)| / |(0, 3, 1, 2)|
+
+
+def _engine(function: Callable[[NDArray[Any]], NDArray[Any]]) -> Engine:
+    inputs: list[NDArray[Any]] = []
+
+    def set_inputs(arrays: Sequence[NDArray[Any]]) -> None:
+        inputs[:] = arrays
+
+    return Engine("numpy", lambda: function(inputs[0]), lambda output: [output], set_inputs)
 
 
 @pytest.mark.guard

@@ -17,7 +17,7 @@ X, MASK = TensorInfo("x", (1, 3, 4, 4), "float32"), TensorInfo("mask", (1, 4), "
 
 
 def read(path: Path | None, *inputs: TensorInfo) -> Any:
-    return read_samples(ModelSpec("net", "", calibration=None if path is None else str(path)), inputs or [X])
+    return read_samples(ModelSpec("net", "", samples=None if path is None else str(path)), inputs or [X])
 
 
 def test_without_a_file_samples_are_random_and_reproducible() -> None:

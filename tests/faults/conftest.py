@@ -57,10 +57,7 @@ def write_project(folder: Path, trials: int, *targets: str) -> Project:
     write_onnx(folder / "small.onnx", [16])
     write_onnx(folder / "chain.onnx", [16, 32])
     np.save(folder / "samples.npy", np.random.default_rng(0).standard_normal((2, 1, 3, 8, 8)).astype(np.float32))
-    models = {
-        "small": {"source": "onnx:small.onnx"},
-        "chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"},
-    }
+    models = {"small": {"source": "onnx:small.onnx"}, "chain": {"source": "onnx:chain.onnx", "samples": "samples.npy"}}
     descriptions = {"cpu": {"kind": "cpu", "threads": 1}, "npu": {"kind": "vta", "geometry": {"block_out": 16}}}
     project.write(
         {MODEL[target]: models[MODEL[target]] for target in wanted},

@@ -59,8 +59,8 @@ def write_extracted(pipeline: Pipeline, build: BuildSpec, keys: list[str], **cha
 
 @pytest.fixture
 def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
-    """Builds for the CPU and for two accelerators, of a model with calibration samples."""
-    text = MODELS.replace("  one: {", "  one: {calibration: samples.npz, ").replace(
+    """Builds for the CPU and for two accelerators, of a model with samples."""
+    text = MODELS.replace("  one: {", "  one: {samples: samples.npz, ").replace(
         "  unused:", "  npu: {kind: vta}\n  wide: {kind: vta, geometry: {block_in: 32}}\n  unused:"
     )
     builds = "".join(f"  - {{model: one, target: {target}}}\n" for target in ("npu", "wide"))
@@ -68,13 +68,13 @@ def accelerated(project: Path, pipeline: Pipeline) -> Pipeline:
     return load(project, text + builds)
 
 
-def test_geometry_and_calibration_change_the_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
+def test_geometry_and_samples_change_the_order(accelerated: Pipeline, pipeline: Pipeline) -> None:
     assert accelerated.files("one") == [Path("nets.py"), Path("samples.npz")]
     assert accelerated.files("two") == pipeline.files("one") == [Path("nets.py")]
     npu, wide = (accelerated.order(accelerated.spec.builds[f"one-{name}-random"]) for name in ("npu", "wide"))
     assert npu.origin.target_description != wide.origin.target_description
     entries = [each.order(each.spec.builds["one-cpu-random"]).origin.entry for each in (accelerated, pipeline)]
-    assert entries[0] == {**entries[1], "calibration": "samples.npz"}
+    assert entries[0] == {**entries[1], "samples": "samples.npz"}
 
 
 def test_equal_tasks_share_a_run_only_under_equal_tuners(pipeline: Pipeline) -> None:

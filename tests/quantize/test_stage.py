@@ -56,7 +56,7 @@ def model(tmp_path: Path) -> ModelSpec:
 
 
 def types_of(model: ModelSpec, file: Path) -> list[str]:
-    _, tasks = extract_tasks(replace(model, source=f"onnx:{file}", calibration=None), "cpu", PLAIN)
+    _, tasks = extract_tasks(replace(model, source=f"onnx:{file}", samples=None), "cpu", PLAIN)
     return [task.workload.dtype for task in tasks]
 
 
@@ -148,7 +148,7 @@ def test_the_layer_with_the_largest_loss_stays_in_float32_if_needed(model: Model
 def test_samples_determine_the_ranges(model: ModelSpec, tmp_path: Path) -> None:
     np.save(tmp_path / "dim.npy", 0.01 * np.random.default_rng(1).standard_normal((3, *SHAPE)))
     quantize_model(model, tmp_path / "bright.onnx", "min-max")
-    quantize_model(replace(model, calibration=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
+    quantize_model(replace(model, samples=str(tmp_path / "dim.npy")), tmp_path / "dim.onnx", "min-max")
     scales: list[Any] = [
         {each.name: numpy_helper.to_array(each) for each in onnx.load(tmp_path / name).graph.initializer}["x_scale"]
         for name in ("bright.onnx", "dim.onnx")
@@ -177,10 +177,10 @@ def test_unknown_layers_and_samples_that_do_not_fit_are_rejected(model: ModelSpe
     assert_rejected("model net: has no layer 'four'; it has one, two, three", floats=("four",))
     np.save(tmp_path / "small.npy", np.zeros((2, 1, 8, 4, 4)))
     assert_rejected(
-        "small.npy: found shape (2, 1, 8, 4, 4) for input x", replace(model, calibration=str(tmp_path / "small.npy"))
+        "small.npy: found shape (2, 1, 8, 4, 4) for input x", replace(model, samples=str(tmp_path / "small.npy"))
     )
     np.save(tmp_path / "nan.npy", np.full((1, *SHAPE), np.nan))
-    assert_rejected("found values that are not finite numbers", replace(model, calibration=str(tmp_path / "nan.npy")))
+    assert_rejected("found values that are not finite numbers", replace(model, samples=str(tmp_path / "nan.npy")))
     assert_rejected("found no file", replace(model, source="onnx:absent.onnx"))
 
 

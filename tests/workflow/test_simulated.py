@@ -27,7 +27,7 @@ def built(empty_project: Any) -> Any:
     write_onnx(project.folder / "chain.onnx", [16, 16, 24])
     save_samples(project, 1)
     project.write(
-        {"chain": {"source": "onnx:chain.onnx", "calibration": "samples.npy"}},
+        {"chain": {"source": "onnx:chain.onnx", "samples": "samples.npy"}},
         targets={"npu": {"kind": "vta", "geometry": {"block_out": 16}}},
         builds=[{"model": "chain", "target": "npu"}],
     )

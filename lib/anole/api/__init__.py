@@ -22,6 +22,7 @@ def compile(
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Mapping[str, Mapping[int, Any]] | None = None,
     dims: Mapping[str, int | str] | None = None,
+    samples: Mapping[str, Any] | None = None,
     target: Mapping[str, Any] | None = None,
     precision: str | None = None,
     weights: str | None = None,
@@ -42,6 +43,7 @@ def compile(
         dynamic_shapes: the module's dimensions that vary, as in torch.export, by the name of the input and the axis:
             ``{"x": {0: torch.export.Dim("batch", min=1, max=16)}}``.
         dims: the sizes of an ONNX file's dynamic dimensions by name; a size may be a range such as ``"1..16"``.
+        samples: for each input, by name, an array of own samples along a new first axis, to evaluate the build on.
         target: the target's entry in models.yaml, of the kind ``cpu``; by default ``{"kind": "cpu"}``.
         precision: the target's setting, such as ``"bfloat16"``.
         weights: the target's setting, such as ``"int4"``.
@@ -65,7 +67,8 @@ def compile(
             source = of_text(str(model), dims or {})
         else:
             source = of_module(workspace.folder, model, args, kwargs or {}, dynamic_shapes or {})
-        build = workspace.add(source.name, source.entry, chosen, trials)
+        entry = {**source.entry, **workspace.save_samples(samples)} if samples else source.entry
+        build = workspace.add(source.name, entry, chosen, trials)
         return Compiled(workspace.run(layout.build_path(build), progress), source.call)
 
 

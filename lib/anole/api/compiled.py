@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from rich.console import Console
 
 from anole.documents import layout
 from anole.documents.build import check_build_files, read_build
-from anole.documents.evaluation import Latency, read_evaluation
+from anole.documents.evaluation import Latency, SampleError, read_evaluation
 from anole.documents.tensor_info import TensorInfo
 from anole.errors import BuildError
 from anole.report.progress_view import render_latencies
@@ -40,17 +41,23 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A build's latencies compared with each reference; as text, the table that the workflow prints."""
+    """A build's latencies compared with each reference; as text, the table that the workflow prints.
+
+    `exact_error` is the error against the same network in double precision, if it was judged by that.
+    """
 
     build: str
     precision: str
     latencies: Sequence[Latency]
+    exact_error: float | None
+    sample_errors: Sequence[SampleError] = ()
 
     def __str__(self) -> str:
         console = Console(width=120, record=True, file=io.StringIO())
-        rows = [{"build": self.build, "precision": self.precision, **asdict(latency)} for latency in self.latencies]
+        of_build = {"build": self.build, "precision": self.precision, "exact_error": self.exact_error}
+        rows = [of_build | asdict(latency) for latency in self.latencies]
         console.print(render_latencies(rows))
-        return "\n".join(map(str.rstrip, console.export_text().splitlines()))
+        return "\n".join(map(str.rstrip, [*console.export_text().splitlines(), *map(str, self.sample_errors)]))
 
 
 class Compiled:
@@ -77,6 +84,12 @@ class Compiled:
             os.environ.setdefault(name, value)
         self.inputs, self.outputs, self.tasks = build.inputs, build.outputs, build.tasks
         self._call = call or self._read_call()
+        n_threads = int(tvm.get_global_func("runtime.NumThreads")())
+        if build.threads not in (None, n_threads):
+            problem = (
+                f"built for {build.threads} threads, but TVM uses {n_threads} in this process; a new one is faster"
+            )
+            warnings.warn(f"{folder}: {problem}", stacklevel=3)
         self._library = tvm.runtime.load_module(str(self.folder / "model.so"))
         self._of_thread = threading.local()
 
@@ -121,7 +134,9 @@ class Compiled:
             if run.returncode:
                 lines = [line for line in run.stderr.splitlines() if line.startswith("anole: ")] or [run.stderr[-500:]]
                 raise BuildError(lines[-1].removeprefix("anole: "))
-            return Benchmark(self._build.name, self._build.precision, read_evaluation(output).latencies)
+            found = read_evaluation(output)
+            errors = found.sample_errors or ()
+            return Benchmark(found.build, self._build.precision, found.latencies, found.exact_error, errors)
 
     def save(self, folder: Path | str) -> None:
         """Copy the build into a new folder, for `anole.load`, ``anole run`` and its own ``load.py``.

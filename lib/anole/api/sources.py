@@ -75,7 +75,7 @@ def of_text(text: str, dims: Mapping[str, int | str], inputs: Mapping[str, str] 
     elif scheme != "torch":
         rest, text = text, f"torch:{text}"
     entry = {"source": text, **({"dims": sizes} if sizes else {}), **({"inputs": shapes} if shapes else {})}
-    return Source(f"{_plain(rest)}-{_digest(repr(entry))}", entry)
+    return Source(f"{_plain(rest)}-{digest(repr(entry))}", entry)
 
 
 def _extent(text: str) -> int | str:
@@ -124,7 +124,7 @@ def of_module(
     with _in_evaluation_mode(module), torch.no_grad():
         program, result = _export(FlatModule(module, call), tensors, ranges, kind)
     entry = {name: _input(tensor, ranges[name]) for name, tensor in tensors.items()}
-    name = f"{_plain(kind)}-{_digest(program.graph_module.code, repr(entry), *_weights(program))}"
+    name = f"{_plain(kind)}-{digest(program.graph_module.code, repr(entry), *_weights(program))}"
     loader = project / _MODULES / f"{name.replace('-', '_')}.py"
     if not loader.exists():
         loader.parent.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,8 @@ def _weights(program: torch.export.ExportedProgram) -> Iterator[bytes]:
             yield value.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
-def _digest(*parts: str | bytes) -> str:
+def digest(*parts: str | bytes) -> str:
+    """Return a short name for these contents."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else part)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
+import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,12 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+from anole.api.sources import digest
 from anole.config.source import model_files
 from anole.documents.log import failure_summary
 from anole.errors import AnoleError, BuildError, ExtractError, MeasureError, ProjectError
 from anole.files import make_folder, write_atomically
+from anole.host.lock import try_lock
 from anole.project.pipeline import Pipeline
 from anole.project.scaffold import make_project
 
@@ -45,7 +49,8 @@ class Workspace:
         make_folder(self.folder)
         handle = os.open(self.folder, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while not try_lock(handle):
+                time.sleep(0.2)
             if not self._spec.exists():
                 make_project(self.folder, demo=False)
                 self._write({})
@@ -65,7 +70,9 @@ class Workspace:
         """
         spec = yaml.safe_load(self._spec.read_text(encoding="utf-8")) or {}
         options = [f"{name}_{value}" for name, value in target.items() if name != "kind"]
-        target_name = "-".join([target["kind"], *options]).replace("/", "_")
+        target_name = "-".join([target["kind"], *options])
+        if not re.fullmatch(r"[\w.-]{1,60}", target_name, re.ASCII):
+            target_name = f"{target['kind']}-{digest(target_name)}"
         build = f"{model}-{target_name}"
         models = {name: kept for name, kept in spec.get("models", {}).items() if self._exists(kept)}
         builds = [item for item in spec.get("builds", ()) if item["model"] in models and item["name"] != build]
@@ -83,6 +90,15 @@ class Workspace:
             write_atomically(self._spec, before)
             raise
         return build
+
+    def save_samples(self, samples: Mapping[str, Any]) -> dict[str, str]:
+        """Write samples into the project, and return the model's setting for them."""
+        file = io.BytesIO()
+        arrays: Any = {name: np.asarray(array) for name, array in samples.items()}
+        np.savez(file, **arrays)
+        name = f"samples_{digest(file.getvalue())}.npz"
+        write_atomically(self.folder / name, file.getvalue())
+        return {"samples": name}
 
     def run(self, output: Path, progress: bool) -> Path:
         """Run the workflow for an output of the project; return its path.

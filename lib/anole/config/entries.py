@@ -18,7 +18,7 @@ class ModelSpec:
         source: ``torchvision:<name>``, ``torch:<module>:<factory>`` or ``onnx:<path>``.
         inputs: the shape of each input by name, in the order of the model's arguments.
         dtypes: the types of the inputs that are not float32, by name.
-        calibration: input samples for integer targets, ``.npy`` or ``.npz``; None for random samples.
+        samples: file of samples of the inputs, ``.npy`` or ``.npz``, to quantize and to check builds with.
         dims: the sizes of an ONNX file's dynamic dimensions, by their name in the file.
         outputs: the names of values to compute instead of an ONNX file's outputs; empty for the file's outputs.
         values: constant values, by name, for inputs of an ONNX file that become constants: numbers or nested lists.
@@ -29,7 +29,7 @@ class ModelSpec:
     name: str
     source: str
     inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
-    calibration: str | None = None
+    samples: str | None = None
     dtypes: Mapping[str, str] = field(default_factory=dict, hash=False)
     dims: Mapping[str, int] = field(default_factory=dict, hash=False)
     outputs: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class ModelSpec:
         inputs |= {name: {"value": value} for name, value in self.values.items()}
         dims = {name: str(self.ranges[name]) if name in self.ranges else size for name, size in self.dims.items()}
         # Manifests hold the entry. Omitting unused keys keeps manifests valid that were written before a key existed.
-        optional = {"calibration": self.calibration, "dims": dims, "outputs": list(self.outputs)}
+        optional = {"samples": self.samples, "dims": dims, "outputs": list(self.outputs)}
         pairs = [list(pair) for pair in inputs.items()]
         return {"source": self.source, "inputs": pairs, **{key: value for key, value in optional.items() if value}}
 
@@ -93,7 +93,7 @@ class ModelSpec:
             name,
             entry["source"],
             {key: collector.shape(key, shape) for key, shape in shapes.items() if shape is not None},
-            entry.get("calibration"),
+            entry.get("samples", entry.get("calibration")),
             {key: detail["dtype"] for key, detail in detailed.items() if "dtype" in detail},
             {key: collector.size(key, size) for key, size in entry.get("dims", {}).items()},
             tuple(entry.get("outputs", ())),

@@ -90,7 +90,7 @@ def parse_spec(mapping: object, file: str = "models.yaml", project: Path = Path(
 
 
 def _model(name: str, node: Node, project: Path) -> ModelSpec:
-    entry = node.mapping(allowed=("source", "inputs", "dims", "outputs", "calibration"), required=("source",))
+    entry = node.mapping(allowed=("source", "inputs", "dims", "outputs", "samples"), required=("source",))
     check_source(entry["source"], project)
     source = entry["source"].text()
     is_onnx = source.startswith("onnx:")
@@ -109,7 +109,7 @@ def _model(name: str, node: Node, project: Path) -> ModelSpec:
         name,
         source,
         inputs,
-        _file(entry["calibration"], project) if "calibration" in entry else None,
+        _file(entry["samples"], project) if "samples" in entry else None,
         dtypes,
         {key: _extent(size, key, collector) for key, size in dims.items()},
         _outputs(outputs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,6 +111,28 @@ class SizesLatency:
 
 
 @dataclass(frozen=True)
+class SampleError:
+    """The errors of one output on the model's own samples.
+
+    Attributes:
+        reference: as in `Latency`.
+        samples: the number of samples.
+        relative_error: the largest L2 distance from the reference's output, relative to the norm of that.
+        same_top_1: the number of samples with the same largest value; None unless the output has a row of scores.
+    """
+
+    output: str
+    reference: str
+    samples: int
+    relative_error: float
+    same_top_1: int | None
+
+    def __str__(self) -> str:
+        top_1 = "" if self.same_top_1 is None else f", same top 1 in {self.same_top_1}"
+        return f"{self.output} on {self.samples} samples: {self.relative_error:.1e} from {self.reference}{top_1}"
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The result of evaluating a build.
 
@@ -134,6 +156,7 @@ class Evaluation:
         load_latencies: one per number of busy processes and engine; None if not requested.
         sizes_latencies: the latencies at both ends of each range and at sizes in between; `latencies` are at the
             typical sizes. None for a build with fixed sizes.
+        sample_errors: the errors of each output on the model's own samples; None without samples.
         kernel_profile: the times of the build's kernels; None if they were not timed one by one.
     """
 
@@ -158,22 +181,29 @@ class Evaluation:
     load_latencies: tuple[LoadLatency, ...] | None = None
     kernel_profile: KernelProfile | None = None
     sizes_latencies: Annotated[tuple[SizesLatency, ...] | None, LATER] = None
+    sample_errors: Annotated[tuple[SampleError, ...] | None, LATER] = None
 
     def __str__(self) -> str:
         """Return the latency, the smallest error, and the farthest reference if it is not close."""
         if not self.latencies:
             return f"{self.build}: neither checked nor timed"
         farthest = max(self.latencies, key=lambda latency: latency.relative_error)
-        error = min(
-            error
-            for error in (self.exact_error, *(latency.relative_error for latency in self.latencies))
-            if error is not None
-        )
-        remark = f" ({farthest.reference} is {farthest.relative_error:.1e} away)"
+        error = judged_error(self.exact_error, (latency.relative_error for latency in self.latencies))
+        remark = f" ({farthest.reference} is off by {farthest.relative_error:.1e})"
         return (
             f"{self.build}: {duration(self.latencies[0].latency_s)} in {self.precision}, error {error:.1e}"
-            f"{remark if farthest.relative_error > max(3 * error, 1e-4) else ''}"
+            f"{remark if is_off(farthest.relative_error, error) else ''}"
         )
+
+
+def judged_error(exact_error: float | None, relative_errors: Iterable[float]) -> float:
+    """Return the error by which a build is judged: against double precision if known, or the nearest reference."""
+    return min(error for error in (exact_error, *relative_errors) if error is not None)
+
+
+def is_off(relative_error: float, error: float) -> bool:
+    """Whether a reference is much farther from a build than the build's judged error."""
+    return relative_error > max(3 * error, 1e-4)
 
 
 def read_evaluation(path: Path) -> Evaluation:

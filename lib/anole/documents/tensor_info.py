@@ -16,9 +16,11 @@ class TensorInfo:
         shape: the extents; typical sizes for variable extents.
         varying: for each extent, an expression in the names of ranges, such as ``2 * batch``, or None if fixed;
             None for a fixed shape.
+        indexed: the size of the smallest table that an integer input indexes; None if it indexes none.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     varying: Annotated[tuple[str | None, ...] | None, LATER] = None
+    indexed: Annotated[int | None, LATER] = None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from anole.documents.build import Build
 from anole.documents.tensor_info import TensorInfo
+from anole.extract.samples import read_samples
 
 MIN_VARIATION = 1e-2
 """Min variation of an output for a meaningful comparison: below it, an error may hide in the constant part."""
@@ -23,6 +24,12 @@ _MISMATCH_ERROR = 1e100
 
 _MIN_NORM = 1e-30
 """Lower bound of norms that errors are divided by."""
+
+_MAX_SAMPLES = 64
+"""Max number of a model's own samples that its builds run on."""
+
+_MAX_CHECKED_SAMPLES = 4
+"""Max number of these among the samples that decide whether a build is correct."""
 
 _MAX_PATCHES = 8
 """Max number of equal-valued patches along each axis of an input."""
@@ -61,18 +68,33 @@ def timing_inputs(build: Build, first_seed: int = 0) -> list[NDArray[Any]]:
 
 
 def check_inputs(build: Build) -> list[list[NDArray[Any]]]:
-    """Return three samples to check a build on, each with an array per input: `timing_inputs`, other noise, patches."""
+    """Return samples to check a build on, each with an array per input.
+
+    They are `timing_inputs`, other noise, patches, and some of the model's own samples, see `own_samples`.
+    """
     noise = [_random(info, seed, info.shape) for seed, info in enumerate(build.inputs, 1000)]
     patches = [_random_patches(info, seed) for seed, info in enumerate(build.inputs, 2000)]
-    return [timing_inputs(build), noise, patches]
+    return [timing_inputs(build), noise, patches, *own_samples(build)[:_MAX_CHECKED_SAMPLES]]
+
+
+def own_samples(build: Build) -> list[list[NDArray[Any]]]:
+    """Return the first of the samples that a model names; none if it names no file, or for non-typical sizes.
+
+    Raises:
+        BuildError: the samples cannot be read, or do not fit.
+    """
+    model = build.model_spec
+    if model.samples is None or build.sizes is not None:
+        return []
+    return [list(sample) for sample in read_samples(model, build.inputs)[:_MAX_SAMPLES]]
 
 
 def _random(info: TensorInfo, seed: int, shape: Sequence[int]) -> NDArray[Any]:
-    """Return random values for an input: standard normal for floats, zeros and ones for other types."""
+    """Return random values for an input: standard normal, indices of its table, or zeros and ones, as in a mask."""
     rng = np.random.default_rng(seed)
     if info.dtype.startswith("float"):
         return np.asarray(rng.standard_normal(shape), info.dtype)
-    return np.asarray(rng.integers(0, 2, shape), info.dtype)
+    return np.asarray(rng.integers(0, info.indexed or 2, shape), info.dtype)
 
 
 def _random_patches(info: TensorInfo, seed: int) -> NDArray[Any]:

@@ -9,11 +9,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import Build, check_build_files, read_build
-from anole.documents.evaluation import Evaluation, SizesLatency, write_evaluation
+from anole.documents.evaluation import Evaluation, SampleError, SizesLatency, write_evaluation
 from anole.errors import BuildError, DocumentError
+from anole.evaluate.comparison import own_samples, relative_error
 from anole.evaluate.correctness.check import CompileWithRandomWeights, add_evidence, reject_wrong
 from anole.evaluate.network_runner import NetworkRunner, runner_of
 from anole.evaluate.timing.roofline import warn_of_slow_kernels
@@ -116,12 +121,34 @@ def evaluate_build(
             sizes_latencies = tuple(_evaluate_at_sizes(runner, folder, build, evaluation, schedule or TurnSchedule()))
             evaluation = replace(evaluation, sizes_latencies=sizes_latencies)
             write_evaluation(output, evaluation)
+    if not runner.is_exact and (samples := own_samples(build)):
+        evaluation = replace(evaluation, sample_errors=tuple(_sample_errors(runner, folder, build, samples)))
+        write_evaluation(output, evaluation)
     if neighbours:
         references = [latency.reference for latency in evaluation.latencies]
         under_load = runner.time_under_load(folder, build, references, neighbours)
         evaluation = replace(evaluation, load_latencies=tuple(under_load))
         write_evaluation(output, evaluation)
     return evaluation
+
+
+def _sample_errors(
+    runner: NetworkRunner, folder: Path, build: Build, samples: Sequence[Sequence[NDArray[Any]]]
+) -> Iterator[SampleError]:
+    """Yield and log the errors of each output on samples, against the first reference."""
+    with runner.references(build, samples[0]) as (reference, *_):
+        expected = reference.compute_each(samples)
+    found = runner.engine(folder, samples[0]).compute_each(samples)
+    for info, arrays, references in zip(
+        build.outputs, zip(*found, strict=True), zip(*expected, strict=True), strict=True
+    ):
+        pairs = list(zip(arrays, references, strict=True))
+        error = max(relative_error([array], [right]) for array, right in pairs)
+        has_scores = len(info.shape) == 2 and info.shape[1] > 1 and info.dtype.startswith("float")
+        same = sum(np.array_equal(array.argmax(1), right.argmax(1)) for array, right in pairs) if has_scores else None
+        sample_error = SampleError(info.name, reference.name, len(pairs), error, same)
+        _log.info("%s: %s", build.name, sample_error)
+        yield sample_error
 
 
 def check_interface(folder: Path, build: Build, declared: ModelSpec | None) -> None:

@@ -25,6 +25,7 @@ from anole.extract.passes.low_precision import lower_precision
 from anole.extract.passes.merge_affine import merge_affine
 from anole.extract.passes.padding import absorb_pads, drop_idle_taps
 from anole.extract.passes.subpixel import subpixel
+from anole.extract.passes.value_ranges import table_sizes
 from anole.extract.passes.weight_only import WEIGHT_ONLY, scheme_of, store_weights
 from anole.host.guard import step
 from anole.ir.convolutions import is_channels_last
@@ -102,7 +103,11 @@ def normalize(model: ModelSpec, imported: Imported) -> Imported:
         )
     fields = list(main.ret_ty.fields) if isinstance(main.ret_ty, ir.TupleType) else [main.ret_ty]
     outputs = tuple(_to_static(model, info, ty) for info, ty in zip(imported.outputs, fields, strict=True))
-    inputs = tuple(_to_static(model, info, param.ty) for info, param in zip(imported.inputs, main.params, strict=True))
+    indexed = table_sizes(main)
+    inputs = tuple(
+        replace(_to_static(model, info, param.ty), indexed=indexed.get(param))
+        for info, param in zip(imported.inputs, main.params, strict=True)
+    )
     return replace(imported, module=module, inputs=inputs, outputs=outputs)
 
 

@@ -1,4 +1,4 @@
-"""Calibration samples for quantizing a model: the file named in its entry, or random inputs."""
+"""Samples of a model's inputs: those in the file named in its entry, or random ones."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Sample = Sequence[NDArray[Any]]
 
 
 def read_samples(model: ModelSpec, inputs: Sequence[TensorInfo]) -> list[Sample]:
-    """Return a model's calibration samples, or random samples if it has none; raise BuildError if they do not fit."""
-    if model.calibration is None:
+    """Return a model's samples, or random samples if it has none; raise BuildError if they do not fit."""
+    if model.samples is None:
         rng = np.random.default_rng(0)
         return [[_random_input(info, rng) for info in inputs] for _ in range(_N_RANDOM_SAMPLES)]
-    path = Path(model.calibration)
+    path = Path(model.samples)
     try:
         content = np.load(path)
         arrays = {inputs[0].name: content} if isinstance(content, np.ndarray) else dict(content)

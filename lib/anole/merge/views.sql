@@ -141,7 +141,8 @@ select
     build.name as build,
     evaluation.output_variation,
     evaluation.precision,
-    evaluation.reference_precision
+    evaluation.reference_precision,
+    evaluation.exact_error
 from evaluation
 join build on build.name = evaluation.build
 where evaluation.created_at >= build.created_at;

@@ -276,7 +276,7 @@ class Pipeline:
 
 def files_of(model: ModelSpec, project: Path) -> list[Path]:
     """Return the files that define a model, relative to the project if they are in it."""
-    samples = [] if model.calibration is None else [Path(model.calibration)]
+    samples = [] if model.samples is None else [Path(model.samples)]
     return [*model_files(model.source, project), *samples]
 
 

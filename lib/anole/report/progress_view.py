@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anole.documents import layout
+from anole.documents.evaluation import is_off, judged_error
 from anole.documents.log import explanations, is_warning, last_result, messages
 from anole.errors import AnoleError
 from anole.report.pages.database import Database
@@ -35,9 +36,7 @@ _UNLIMITED_SIZE = 10_000
 """More columns and lines than any table has, which disables wrapping."""
 
 _LATENCIES = """
-select build, precision, reference, reference_precision, latency_s, reference_latency_s, speedup, relative_error
-from model_latency
-order by build, reference desc
+select * from model_latency order by build, reference desc
 """
 _REFERENCE_NAMES = {"onnxruntime": "ONNX Runtime"}
 
@@ -193,14 +192,15 @@ def render_latencies(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 def _row(by_reference: Mapping[str, Mapping[str, Any]], references: Iterable[str]) -> tuple[str, ...]:
     """Return the cells of a build, given its row for each reference."""
     any_row = next(iter(by_reference.values()))
-    cells = [NONE if row is None else _reference_cell(row) for row in map(by_reference.get, references)]
-    error = max(row["relative_error"] for row in by_reference.values())
+    error = judged_error(any_row["exact_error"], (row["relative_error"] for row in by_reference.values()))
+    cells = [NONE if row is None else _reference_cell(row, error) for row in map(by_reference.get, references)]
     error_cell = f"{error:.1e}" if error else "0"
     build = str(layout.build_path(any_row["build"])), any_row["precision"] or NONE, milliseconds(any_row["latency_s"])
     return *build, *cells, error_cell
 
 
-def _reference_cell(row: Mapping[str, Any]) -> str:
-    """Return a reference's latency, its precision if it differs from the build's, and the build's speedup."""
+def _reference_cell(row: Mapping[str, Any], error: float) -> str:
+    """Return a reference's latency, its precision if it differs, the build's speedup, and its error if it is off."""
     precision = f" {row['reference_precision']}" if row["reference_precision"] != row["precision"] else ""
-    return f"{milliseconds(row['reference_latency_s'])}{precision} ({times(row['speedup'])})"
+    off = f", off by {row['relative_error']:.1e}" if is_off(row["relative_error"], error) else ""
+    return f"{milliseconds(row['reference_latency_s'])}{precision} ({times(row['speedup'])}{off})"

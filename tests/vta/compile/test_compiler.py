@@ -210,8 +210,8 @@ def test_samples_decide_the_scales(project: Path, accelerate: Any) -> None:
     networks = {}
     for factor in (1, 8):
         np.savez(project / "samples.npz", x=factor * samples)
-        said = accelerate(*RESIDUAL, calibration="samples.npz", first_layer="vta")
-        assert accelerator_of(Path("net"), said).samples == 3 and said.entry["calibration"] == "samples.npz"
+        said = accelerate(*RESIDUAL, samples="samples.npz", first_layer="vta")
+        assert accelerator_of(Path("net"), said).samples == 3 and said.entry["samples"] == "samples.npz"
         networks[factor] = layers(BuiltNetwork.load(project / "net"))
     assert networks[8]["stem.0"].data_exponent == networks[1]["stem.0"].data_exponent + 3
     assert networks[8]["stem.0"].weight_exponent == networks[1]["stem.0"].weight_exponent
@@ -222,6 +222,6 @@ def test_broken_samples_leave_the_old_build(project: Path, accelerate: Any) -> N
     (project / "net/build.json").write_text("old")
     (project / "samples.npy").write_text("no numbers")
     with pytest.raises(BuildError, match=r"^samples\.npy: is neither \.npy nor \.npz: "):
-        accelerate(*RESIDUAL, calibration="samples.npy")
+        accelerate(*RESIDUAL, samples="samples.npy")
     assert (project / "net/build.json").read_text() == "old"
     assert sorted(path.name for path in project.iterdir() if path.is_dir() and path.name[0] != "_") == ["net", "work"]

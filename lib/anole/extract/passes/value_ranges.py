@@ -1,4 +1,4 @@
-"""Value range analysis of float32 operands that hold 8-bit integers."""
+"""Value range analysis: float32 operands that hold 8-bit integers, and integer inputs that index tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, relax
 
-from anole.ir.mutators import extents, operator_of, value_of
+from anole.ir.mutators import bindings, extents, operator_of, value_of, variables
 
 VALUE_PRESERVING = frozenset(
     f"relax.{name}" for name in "reshape permute_dims strided_slice squeeze expand_dims nn.max_pool2d".split()
@@ -18,6 +18,8 @@ VALUE_PRESERVING = frozenset(
 
 _MIN_VALUES = {"uint8": 0, "int8": -128}
 """The minimum of each 8-bit dtype."""
+
+_COMPARISONS = frozenset(f"relax.{name}" for name in "equal not_equal less less_equal greater greater_equal".split())
 
 Values = Mapping[relax.Var, ir.Expr]
 """The bindings of variables."""
@@ -37,6 +39,39 @@ class Operand8Bit:
     least: int
     zero: int
     computed: relax.Var | None = None
+
+
+def table_sizes(main: relax.Function) -> dict[relax.Var, int]:
+    """Return the size of the smallest table that each integer input indexes, if it is used for nothing else.
+
+    Comparisons are allowed, and so is ONNX's count from the end: ``where(i < 0, i + size, i)``.
+    """
+    values = {binding.var: binding.value for binding in bindings(main)}
+    from_the_end = {var: call.args[1] for var, call in values.items() if _counts_from_the_end(call, values)}
+    source_of: dict[relax.Var, relax.Var] = {param: param for param in main.params if "int" in str(param.ty.dtype)}
+    sizes: dict[relax.Var, int] = {}
+    others: set[relax.Var] = set()
+    for var, call in values.items():
+        operator, read = operator_of(call), {source_of[each] for each in variables(call) if each in source_of}
+        if operator in VALUE_PRESERVING or (operator == "relax.astype" and "int" in str(var.ty.dtype)):
+            source_of |= dict.fromkeys((var,), *read) if read else {}
+        elif var in from_the_end and call.args[2] in source_of:
+            source_of[var] = source_of[call.args[2]]
+        elif operator == "relax.take" and call.args[1] in source_of and call.args[0] not in source_of:
+            source, size = source_of[call.args[1]], extents(call.args[0])[int(call.attrs.axis)]
+            sizes[source] = min(size, sizes.get(source, size), np.iinfo(str(source.ty.dtype)).max)
+        elif operator not in _COMPARISONS and var not in from_the_end.values():
+            others |= read
+    return {source: size for source, size in sizes.items() if source not in others}
+
+
+def _counts_from_the_end(call: Any, values: Values) -> bool:
+    if operator_of(call) != "relax.where":
+        return False
+    condition, shifted = (values.get(operand) for operand in call.args[:2])
+    if condition is None or shifted is None or call.args[2] not in {*variables(condition)} & {*variables(shifted)}:
+        return False
+    return (operator_of(condition), operator_of(shifted)) == ("relax.less", "relax.add")
 
 
 def as_8bit_operand(operand: ir.Expr, values: Values) -> Operand8Bit | None:
