@@ -17,7 +17,6 @@ import onnx
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
 from anole.documents.document import as_argument
@@ -25,6 +24,7 @@ from anole.project.pipeline import Pipeline
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 
+from .extract.onnx.models import model_of
 from .record_project import Project
 
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in main.list_commands(click.Context(main))}
@@ -335,10 +335,8 @@ def test_a_project_may_be_in_another_folder(elsewhere: Path, monkeypatch: pytest
 def test_paths_of_model_files_are_relative_to_the_project(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Path.cwd()
     file = elsewhere / "net.onnx"
-    weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "weight")
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 4), ("y", 3)))
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "weight"], ["y"])], "net", [x], [y], [weight])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), file)
+    graph = "(float[1,4] x) => (float[1,3] y) {y = MatMul (x, weight)}"
+    onnx.save(model_of(graph, weight=np.ones((4, 3), np.float32)), file)
     spec = yaml.safe_load((elsewhere / "models.yaml").read_text())
     (elsewhere / "models.yaml").write_text(yaml.safe_dump({**spec, "models": {"net": {"source": "onnx:net.onnx"}}}))
 
