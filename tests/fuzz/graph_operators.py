@@ -353,9 +353,8 @@ def _squeeze(source: Source, value: Value) -> Choice | None:
 
 @_on(*ALL, rank=(0, 1, 2, 3))
 def _unsqueeze(source: Source, value: Value) -> Choice | None:
-    return Choice(
-        "Unsqueeze", [value, source.constant([source.rng.integers(-value.rank - 1, value.rank + 1)], "int64")]
-    )
+    axis = source.rng.integers(-value.rank - 1, value.rank + 1)
+    return Choice("Unsqueeze", [value, source.constant([axis], "int64")])
 
 
 @_on(*ALL, rank=(0, 1, 2, 3))
@@ -457,11 +456,8 @@ def _one_hot(source: Source, value: Value) -> Choice | None:
 
 @_on(*NUMBERS, rank=(2, 3))
 def _trilu(source: Source, value: Value) -> Choice | None:
-    return Choice(
-        "Trilu",
-        [value, source.constant(source.rng.integers(-2, 3), "int64")],
-        {"upper": int(source.rng.integers(0, 2))},
-    )
+    diagonal = source.constant(source.rng.integers(-2, 3), "int64")
+    return Choice("Trilu", [value, diagonal], {"upper": int(source.rng.integers(0, 2))})
 
 
 @_on("float32", rank=4)
@@ -494,12 +490,10 @@ def _resize(source: Source, value: Value) -> Choice | None:
 @_on("float32", rank=3)
 def _einsum(source: Source, value: Value) -> Choice | None:
     b, i, j = value.shape
-    equation, shape = [("bij,bjk->bik", (b, j, 3)), ("bij,kj->bki", (3, j)), ("bij,bij->b", (b, i, j))][
-        int(source.rng.integers(0, 3))
-    ]
-    return Choice(
-        "Einsum", [value, source.constant(source.rng.standard_normal(shape), "float32")], {"equation": equation}
-    )
+    products = [("bij,bjk->bik", (b, j, 3)), ("bij,kj->bki", (3, j)), ("bij,bij->b", (b, i, j))]
+    equation, shape = products[source.rng.integers(0, 3)]
+    other = source.constant(source.rng.standard_normal(shape), "float32")
+    return Choice("Einsum", [value, other], {"equation": equation})
 
 
 @_on(*ALL, rank=(1, 2, 3, 4))
