@@ -273,11 +273,9 @@ class Project:
         )
 
     def rows(self, sql: str, *parameters: object) -> list[dict[str, Any]]:
-        connection = sqlite3.connect(self.database)
-        connection.row_factory = sqlite3.Row
-        rows = [dict(row) for row in connection.execute(sql, parameters)]
-        connection.close()
-        return rows
+        with closing(sqlite3.connect(self.database)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(sql, parameters)]
 
 
 RECEIPT = TuningReceipt(
@@ -320,9 +318,8 @@ def as_first_schema(data: bytes) -> bytes:
 
 def dump_of(database: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Return the schema and all rows, in sorted order."""
-    connection = sqlite3.connect(database)
-    schema = connection.execute("select name, type, sql from sqlite_master where sql is not null").fetchall()
-    tables = [name for name, kind, _ in schema if kind == "table"]
-    rows = {table: connection.execute(f"select * from {table}").fetchall() for table in tables}
-    connection.close()
+    with closing(sqlite3.connect(database)) as connection:
+        schema = connection.execute("select name, type, sql from sqlite_master where sql is not null").fetchall()
+        tables = [name for name, kind, _ in schema if kind == "table"]
+        rows = {table: connection.execute(f"select * from {table}").fetchall() for table in tables}
     return {table: sorted(found, key=repr) for table, found in {**rows, "schema": schema}.items()}

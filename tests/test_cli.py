@@ -17,7 +17,6 @@ import onnx
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.__main__ import main
 from anole.documents.document import as_argument
@@ -25,6 +24,7 @@ from anole.project.pipeline import Pipeline
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task
 
+from .extract.onnx.models import model_of
 from .record_project import Project
 
 COMMANDS = {name: main.get_command(click.Context(main), name) for name in main.list_commands(click.Context(main))}
@@ -57,19 +57,18 @@ def test_every_stage_is_a_command_with_help() -> None:
 
 def test_former_names_still_work() -> None:
     found = run("quantise", "net", "--least-db", "20")
-    assert (
-        found.stderr == run("quantize", "net", "--target-db", "20").stderr and "there is no such file" in found.stderr
-    )
+    assert found.stderr == run("quantize", "net", "--target-db", "20").stderr
+    assert "there is no such file" in found.stderr
+
+
+def declare(project: Path, **sections: object) -> None:
+    """Write a models.yaml with the model `net`."""
+    net = {"source": "torchvision:alexnet", "inputs": {"x": [1, 3, 64, 64]}}
+    (project / "models.yaml").write_text(yaml.safe_dump({"models": {"net": net}, **sections}))
 
 
 def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_project: Path) -> None:
-    model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
-    declared = {
-        "models": {"m": model},
-        "targets": {"cpu": {"kind": "cpu"}},
-        "builds": [{"model": "m", "target": "cpu"}],
-    }
-    (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
+    declare(empty_project, targets={"cpu": {"kind": "cpu"}}, builds=[{"model": "net", "target": "cpu"}])
     found = run("calibrate", "cpu", "--minutes", "0")
     assert re.fullmatch(
         r"cpu: 0 of \d+ common layers are calibrated; run the command again to continue\n", found.stdout
@@ -80,17 +79,12 @@ def test_calibrating_reports_what_is_left_and_rejects_unknown_targets(empty_proj
 
 
 def test_an_unknown_accelerator_is_reported(empty_project: Path) -> None:
-    model = {"source": "torchvision:resnet18", "inputs": {"x": [1, 3, 224, 224]}}
-    declared = {
-        "models": {"m": model},
-        "targets": {"npu": {"kind": "vta", "hardware": "search"}},
-        "accelerators": {"edge": {"models": ["m"], "targets": ["npu"]}},
-    }
-    (empty_project / "models.yaml").write_text(yaml.safe_dump(declared))
+    edge = {"models": ["net"], "targets": ["npu"]}
+    declare(empty_project, targets={"npu": {"kind": "vta", "hardware": "search"}}, accelerators={"edge": edge})
     refused = run("accelerator", "egde")
     assert refused.exit_code == 2 and "found 'egde', which is not one of the accelerators" in refused.stderr
     refused = run("accelerator", "edge")
-    assert refused.exit_code == 2 and "work/models/m/npu.json: there is no such file" in refused.stderr
+    assert refused.exit_code == 2 and "work/models/net/npu.json: there is no such file" in refused.stderr
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -242,10 +236,7 @@ def test_a_broken_task_is_rejected(empty_project: Path, text: str, problem: str)
 
 
 def test_an_unknown_model_is_reported_with_suggestions(empty_project: Path) -> None:
-    (empty_project / "models.yaml").write_text(
-        "models: {net: {source: 'torchvision:alexnet', inputs: {x: [1, 3, 64, 64]}}}\n"
-        "targets: {cpu: {kind: cpu}}\nbuilds: [{model: net, target: cpu}]\n"
-    )
+    declare(empty_project, targets={"cpu": {"kind": "cpu"}}, builds=[{"model": "net", "target": "cpu"}])
     result = run("extract", "nett", "--target", "cpu")
     assert "found 'nett', which is not one of the models; did you mean 'net'?" in result.stderr
     assert "targets: found 'cuda', which is not one of the targets" in run("extract", "net", "--target", "cuda").stderr
@@ -344,10 +335,8 @@ def test_a_project_may_be_in_another_folder(elsewhere: Path, monkeypatch: pytest
 def test_paths_of_model_files_are_relative_to_the_project(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = Path.cwd()
     file = elsewhere / "net.onnx"
-    weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "weight")
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 4), ("y", 3)))
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "weight"], ["y"])], "net", [x], [y], [weight])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), file)
+    graph = "(float[1,4] x) => (float[1,3] y) {y = MatMul (x, weight)}"
+    onnx.save(model_of(graph, weight=np.ones((4, 3), np.float32)), file)
     spec = yaml.safe_load((elsewhere / "models.yaml").read_text())
     (elsewhere / "models.yaml").write_text(yaml.safe_dump({**spec, "models": {"net": {"source": "onnx:net.onnx"}}}))
 

@@ -34,9 +34,8 @@ def test_a_whole_problem_can_be_searched(problem: Problem) -> None:
     assert len(trials) == len(problem.latencies_s)
     assert min(trial.measurement.latency_s or np.inf for trial in trials) == problem.best_s == 2.0
     found = replay(problem, RANDOM, 10_000, 0, ends_at_the_optimum=True).trials
-    assert found[-1].measurement.latency_s == 2.0 and [each.config for each in trials[: len(found)]] == [
-        each.config for each in found
-    ]
+    assert found[-1].measurement.latency_s == 2.0
+    assert [each.config for each in trials[: len(found)]] == [each.config for each in found]
 
 
 @pytest.mark.parametrize("preset", ["random", "anole"])
@@ -66,9 +65,8 @@ def test_a_tuner_searches_a_space_of_plain_values() -> None:
         tried |= {str(each) for each in configs}
         best_s = min([best_s, *(s for each, s in zip(configs, costs_s, strict=True) if each["layout"] == "column")])
     assert best_s == pytest.approx(1e-3)
-    assert len(tried) == len(tuner.search.trials) and {
-        each.measurement.latency_s is None for each in tuner.search.trials
-    }
+    assert len(tried) == len(tuner.search.trials)
+    assert {each.measurement.latency_s is None for each in tuner.search.trials}
 
 
 def test_only_asked_configs_can_be_told() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.engines import Engine, onnxruntime_engine
 from benchmarks.networks import inputs
 from benchmarks.networks.accuracy import loss, outputs_of
 from benchmarks.networks.trained import convert_to_float, decode_text, equal_share, overlap, same_neighbor_share
+
+from ..extract.onnx.models import model_of
 
 
 def test_loss_is_of_the_worst_output() -> None:
@@ -53,22 +55,16 @@ def test_a_state_is_carried_from_step_to_step() -> None:
 
 
 def test_activations_of_a_quantized_file_are_converted_to_float32(tmp_path: Path) -> None:
-    numbers = {"scale": np.float32(0.5), "zero": np.uint8(0), "held": np.array([2, 4], np.int8), "none": np.int8(0)}
-    pairs = [
-        ("QuantizeLinear", ["x", "scale", "zero"], "q"),
-        ("DequantizeLinear", ["q", "scale", "zero"], "data"),
-        ("DequantizeLinear", ["held", "scale", "none"], "weight"),
-        ("Mul", ["data", "weight"], "y"),
-    ]
-    graph = helper.make_graph(
-        [helper.make_node(operator, read, [made]) for operator, read, made in pairs],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
-    )
+    numbers: dict[str, Any] = {"scale": np.float32(0.5), "zero": np.uint8(0), "none": np.int8(0)}
+    numbers["held"] = np.array([2, 4], np.int8)
+    graph = """(float[2] x) => (float[2] y) {
+        q = QuantizeLinear (x, scale, zero)
+        data = DequantizeLinear (q, scale, zero)
+        weight = DequantizeLinear (held, scale, none)
+        y = Mul (data, weight)
+    }"""
     path, x = tmp_path / "net.onnx", np.array([0.3, 0.2], np.float32)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model_of(graph, **numbers), path)
     model = convert_to_float(lambda: ModelSpec("plain", f"onnx:{path}", {"x": (2,)}), tmp_path)
     np.testing.assert_allclose(onnxruntime_engine(Path(model.location), [x], 1).compute()[0], x * [1, 2])
 

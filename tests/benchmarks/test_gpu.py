@@ -168,10 +168,8 @@ def test_the_whole_command_on_an_emulated_gpu(tmp_path: Path) -> None:
     (network,) = read_rows(tmp_path / "networks.csv")
     assert (network["network"], network["engine"], network["trials"]) == ("squeezenet1_1", "anole", "2")
     runs = read_rows(tmp_path / "layers.csv")
-    assert [(run["layer"], run["variant"], run["trials"]) for run in runs] == [
-        ("small", "random", "20"),
-        ("small", "anole", "20"),
-    ]
+    assert {(run["layer"], run["trials"]) for run in runs} == {("small", "20")}
+    assert [run["variant"] for run in runs] == ["random", "anole"]
     assert all(float(run["ratio_at_16"]) > 0 for run in runs)
     measured = {path: path.read_bytes() for path in tmp_path.glob("*.csv*")}
 

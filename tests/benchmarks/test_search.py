@@ -364,15 +364,9 @@ def test_networks_are_listed_with_engines_that_were_only_timed():
 
 
 def test_live_layers_are_listed_by_space_with_their_failures():
-    plain = {
-        "variant": "adatune",
-        "layer": "L8",
-        "space": "open",
-        "ratio_at_end": "1.5",
-        "seconds": "60",
-        "trials": "256",
-    }
-    lines = [plain | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
+    job = {"variant": "adatune", "layer": "L8", "space": "open"}
+    result = {"ratio_at_end": "1.5", "seconds": "60", "trials": "256"}
+    lines = [job | result | {"seed": str(seed), "failed": str(64 * seed)} for seed in range(3)]
     (section,) = sections({"layers": [*lines, lines[0] | {"space": "constrained", "ratio_at_end": ""}]})
     assert "| open | adatune | L8 | 3 | 256 | 1.500 | 60 | 25% |" in section
     assert "| constrained | adatune | L8 | 1 | 256 |  | 60 | 0% |" in section

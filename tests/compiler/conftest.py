@@ -25,6 +25,8 @@ from anole.targets.base import Target
 from anole.targets.cpu.settings import describe_cpu
 from anole.task import Task, Workload
 
+from ..extract.conftest import project as project
+
 SHAPES = {
     "residual": (1, 3, 16, 16),
     "branches": (1, 3, 12, 12),
@@ -37,13 +39,6 @@ SHAPES = {
     "norm_first": (2, 16, 32),
     "twins": (1, 8, 10, 10),
 }
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(Path(__file__).parents[1] / "tiny_networks.py", tmp_path / "tiny.py")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def by_default(target: Any, workload: Workload) -> Choice:

@@ -111,14 +111,9 @@ INPUTS = st.dictionaries(
 
 @given(inputs=INPUTS)
 def test_a_model_keeps_the_order_of_its_inputs_in_models_yaml(inputs: dict[str, Any]) -> None:
-    entry = {"source": "torchvision:resnet18", "inputs": inputs}
-    model = parse_spec(
-        {
-            "models": {"m": entry},
-            "targets": {"cpu": {"kind": "cpu"}},
-            "builds": [{"model": "m", "target": "cpu", "trials": 0}],
-        }
-    ).models["m"]
+    models = {"m": {"source": "torchvision:resnet18", "inputs": inputs}}
+    builds = [{"model": "m", "target": "cpu", "trials": 0}]
+    model = parse_spec({"models": models, "targets": {"cpu": {"kind": "cpu"}}, "builds": builds}).models["m"]
     plain = json.loads(json.dumps(model.to_json(), sort_keys=True))
     read = ModelSpec.from_json("m", plain)
     assert read == model

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.errors import BuildError
 from anole.evaluate.engines import onnxruntime_engine, onnxruntime_session, precision_of, torch_engine, torch_network
+
+from ..extract.onnx.models import model_of
 
 
 def test_a_model_that_onnx_runtime_cannot_load_is_a_build_error(tmp_path: Path) -> None:
@@ -39,14 +41,7 @@ def test_the_operators_determine_the_precision(operators: list[str], precision: 
 def test_onnx_runtime_computes_8_bit_products_exactly() -> None:
     """By default, processors without VNNI add pairs of products in 16 bits, which 255 * 127 * 2 exceeds."""
     weight = np.full((64, 8), 127, np.int8)
-    graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
-        "net",
-        [helper.make_tensor_value_info("x", 2, [3, 64])],
-        [helper.make_tensor_value_info("y", 6, [3, 8])],
-        [numpy_helper.from_array(weight, "w")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    model = model_of("(uint8[3,64] x) => (int32[3,8] y) {y = MatMulInteger (x, w)}", 18, w=weight)
     x = np.full((3, 64), 255, np.uint8)
     (found,) = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": x})
     np.testing.assert_array_equal(found, x.astype(int) @ weight.astype(int))
@@ -54,17 +49,17 @@ def test_onnx_runtime_computes_8_bit_products_exactly() -> None:
 
 def test_weights_may_share_a_zero_point() -> None:
     """The option that makes products exact on every processor fails on such a file."""
-    names = {"scale": np.float32(0.1), "data_zero": np.uint8(7), "zero": np.int8(0)}
-    names |= {f"w{i}": np.random.default_rng(i).integers(-9, 9, (4, 4)).astype(np.int8) for i in range(2)}
-    nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "data_zero"], ["q"])]
-    nodes.append(helper.make_node("DequantizeLinear", ["q", "scale", "data_zero"], ["d"]))
-    for i in range(2):
-        nodes.append(helper.make_node("DequantizeLinear", [f"w{i}", "scale", "zero"], [f"m{i}"]))
-        nodes.append(helper.make_node("MatMul", ["d", f"m{i}"], [f"y{i}"]))
-    given, *results = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in ("x", "y0", "y1"))
-    weights = [numpy_helper.from_array(np.asarray(value), name) for name, value in names.items()]
-    graph = helper.make_graph(nodes, "net", [given], results, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    weights: dict[str, Any] = {"scale": np.float32(0.1), "data_zero": np.uint8(7), "zero": np.int8(0)}
+    weights |= {f"w{i}": np.random.default_rng(i).integers(-9, 9, (4, 4)).astype(np.int8) for i in range(2)}
+    graph = """(float[2,4] x) => (float[2,4] y0, float[2,4] y1) {
+        q = QuantizeLinear (x, scale, data_zero)
+        d = DequantizeLinear (q, scale, data_zero)
+        m0 = DequantizeLinear (w0, scale, zero)
+        y0 = MatMul (d, m0)
+        m1 = DequantizeLinear (w1, scale, zero)
+        y1 = MatMul (d, m1)
+    }"""
+    model = model_of(graph, **weights)
     found = onnxruntime_session(model.SerializeToString(), 1).run(None, {"x": np.ones((2, 4), np.float32)})
     assert [each.shape for each in found] == [(2, 4)] * 2
 

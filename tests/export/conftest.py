@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.documents.build import read_build
@@ -23,6 +22,7 @@ from anole.export.stage import export_build
 from anole.targets.cpu.settings import describe_cpu
 from anole.targets.shared.kernel import find_compiler
 
+from ..extract.onnx.models import model_of
 from ..targets.cpu.templates.cases import AMX_FEATURES
 from ..tiny_builds import RANGED, compile_untuned
 
@@ -83,23 +83,19 @@ class Exported:
 def write_onnx(path: Path, seed: int = 0, channels: int = 3, is_quantized: bool = False) -> None:
     """Write a convolution, optionally with quantized data and weights, and an activation."""
     weight = np.random.default_rng(seed).standard_normal((5, channels, 3, 3)).astype(np.float32)
-    constants = {"w": weight}
-    nodes = [helper.make_node("Conv", ["x", "w"], ["z"]), helper.make_node("Relu", ["z"], ["y"])]
+    nodes = "z = Conv (x, w) y = Relu (z)"
+    constants: dict[str, Any] = {"w": weight}
     if is_quantized:
         zeros = {"a0": np.array(0, np.uint8), "b0": np.array(0, np.int8)}
         constants = {"q": (30 * weight).astype(np.int8), "s": np.array(0.03, np.float32), **zeros}
-        nodes = [
-            helper.make_node("QuantizeLinear", ["x", "s", "a0"], ["a"]),
-            helper.make_node("DequantizeLinear", ["a", "s", "a0"], ["x1"]),
-            helper.make_node("DequantizeLinear", ["q", "s", "b0"], ["w"]),
-            helper.make_node("Conv", ["x1", "w"], ["z"]),
-            nodes[1],
-        ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5, 6, 6])
-    initializers = [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    graph = helper.make_graph(nodes, "net", [x], [y], initializers)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+        nodes = """
+            a = QuantizeLinear (x, s, a0)
+            x1 = DequantizeLinear (a, s, a0)
+            w = DequantizeLinear (q, s, b0)
+            z = Conv (x1, w)
+            y = Relu (z)
+        """
+    onnx.save(model_of(f"(float[1,{channels},8,8] x) => (float[1,5,6,6] y) {{{nodes}}}", **constants), path)
 
 
 def needs(tool: str) -> str:

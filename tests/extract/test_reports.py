@@ -9,6 +9,7 @@ import csv
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,84 +68,89 @@ def test_a_reported_network_is_correct(report: str, tmp_path: Path, monkeypatch:
 
 
 _X = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
-_ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
-    "onnxruntime 22177": (
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A small ONNX graph as text, with its opset, inputs and weights."""
+
+    text: str
+    opset: int
+    inputs: Mapping[str, Any] = field(default_factory=lambda: {"x": _X})
+    weights: Mapping[str, Any] = field(default_factory=dict)
+
+
+_ONNX: Mapping[str, Graph] = {
+    "onnxruntime 22177": Graph(
         "(float[2,3,4,5] x) => (float[2,3,3,4] y) { p = Pad (x, pads) y = AveragePool"
         " <kernel_shape = [3, 3], count_include_pad = 0, strides = [2, 2], pads = [1, 1, 0, 0]> (p) }",
         18,
-        {"x": _X},
-        {"pads": np.array([0, 0, 1, 1, 0, 0, 2, 3])},
+        weights={"pads": np.array([0, 0, 1, 1, 0, 0, 2, 3])},
     ),
-    "onnxruntime 27375": (
+    "onnxruntime 27375": Graph(
         "(float[2,3,4,5] x) => (float[2,3,3,4] y) { y = AveragePool <kernel_shape = [2, 2], dilations = [2, 2],"
         " count_include_pad = 1, pads = [1, 1, 0, 0]> (x) }",
         19,
-        {"x": _X},
-        {},
     ),
-    "onnxruntime 9411": (
+    "onnxruntime 9411": Graph(
         "(float[3] x) => (float[3] y) { y = ScatterND (x, at, updates) }",
         16,
         {"x": _X[0, 0, 0, :3]},
         {"at": np.array([[1]]), "updates": np.array([5.0], np.float32)},
     ),
-    "onnxruntime 13165": (
+    "onnxruntime 13165": Graph(
         "(float[1,2] x) => (float[1,2] y, float[1,2] z) { y = CumSum <exclusive = 1> (x, axis)"
         " z = CumSum <exclusive = 1, reverse = 1> (x, axis) }",
         14,
         {"x": _X[0, 0, :1, :2]},
         {"axis": np.array(-2)},
     ),
-    "onnxruntime 4110": (
+    "onnxruntime 4110": Graph(
         "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] s, float[2,3,4,5] n) {"
         " m = ReduceMean <axes = [-1]> (x) s = Sub (x, m) q = Mul (s, s)"
         " v = ReduceMean <axes = [-1]> (q) e = Add (v, eps) r = Sqrt (e)"
         " n = Div (s, r) t = Mul (n, scale) y = Add (t, bias) }",
         17,
-        {"x": _X},
-        {"eps": np.float32(1e-5), "scale": _X[0, 0, 0], "bias": _X[0, 0, 1]},
+        weights={"eps": np.float32(1e-5), "scale": _X[0, 0, 0], "bias": _X[0, 0, 1]},
     ),
-    "onnxruntime 29788": (
+    "onnxruntime 29788": Graph(
         "(float[4,6] x) => (float[4,5] y) { w = Reshape (flat, shape) v = Squeeze (w, axis) u = Flatten (v)"
         " y = MatMul (x, u) }",
         17,
         {"x": _X.ravel()[:24].reshape(4, 6)},
         {"flat": _X.ravel()[:30], "shape": np.array([1, 6, 5]), "axis": np.array([0])},
     ),
-    "onnxruntime 31163": (
+    "onnxruntime 31163": Graph(
         "(float[3,4] x) => (float[3,4] y) { s = Sqrt (zeros) r = Reciprocal (s) m = ReduceMin <axes = [-1],"
         " keepdims = 1> (r) k = Mul (m, half) c = Less (x, k) y = Where (c, x, half) }",
         13,
         {"x": _X[0, 0, :3, :4]},
         {"zeros": np.zeros((3, 4), np.float32), "half": np.float32(0.5)},
     ),
-    "tvm 7270": (
+    "tvm 7270": Graph(
         "(float[2,3,4,5] x) => (float[1,120] y) { f = Flatten <axis = 0> (x)"
         " y = ReduceL1 <axes = [0], keepdims = 1> (f) }",
         13,
-        {"x": _X},
-        {},
     ),
-    "tvm 18598": (
+    "tvm 18598": Graph(
         "(float[1,3,4,5] x) => (float[1,3,4,5] y, float[1,3,4,5] z) { y = PRelu (x, rows) z = PRelu (x, one) }",
         16,
         {"x": _X[:1]},
         {"rows": _X[1, :1, :1, :], "one": np.float32([0.25])},
     ),
-    "tvm 15651": (
+    "tvm 15651": Graph(
         "(float[2,3,4,5] x) => (float[2,3,2,3,5] y) { y = Gather <axis = 2> (x, at) }",
         13,
-        {"x": _X},
-        {"at": np.array([[0, -1, 2], [-4, 3, 1]])},
+        weights={"at": np.array([[0, -1, 2], [-4, 3, 1]])},
     ),
-    "tvm 18897": (
+    "tvm 18897": Graph(
         "(float[2,1,5] x, float[2,3,5] a) => (float[2,4,5] y, float[2,1,5] z) { z = Clip (x, low, high)"
         " c = Concat <axis = 1> (x, a) t = Tan (c) g = Gelu (t) y = LeakyRelu <alpha = 0.1> (g) }",
         20,
         {"x": _X[:, 0, :1], "a": _X[:, 0, 1:4]},
         {"low": np.float32(-0.5), "high": np.float32(0.5)},
     ),
-    "tvm 18133": (
+    "tvm 18133": Graph(
         '(float[1,3,4,5] x) => (float[1,3,8,10] y, float[1,3,6,5] z) { y = Resize <mode = "cubic",'
         ' coordinate_transformation_mode = "align_corners", cubic_coeff_a = -0.5> (x, , scales)'
         ' z = Resize <mode = "cubic", exclude_outside = 1> (x, , , sizes) }',
@@ -152,54 +158,47 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": _X[:1]},
         {"scales": np.float32([1, 1, 2, 2]), "sizes": np.array([1, 3, 6, 5])},
     ),
-    "tvm 17770": (
+    "tvm 17770": Graph(
         "(float[2,3,4,5] x) => (float[6,20] y) { s = Shape (x) a = Slice (s, zero, two, zero) p = ReduceProd"
         " <keepdims = 1> (a) r = Concat <axis = 0> (p, rest) y = Reshape (x, r) }",
         17,
-        {"x": _X},
-        {"zero": np.array([0]), "two": np.array([2]), "rest": np.array([-1])},
+        weights={"zero": np.array([0]), "two": np.array([2]), "rest": np.array([-1])},
     ),
-    "tvm 19965": (
+    "tvm 19965": Graph(
         "(float[2,3,1,5] x) => (float[2,5,3] y) { s = Squeeze <axes = [2]> (x) y = Transpose <perm = [0, 2, 1]> (s) }",
         11,
         {"x": _X[:, :, :1]},
-        {},
     ),
-    "tvm 20406": (
+    "tvm 20406": Graph(
         '(float[1,3,4,5] x) => (float[1,3,7,9] y) { y = Resize <mode = "linear",'
         ' coordinate_transformation_mode = "pytorch_half_pixel"> (x, empty, empty, sizes) }',
         12,
         {"x": _X[:1]},
         {"empty": np.zeros(0, np.float32), "sizes": np.array([1, 3, 7, 9])},
     ),
-    "tvm 18703": (
+    "tvm 18703": Graph(
         "(float[2,3,4,5] x) => (float[2,3,4,5] y) { y = BatchNormalization <training_mode = 0, epsilon = 0.01>"
         " (x, scale, bias, mean, var) }",
         15,
-        {"x": _X},
-        {name: np.float32([1.5, 0.5, 2]) + k for k, name in enumerate(["scale", "bias", "mean", "var"])},
+        weights={name: np.float32([1.5, 0.5, 2]) + k for k, name in enumerate(["scale", "bias", "mean", "var"])},
     ),
-    "tvm 18698": (
+    "tvm 18698": Graph(
         "(float[2,3,4,5] x) => (float[2,3,5] y, float z) { y = ReduceMean <axes = [2], keepdims = 0> (x)"
         " z = ReduceMax <keepdims = 0> (x) }",
         11,
-        {"x": _X},
-        {},
     ),
-    "tvm 17991": (
+    "tvm 17991": Graph(
         "(int32[2,5] x) => (int32[2,5] y, int32[2,5] z) { y = BitwiseNot (x) z = BitwiseAnd (y, mask) }",
         18,
         {"x": np.arange(-5, 5, dtype=np.int32).reshape(2, 5)},
         {"mask": np.array([6], np.int32)},
     ),
-    "tvm 18750": (
+    "tvm 18750": Graph(
         "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) {"
         ' y = Gelu <approximate = "tanh"> (x) z = Gelu (x) }',
         20,
-        {"x": _X},
-        {},
     ),
-    "tvm 19501": (
+    "tvm 19501": Graph(
         "(float[1,3,4,5] x) => (float[2,3,2,2] y, float[2,3,2,2] z) { y = RoiAlign <coordinate_transformation_mode ="
         ' "half_pixel", output_height = 2, output_width = 2, sampling_ratio = 2> (x, rois, batch) z = RoiAlign'
         ' <coordinate_transformation_mode = "output_half_pixel", mode = "max", output_height = 2,'
@@ -208,71 +207,67 @@ _ONNX: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
         {"x": _X[:1]},
         {"rois": np.float32([[0, 0, 3, 3], [1, 0.5, 4, 3]]), "batch": np.array([0, 0])},
     ),
-    "openvino 31007": (
+    "openvino 31007": Graph(
         '(float[1,3,4,5] x) => (float[1,2,8,10] y) { y = ConvTranspose <auto_pad = "SAME_UPPER", strides = [2, 2]>'
         " (x, w) }",
         11,
         {"x": _X[:1]},
         {"w": _X[:1, :1, :3, :3].repeat(3, 0).repeat(2, 1)},
     ),
-    "openvino 30798": (
+    "openvino 30798": Graph(
         "(float[1,3,5] x) => (float[1,2,12] y) { y = ConvTranspose <output_shape = [12], strides = [2]> (x, w) }",
         11,
         {"x": _X[0, :, :1].transpose(1, 0, 2)},
         {"w": _X[:1, 0, :2, :3].repeat(3, 0)},
     ),
-    "openvino 33397": (
+    "openvino 33397": Graph(
         "(float[1,4,4,5] x) => (float[1,6,8,11] y) { y = ConvTranspose <group = 2, strides = [2, 2],"
         " dilations = [1, 2], pads = [1, 1, 0, 1], output_padding = [0, 1]> (x, w) }",
         11,
         {"x": _X[:, :2].reshape(1, 4, 4, 5)},
         {"w": _X.ravel()[:108].reshape(4, 3, 3, 3)},
     ),
-    "openvino 30666": (
+    "openvino 30666": Graph(
         "(float[3,4] x) => (int64[3,1] y, int64[3,1] z) { r = Round (x) y = ArgMax <axis = 1> (r)"
         " z = ArgMax <axis = 1, select_last_index = 1> (r) }",
         13,
         {"x": _X[0, 0, :3, :4]},
-        {},
     ),
 }
 
-_RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
-    "a kernel shorter than its stride": (
+_RANDOM: Mapping[str, Graph] = {
+    "a kernel shorter than its stride": Graph(
         '(float[1,3,4,5] x) => (float[1,2,7,10] y) { y = ConvTranspose <auto_pad = "SAME_LOWER", strides = [2, 2]>'
         " (x, w) }",
         11,
         {"x": _X[:1]},
         {"w": _X[:1, :1, :1, :3].repeat(3, 0).repeat(2, 1)},
     ),
-    "the shape of a value that the onnx package does not infer": (
+    "the shape of a value that the onnx package does not infer": Graph(
         "(float[2,3,4,5] x) => (int64 y) { m = MeanVarianceNormalization (x) p = MatMul (m, w) s = Shape (p)"
         " y = ReduceMax <keepdims = 0> (s) }",
         13,
-        {"x": _X},
-        {"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
+        weights={"w": _X[0, 0, :, :2].T.repeat(3, 1)[:, :5].T.copy()},
     ),
-    "conditions cast to numbers in variables": (
+    "conditions cast to numbers in variables": Graph(
         "(float[2,3,4,5] x) => (float[2,3,4,5] y, float[2,3,4,5] z) { t = ThresholdedRelu <alpha = 0.3> (x) y = Erf (t)"
         " c = Less (x, t) f = Cast <to = 1> (c) g = Mul (f, x) z = Exp (g) }",
         13,
         {"x": np.where(_X > 1.5, -np.inf, _X).astype(np.float32)},
-        {},
     ),
-    "floats as integers": (
+    "floats as integers": Graph(
         "(float[2,3,4,5] x) => (int32[2,3,4,5] y, int64[2,3,4,5] z) { i = Cast <to = 6> (x) s = Sign (i)"
         " c = Clip (s, low, high) a = Abs (c) y = Neg (a) z = Cast <to = 7> (x) }",
         13,
         {"x": np.where(_X > 1.5, np.inf, np.where(_X > 1, 3e9, 10 * _X)).astype(np.float32)},
         {"low": np.int32(-1), "high": np.int32(3)},
     ),
-    "a scalar": ("(float x) => (float y) { y = Celu <alpha = 0.3> (x) }", 13, {"x": np.array(-0.7, np.float32)}, {}),
-    "a resized axis of one element": (
+    "a scalar": Graph("(float x) => (float y) { y = Celu <alpha = 0.3> (x) }", 13, {"x": np.array(-0.7, np.float32)}),
+    "a resized axis of one element": Graph(
         '(float[2,3,4,5] x) => (float[2,3,1,3] y) { y = Resize <mode = "cubic",'
         ' coordinate_transformation_mode = "pytorch_half_pixel"> (x, , scales) }',
         13,
-        {"x": _X},
-        {"scales": np.float32([1, 1, 0.4, 0.6])},
+        weights={"scales": np.float32([1, 1, 0.4, 0.6])},
     ),
 }
 """Failures found by random graphs."""
@@ -280,9 +275,9 @@ _RANDOM: Mapping[str, tuple[str, int, Mapping[str, Any], Mapping[str, Any]]] = {
 
 @pytest.mark.parametrize("report", [*_ONNX, *_RANDOM])
 def test_a_reported_graph_is_correct(report: str, tmp_path: Path) -> None:
-    text, opset, inputs, weights = {**_ONNX, **_RANDOM}[report]
-    model = model_of(text, opset, **weights)
-    _assert_close(run_model(model, inputs, tmp_path / "net.onnx"), reference(model, inputs))
+    graph = {**_ONNX, **_RANDOM}[report]
+    model = model_of(graph.text, graph.opset, **graph.weights)
+    _assert_close(run_model(model, graph.inputs, tmp_path / "net.onnx"), reference(model, graph.inputs))
 
 
 def test_a_constant_within_a_function_is_folded(tmp_path: Path) -> None:

@@ -53,11 +53,7 @@ def test_no_weights_are_downloaded_for_a_backbone(monkeypatch: pytest.MonkeyPatc
         ("torch:tiny:residual", {}, ["inputs"]),
         ("torch:tiny:residual", {"x": (2**31, 2**31)}, ["`inputs` cannot be created: RuntimeError: "]),
         ("torch:tiny:residual", {"x": (1, 4, 16, 16)}, ["does not run on inputs {x: [1, 4, 16, 16]}", "channels"]),
-        (
-            "torch:tiny:residual",
-            {"x": (1, 3, 16, 16), "y": (1,)},
-            ["found y, which forward(x) does not have, although it has x"],
-        ),
+        ("torch:tiny:residual", {**X, "y": (1,)}, ["found y, which forward(x) does not have, although it has x"]),
         ("torch:tiny:residual", {"one": (1, 3, 16, 16), "two": (1,)}, ["does not run", "positional argument"]),
         (
             "torch:tiny:unsupported",

@@ -60,6 +60,9 @@ class Source(Protocol):
 Operator = Callable[[Source], Choice | None]
 """A function that chooses a node, or None if the graph has no suitable operand."""
 
+_OnValue = Callable[[Source, Value], Choice | None]
+"""A function that chooses a node with a given operand."""
+
 INTEGERS = ("int32", "int64")
 NUMBERS = ("float32", *INTEGERS)
 ALL = (*NUMBERS, "bool")
@@ -70,10 +73,23 @@ def operators() -> list[tuple[str, Operator]]:
     return [(family, make) for family, makes in _FAMILIES.items() for make in makes]
 
 
+def _on(*dtypes: str, rank: int | tuple[int, ...] | None = None) -> Callable[[_OnValue], Operator]:
+    """Pass a tensor with one of the dtypes and ranks to a function; without one, the operator is not possible."""
+
+    def wrap(make: _OnValue) -> Operator:
+        def choose(source: Source) -> Choice | None:
+            value = source.value(*dtypes, rank=rank)
+            return None if value is None else make(source, value)
+
+        return choose
+
+    return wrap
+
+
 def _unary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value(*(dtypes or ("float32",)))
-        return None if value is None else Choice(operator, [value], attributes)
+    @_on(*(dtypes or ("float32",)))
+    def make(source: Source, value: Value) -> Choice | None:
+        return Choice(operator, [value], attributes)
 
     return make
 
@@ -90,10 +106,8 @@ def _within(operator: str, low: float, high: float) -> Operator:
 
 
 def _binary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value(*dtypes)
-        if value is None:
-            return None
+    @_on(*dtypes)
+    def make(source: Source, value: Value) -> Choice | None:
         both = [value, source.like(value)]
         return Choice(operator, both if source.rng.random() < 0.5 else both[::-1], attributes)
 
@@ -103,10 +117,8 @@ def _binary(operator: str, *dtypes: str, **attributes: Any) -> Operator:
 def _divided(operator: str, **attributes: Any) -> Operator:
     """Make an integer division by nonzero constants."""
 
-    def make(source: Source) -> Choice | None:
-        value = source.value(*INTEGERS)
-        if value is None:
-            return None
+    @_on(*INTEGERS)
+    def make(source: Source, value: Value) -> Choice | None:
         divisor = source.rng.choice([-7, -3, -2, -1, 1, 2, 3, 5, 8, 100], value.shape[-1:])
         return Choice(operator, [value, source.constant(divisor, str(value.array.dtype))], attributes)
 
@@ -114,10 +126,8 @@ def _divided(operator: str, **attributes: Any) -> Operator:
 
 
 def _several(operator: str, *dtypes: str) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value(*dtypes)
-        if value is None:
-            return None
+    @_on(*dtypes)
+    def make(source: Source, value: Value) -> Choice | None:
         return Choice(operator, [value, *(source.like(value) for _ in range(source.rng.integers(0, 3)))])
 
     return make
@@ -139,20 +149,16 @@ def _where(source: Source) -> Choice | None:
     return Choice("Where", [condition, value, source.like(value)]) if own else None
 
 
-def _clip(source: Source) -> Choice | None:
-    value = source.value(*NUMBERS)
-    if value is None:
-        return None
+@_on(*NUMBERS)
+def _clip(source: Source, value: Value) -> Choice | None:
     low, high = np.sort(source.rng.integers(-4, 5, 2))
     bounds = [source.constant(each, str(value.array.dtype)) for each in (low, high)]
     kept = [None if source.rng.random() < 0.25 else each for each in bounds]
     return Choice("Clip", [value, *kept])
 
 
-def _prelu(source: Source) -> Choice | None:
-    value = source.value("float32", rank=(2, 3, 4))
-    if value is None:
-        return None
+@_on("float32", rank=(2, 3, 4))
+def _prelu(source: Source, value: Value) -> Choice | None:
     slope = source.rng.standard_normal((value.shape[1], *(1,) * (value.rank - 2)))
     return Choice("PRelu", [value, source.constant(slope, "float32")])
 
@@ -162,10 +168,8 @@ def _axis(source: Source, value: Value) -> int:
 
 
 def _reduce(operator: str, *dtypes: str) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value(*(dtypes or ("float32",)), rank=(1, 2, 3, 4))
-        if value is None:
-            return None
+    @_on(*(dtypes or ("float32",)), rank=(1, 2, 3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
         keep = int(source.rng.integers(0, 2))
         if source.rng.random() < 0.15:
             return Choice(operator, [value], {"keepdims": keep})
@@ -177,29 +181,23 @@ def _reduce(operator: str, *dtypes: str) -> Operator:
 
 
 def _arg(operator: str) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value("float32", "int32", rank=(1, 2, 3, 4))
-        if value is None:
-            return None
+    @_on("float32", "int32", rank=(1, 2, 3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
         last, keep = (int(each) for each in source.rng.integers(0, 2, 2))
         return Choice(operator, [value], {"axis": _axis(source, value), "keepdims": keep, "select_last_index": last})
 
     return make
 
 
-def _cumsum(source: Source) -> Choice | None:
-    value = source.value(*NUMBERS, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*NUMBERS, rank=(1, 2, 3, 4))
+def _cumsum(source: Source, value: Value) -> Choice | None:
     exclusive, reverse = (int(each) for each in source.rng.integers(0, 2, 2))
     axis = source.constant(_axis(source, value), "int64")
     return Choice("CumSum", [value, axis], {"exclusive": exclusive, "reverse": reverse})
 
 
-def _topk(source: Source) -> Choice | None:
-    value = source.value("float32", rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on("float32", rank=(1, 2, 3, 4))
+def _topk(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     # Equal values may come in any order.
     if len(np.unique(value.array)) < value.array.size:
@@ -211,17 +209,15 @@ def _topk(source: Source) -> Choice | None:
 def _along(operator: str, **attributes: Any) -> Operator:
     """Make an operator on floats along an axis."""
 
-    def make(source: Source) -> Choice | None:
-        value = source.value("float32", rank=(1, 2, 3, 4))
-        return None if value is None else Choice(operator, [value], {"axis": _axis(source, value), **attributes})
+    @_on("float32", rank=(1, 2, 3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
+        return Choice(operator, [value], {"axis": _axis(source, value), **attributes})
 
     return make
 
 
-def _layer_norm(source: Source) -> Choice | None:
-    value = source.value("float32", rank=(2, 3, 4))
-    if value is None:
-        return None
+@_on("float32", rank=(2, 3, 4))
+def _layer_norm(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     scale, bias = (source.constant(source.rng.standard_normal(value.shape[axis:]), "float32") for _ in range(2))
     operands = [value, scale, *([bias] if source.rng.random() < 0.7 else [])]
@@ -231,19 +227,17 @@ def _layer_norm(source: Source) -> Choice | None:
 def _channels(operator: str, n_weights: int, **attributes: Any) -> Operator:
     """Make a normalization with `n_weights` weights for each channel."""
 
-    def make(source: Source) -> Choice | None:
-        value = source.value("float32", rank=(3, 4))
-        if value is None:
-            return None
+    @_on("float32", rank=(3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
         weights = source.rng.uniform(0.2, 2, (n_weights, value.shape[1]))
         return Choice(operator, [value, *(source.constant(each, "float32") for each in weights)], attributes)
 
     return make
 
 
-def _group_norm(source: Source) -> Choice | None:
-    value = source.value("float32", rank=(3, 4))
-    if value is None or source.opset < 21:
+@_on("float32", rank=(3, 4))
+def _group_norm(source: Source, value: Value) -> Choice | None:
+    if source.opset < 21:
         return None
     groups = int(source.rng.choice([each for each in (1, 2, 3, 4) if value.shape[1] % each == 0]))
     weights = source.rng.uniform(0.2, 2, (2, value.shape[1]))
@@ -273,10 +267,10 @@ def _has_idle_window(value: Value, window: dict[str, Any]) -> bool:
 
 
 def _pool(operator: str, **attributes: Any) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value("float32", rank=(3, 4))
-        window = None if value is None else _windows(source, value)
-        if value is None or window is None or ("ceil_mode" in attributes and _has_idle_window(value, window)):
+    @_on("float32", rank=(3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
+        window = _windows(source, value)
+        if window is None or ("ceil_mode" in attributes and _has_idle_window(value, window)):
             return None
         return Choice(operator, [value], {**window, **attributes})
 
@@ -284,10 +278,10 @@ def _pool(operator: str, **attributes: Any) -> Operator:
 
 
 def _conv(operator: str) -> Operator:
-    def make(source: Source) -> Choice | None:
-        value = source.value("float32", rank=(3, 4))
-        window = None if value is None else _windows(source, value)
-        if value is None or window is None:
+    @_on("float32", rank=(3, 4))
+    def make(source: Source, value: Value) -> Choice | None:
+        window = _windows(source, value)
+        if window is None:
             return None
         channels = value.shape[1]
         groups = int(source.rng.choice([each for each in (1, 2, 3, channels) if channels % each == 0]))
@@ -302,10 +296,8 @@ def _conv(operator: str) -> Operator:
     return make
 
 
-def _matmul(source: Source) -> Choice | None:
-    value = source.value("float32", rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on("float32", rank=(1, 2, 3, 4))
+def _matmul(source: Source, value: Value) -> Choice | None:
     inner = value.shape[-1]
     fitting = [
         each
@@ -318,10 +310,8 @@ def _matmul(source: Source) -> Choice | None:
     return Choice("MatMul", [value, weight])
 
 
-def _gemm(source: Source) -> Choice | None:
-    value = source.value("float32", rank=2)
-    if value is None:
-        return None
+@_on("float32", rank=2)
+def _gemm(source: Source, value: Value) -> Choice | None:
     first, second = (int(each) for each in source.rng.integers(0, 2, 2))
     inner, n = value.shape[0] if first else value.shape[1], int(source.rng.integers(1, 9))
     weight = source.rng.standard_normal((n, inner) if second else (inner, n)) / inner
@@ -332,10 +322,8 @@ def _gemm(source: Source) -> Choice | None:
     return Choice("Gemm", operands, {"transA": first, "transB": second, "alpha": alpha, "beta": beta})
 
 
-def _reshape(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _reshape(source: Source, value: Value) -> Choice | None:
     size, shape = value.array.size, list[int]()
     while len(shape) < 3 and size > 1:
         factors = [each for each in range(1, min(size, 16) + 1) if size % each == 0]
@@ -345,54 +333,43 @@ def _reshape(source: Source) -> Choice | None:
     return Choice("Reshape", [value, source.constant(shape, "int64")])
 
 
-def _transpose(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(2, 3, 4))
+def _transpose(source: Source, value: Value) -> Choice | None:
     return Choice("Transpose", [value], {"perm": source.rng.permutation(value.rank).tolist()})
 
 
-def _flatten(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(2, 3, 4))
-    return None if value is None else Choice("Flatten", [value], {"axis": int(source.rng.integers(0, value.rank + 1))})
+@_on(*ALL, rank=(2, 3, 4))
+def _flatten(source: Source, value: Value) -> Choice | None:
+    return Choice("Flatten", [value], {"axis": int(source.rng.integers(0, value.rank + 1))})
 
 
-def _squeeze(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    ones = [] if value is None else [axis for axis, extent in enumerate(value.shape) if extent == 1]
-    if value is None or not ones:
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _squeeze(source: Source, value: Value) -> Choice | None:
+    ones = [axis for axis, extent in enumerate(value.shape) if extent == 1]
+    if not ones:
         return None
     return Choice("Squeeze", [value, source.constant(source.rng.choice(ones, 1), "int64")])
 
 
-def _unsqueeze(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(0, 1, 2, 3))
-    if value is None:
-        return None
-    return Choice(
-        "Unsqueeze", [value, source.constant([source.rng.integers(-value.rank - 1, value.rank + 1)], "int64")]
-    )
+@_on(*ALL, rank=(0, 1, 2, 3))
+def _unsqueeze(source: Source, value: Value) -> Choice | None:
+    axis = source.rng.integers(-value.rank - 1, value.rank + 1)
+    return Choice("Unsqueeze", [value, source.constant([axis], "int64")])
 
 
-def _expand(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(0, 1, 2, 3))
-    if value is None:
-        return None
+@_on(*ALL, rank=(0, 1, 2, 3))
+def _expand(source: Source, value: Value) -> Choice | None:
     shape = [int(source.rng.integers(1, 5)) if extent == 1 else extent for extent in value.shape]
     return Choice("Expand", [value, source.constant([source.rng.integers(1, 4), *shape], "int64")])
 
 
-def _tile(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _tile(source: Source, value: Value) -> Choice | None:
     return Choice("Tile", [value, source.constant(source.rng.integers(1, 3, value.rank), "int64")])
 
 
-def _concat(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _concat(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     others = [source.value(str(value.array.dtype), rank=value.rank) for _ in range(4)]
     fitting = [
@@ -403,20 +380,18 @@ def _concat(source: Source) -> Choice | None:
     return Choice("Concat", [value, *(fitting or [value])], {"axis": axis})
 
 
-def _split(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    axis = 0 if value is None else _axis(source, value)
-    if value is None or value.shape[axis] < 2:
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _split(source: Source, value: Value) -> Choice | None:
+    axis = _axis(source, value)
+    if value.shape[axis] < 2:
         return None
     first = int(source.rng.integers(1, value.shape[axis]))
     sizes = source.constant([first, value.shape[axis] - first], "int64")
     return Choice("Split", [value, sizes], {"axis": axis}, 2)
 
 
-def _slice(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _slice(source: Source, value: Value) -> Choice | None:
     axes = source.rng.permutation(value.rank)[: source.rng.integers(1, value.rank + 1)]
     starts, ends, steps = [], [], []
     for axis in axes:
@@ -428,10 +403,8 @@ def _slice(source: Source) -> Choice | None:
     return Choice("Slice", [value, *(source.constant(each, "int64") for each in (starts, ends, axes, steps))])
 
 
-def _pad(source: Source) -> Choice | None:
-    value = source.value(*NUMBERS, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*NUMBERS, rank=(1, 2, 3, 4))
+def _pad(source: Source, value: Value) -> Choice | None:
     mode = str(source.rng.choice(["constant", "reflect", "edge", *(["wrap"] if source.opset >= 19 else [])]))
     limit = 3 if mode in ("constant", "edge") else min(3, *value.shape) if mode == "reflect" else 2
     pads = source.constant(source.rng.integers(0, max(limit, 1), 2 * value.rank), "int64")
@@ -439,10 +412,8 @@ def _pad(source: Source) -> Choice | None:
     return Choice("Pad", [value, pads, *given], {"mode": mode})
 
 
-def _gather(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _gather(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     shape = source.rng.integers(1, 5, source.rng.integers(0, 3))
     indices = source.rng.integers(-value.shape[axis], value.shape[axis], shape)
@@ -459,19 +430,15 @@ def _gather_computed(source: Source) -> Choice | None:
     return Choice("Gather", [value, indices], {"axis": axis}) if np.all(inside) else None
 
 
-def _gather_elements(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3))
-    if value is None:
-        return None
+@_on(*ALL, rank=(1, 2, 3))
+def _gather_elements(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     indices = source.rng.integers(-value.shape[axis], value.shape[axis], value.shape)
     return Choice("GatherElements", [value, source.constant(indices, "int64")], {"axis": axis})
 
 
-def _scatter_elements(source: Source) -> Choice | None:
-    value = source.value(*NUMBERS, rank=(1, 2, 3))
-    if value is None:
-        return None
+@_on(*NUMBERS, rank=(1, 2, 3))
+def _scatter_elements(source: Source, value: Value) -> Choice | None:
     axis = _axis(source, value)
     # A permutation along the axis: no element is written twice.
     indices = np.argsort(source.rng.random(value.shape), axis=axis)
@@ -480,40 +447,29 @@ def _scatter_elements(source: Source) -> Choice | None:
     return Choice("ScatterElements", operands, {"axis": axis, "reduction": reduction})
 
 
-def _one_hot(source: Source) -> Choice | None:
-    value = source.value(*INTEGERS, rank=(0, 1, 2))
-    if value is None:
-        return None
+@_on(*INTEGERS, rank=(0, 1, 2))
+def _one_hot(source: Source, value: Value) -> Choice | None:
     values = source.constant([0, 1], str(source.rng.choice(["float32", "int64"])))
     axis = int(source.rng.integers(-value.rank - 1, value.rank + 1))
     return Choice("OneHot", [value, source.constant([4], "int64"), values], {"axis": axis})
 
 
-def _trilu(source: Source) -> Choice | None:
-    value = source.value(*NUMBERS, rank=(2, 3))
-    if value is None:
-        return None
-    return Choice(
-        "Trilu",
-        [value, source.constant(source.rng.integers(-2, 3), "int64")],
-        {"upper": int(source.rng.integers(0, 2))},
-    )
+@_on(*NUMBERS, rank=(2, 3))
+def _trilu(source: Source, value: Value) -> Choice | None:
+    diagonal = source.constant(source.rng.integers(-2, 3), "int64")
+    return Choice("Trilu", [value, diagonal], {"upper": int(source.rng.integers(0, 2))})
 
 
-def _depth_to_space(source: Source) -> Choice | None:
-    value = source.value("float32", rank=4)
-    if value is None:
-        return None
+@_on("float32", rank=4)
+def _depth_to_space(source: Source, value: Value) -> Choice | None:
     if value.shape[1] % 4 == 0:
         return Choice("DepthToSpace", [value], {"blocksize": 2, "mode": str(source.rng.choice(["DCR", "CRD"]))})
     even = value.shape[2] % 2 == 0 == value.shape[3] % 2
     return Choice("SpaceToDepth", [value], {"blocksize": 2}) if even else None
 
 
-def _resize(source: Source) -> Choice | None:
-    value = source.value("float32", rank=4)
-    if value is None:
-        return None
+@_on("float32", rank=4)
+def _resize(source: Source, value: Value) -> Choice | None:
     mode = str(source.rng.choice(["nearest", "linear", "cubic"]))
     modes = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel_symmetric"]
     attributes = {"mode": mode, "coordinate_transformation_mode": str(source.rng.choice(modes))}
@@ -531,22 +487,18 @@ def _resize(source: Source) -> Choice | None:
     return Choice("Resize", [value, None, source.constant(scales, "float32")], attributes)
 
 
-def _einsum(source: Source) -> Choice | None:
-    value = source.value("float32", rank=3)
-    if value is None:
-        return None
+@_on("float32", rank=3)
+def _einsum(source: Source, value: Value) -> Choice | None:
     b, i, j = value.shape
-    equation, shape = [("bij,bjk->bik", (b, j, 3)), ("bij,kj->bki", (3, j)), ("bij,bij->b", (b, i, j))][
-        int(source.rng.integers(0, 3))
-    ]
-    return Choice(
-        "Einsum", [value, source.constant(source.rng.standard_normal(shape), "float32")], {"equation": equation}
-    )
+    products = [("bij,bjk->bik", (b, j, 3)), ("bij,kj->bki", (3, j)), ("bij,bij->b", (b, i, j))]
+    equation, shape = products[source.rng.integers(0, 3)]
+    other = source.constant(source.rng.standard_normal(shape), "float32")
+    return Choice("Einsum", [value, other], {"equation": equation})
 
 
-def _shape_of(source: Source) -> Choice | None:
-    value = source.value(*ALL, rank=(1, 2, 3, 4))
-    return None if value is None else Choice(str(source.rng.choice(["Shape", "Size"])), [value])
+@_on(*ALL, rank=(1, 2, 3, 4))
+def _shape_of(source: Source, value: Value) -> Choice | None:
+    return Choice(str(source.rng.choice(["Shape", "Size"])), [value])
 
 
 _SMOOTH = ("Sigmoid", "Tanh", "Erf", "Softplus", "Softsign", "Sin", "Cos", "Atan", "Asinh", "Mish", "HardSwish")

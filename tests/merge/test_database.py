@@ -47,9 +47,8 @@ def test_the_database_matches_the_merged_shards(project) -> None:
         key = content.run.key
         assert_rows_match(project.rows("select * from run where key = ?", key), [content.run])
         (task,) = project.rows("select * from task where key = ?", content.task.key)
-        assert {
-            name: json.loads(task[name]) for name in ("workload", "target")
-        }.items() <= content.task.to_json().items()
+        stored = {name: json.loads(task[name]) for name in ("workload", "target")}
+        assert stored.items() <= content.task.to_json().items()
         for table, records in (("trial", content.trials), ("confirmation", content.confirmations)):
             assert_rows_match(project.rows(f"select * from {table} where run_key = ? order by number", key), records)
         logs = project.rows("select number, log from iteration where run_key = ?", key)
@@ -196,11 +195,8 @@ def test_a_local_shard_wins_over_a_longer_newer_state_in_the_database(project) -
     )
     project.tune(run, project.CONV, [1.5e-3])
     assert project.merge().replaced == ()
-    assert [row["latency_s"] for row in project.rows("select latency_s from trial order by number")] == [
-        3e-3,
-        2e-3,
-        1.5e-3,
-    ]
+    rows = project.rows("select latency_s from trial order by number")
+    assert [row["latency_s"] for row in rows] == [3e-3, 2e-3, 1.5e-3]
     path.unlink()
     project.tune(run, project.CONV, [4e-3])
     encoded = encode_shard(replace(read_shard(path), started_at="2020-01-01T00:00:00.000Z"), path)
@@ -320,10 +316,8 @@ def test_the_newest_of_several_documents_with_one_name_wins(project, dump: Calla
     project.merge()
     newer = dump(project.database)
     manifests = sorted(project.folder.glob("work/models/*/*.json"))
-    builds, evaluations = (
-        sorted(project.folder.glob("**/builds/*")),
-        sorted(project.folder.glob("**/evaluations/*.json")),
-    )
+    builds = sorted(project.folder.glob("**/builds/*"))
+    evaluations = sorted(project.folder.glob("**/evaluations/*.json"))
     for step in (1, -1):
         both = project.folder / f"both{step}.sqlite"
         merged = merge_files(project.shards, manifests, builds[::step], evaluations[::step], both)

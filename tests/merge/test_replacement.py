@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,10 +34,8 @@ def database(tmp_path: Path) -> Path:
 
 
 def notes(database: Path) -> list[str]:
-    connection = sqlite3.connect(database)
-    found = [text for (text,) in connection.execute("select text from note order by text")]
-    connection.close()
-    return found
+    with closing(sqlite3.connect(database)) as connection:
+        return [text for (text,) in connection.execute("select text from note order by text")]
 
 
 def test_replacing_keeps_the_former_rows(database: Path) -> None:

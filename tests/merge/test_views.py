@@ -58,10 +58,8 @@ def test_the_rejected_share_of_a_space_is_listed_by_reason(project) -> None:
     project.fill()
     project.merge()
     rows = project.rows("select reason, share, size, target_kind from rejections order by share")
-    assert [tuple(row.values()) for row in rows] == [
-        ("too wide", 0.125, 50_000, "cpu"),
-        ("too many threads", 0.25, 50_000, "cpu"),
-    ]
+    assert [(row["reason"], row["share"]) for row in rows] == [("too wide", 0.125), ("too many threads", 0.25)]
+    assert {(row["size"], row["target_kind"]) for row in rows} == {(50_000, "cpu")}
 
 
 def test_failures_are_counted_by_the_first_line_of_their_error(project, run) -> None:

@@ -163,8 +163,5 @@ def test_a_job_that_is_gone_has_failed_and_one_that_nobody_knows_of_runs(tmp_pat
 
 
 def test_the_scripts_are_programs() -> None:
-    assert {path.name for path in FOLDER.glob("*.py") if os.access(path, os.X_OK)} == {
-        "submit.py",
-        "status.py",
-        "cancel.py",
-    }
+    programs = {path.name for path in FOLDER.glob("*.py") if os.access(path, os.X_OK)}
+    assert programs == {"submit.py", "status.py", "cancel.py"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.errors import AnoleError
@@ -19,6 +19,8 @@ from anole.extract.stage import extract_tasks
 from anole.quantize.stage import quantize_model
 from anole.report.tables import render_quantized
 from anole.targets import get_target
+
+from ..extract.onnx.models import model_of
 
 PLAIN = get_target({"kind": "cpu", "mcpu": "x86-64-v4", "model": "", "features": ["avx2", "avx512bw"], "threads": 1})
 SHAPE = (1, 8, 12, 12)
@@ -30,28 +32,21 @@ def model(tmp_path: Path) -> ModelSpec:
     rng = np.random.default_rng(3)
     first = rng.standard_normal((16, 8, 3, 3)).astype(np.float32)
     first[0] *= 50
-    weights = {
+    weights: dict[str, Any] = {
         "first": first,
         "second": rng.standard_normal((8, 16, 1, 1)).astype(np.float32),
         "matrix": rng.standard_normal((8, 4)).astype(np.float32),
     }
-    nodes = [
-        helper.make_node("Conv", ["x", "first"], ["a"], "one", pads=[1] * 4),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "second"], ["c"], "two"),
-        helper.make_node("GlobalAveragePool", ["c"], ["d"]),
-        helper.make_node("Flatten", ["d"], ["e"]),
-        helper.make_node("MatMul", ["e", "matrix"], ["y"], "three"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", *SHAPE[1:]])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
+    graph = """(float[batch,8,12,12] x) => (float[batch,4] y) {
+        [one] a = Conv <pads = [1, 1, 1, 1]> (x, first)
+        b = Relu (a)
+        [two] c = Conv (b, second)
+        d = GlobalAveragePool (c)
+        e = Flatten (d)
+        [three] y = MatMul (e, matrix)
+    }"""
     path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(model_of(graph, **weights), path)
     return ModelSpec("net", f"onnx:{path}", {"x": SHAPE})
 
 

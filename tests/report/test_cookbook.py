@@ -38,9 +38,8 @@ def test_every_table_and_view_is_described_and_every_column(db: Database) -> Non
     for name in db.table_names():
         assert set(DESCRIPTIONS[name].columns) == {column.name for column in db[name].columns}, name
     for name in names:
-        assert (
-            DESCRIPTIONS[name].text and "|" not in DESCRIPTIONS[name].text and "Columns:" not in DESCRIPTIONS[name].text
-        )
+        text = DESCRIPTIONS[name].text
+        assert text and "|" not in text and "Columns:" not in text
 
 
 def test_columns_of_a_view_are_described_there_or_elsewhere() -> None:

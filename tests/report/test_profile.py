@@ -42,12 +42,8 @@ def test_every_kernel_is_timed_in_the_order_of_the_network(tiny_project: Path) -
     kernels = read_build(tiny_project / "net").kernels
     assert kernels is not None
     assert [row["kernel"] for row in profile["rows"]] == [kernel.name for kernel in kernels]
-    assert [row["layers"] for row in profile["rows"] if row["flop"]] == [
-        ["stem.0"],
-        ["first.0"],
-        ["second.0"],
-        ["head"],
-    ]
+    layers = [row["layers"] for row in profile["rows"] if row["flop"]]
+    assert layers == [["stem.0"], ["first.0"], ["second.0"], ["head"]]
     for row in profile["rows"]:
         assert row["seconds"] > 0
         assert row["share"] == pytest.approx(row["seconds"] / profile["whole_s"])

@@ -23,6 +23,8 @@ from anole.search.sample.first import First
 from anole.search.surrogate.boosted_trees import BoostedTrees
 from anole.search.surrogate.none import NoSurrogate
 
+GREEDY = {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02}
+
 
 def test_autotvm_has_its_published_settings():
     assert PRESETS["autotvm"].to_json() == {
@@ -37,10 +39,7 @@ def test_autotvm_has_its_published_settings():
             "patience_over": 64,
             "n_candidates": 128,
         },
-        "sampler": {
-            **{"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02},
-            "least_random": 1,
-        },
+        "sampler": {**GREEDY, "least_random": 1},
         "surrogate": {
             "name": "boosted_trees",
             "objective": "regression",
@@ -65,10 +64,9 @@ def test_autotvm_has_its_published_settings():
 
 def test_added_settings_are_stored_only_if_not_the_default():
     """This keeps the keys of recorded runs."""
-    before = {"name": "greedy", "epsilon": 0.05, "diversity_ratio": 2.0, "diversity_weight": 0.02}
-    assert read_tuner({"preset": "dcoc", "sampler": "greedy"}).to_json()["sampler"] == before
+    assert read_tuner({"preset": "dcoc", "sampler": "greedy"}).to_json()["sampler"] == GREEDY
     changed = read_tuner({"preset": "dcoc", "sampler": {"name": "greedy", "least_random": 2}}).to_json()
-    assert changed["sampler"] == {**before, "least_random": 2}
+    assert changed["sampler"] == {**GREEDY, "least_random": 2}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -155,14 +153,8 @@ def test_parts_are_overridden_by_name_or_by_settings():
 
 @given(st.sampled_from(sorted(PRESETS)), st.integers(1, 256), st.integers(0, 64), st.integers(1, 4096))
 def test_the_plain_form_reads_back(preset, batch, n_confirm, n_chains):
-    settings = read_tuner(
-        {
-            "preset": preset,
-            "batch": batch,
-            "n_confirm": n_confirm,
-            "explorer": {"name": "annealing", "n_chains": n_chains},
-        }
-    )
+    explorer = {"name": "annealing", "n_chains": n_chains}
+    settings = read_tuner({"preset": preset, "batch": batch, "n_confirm": n_confirm, "explorer": explorer})
     assert read_tuner(settings.to_json()) == settings
 
 
@@ -186,40 +178,40 @@ def test_every_setting_is_part_of_the_run_key():
     [
         (
             {"preset": "autotwm"},
-            "tuning.preset: unknown preset 'autotwm'; did you mean 'autotvm'? allowed: random, exhaustive,",
+            "preset: unknown preset 'autotwm'; did you mean 'autotvm'? allowed: random, exhaustive,",
         ),
-        ({"preset": ["autotvm"]}, "tuning.preset: unknown preset ['autotvm']"),
+        ({"preset": ["autotvm"]}, "preset: unknown preset ['autotvm']"),
         (
             {"explorer": "anealing"},
-            "tuning.explorer: unknown explorer 'anealing'; did you mean 'annealing'? allowed: annealing, ",
+            "explorer: unknown explorer 'anealing'; did you mean 'annealing'? allowed: annealing, ",
         ),
-        ({"explorer": {"name": "ppoo"}}, "tuning.explorer.name: unknown explorer 'ppoo'"),
-        ({"explorer": 7}, "tuning.explorer: unknown explorer 7"),
-        ({"sampler": {"epsilon": 2}}, "tuning.sampler.epsilon: is 2, not a number from 0 to 1"),
-        ({"surrogate": {"objective": "rank"}}, "tuning.surrogate.objective: is 'rank', not one of regression, ranking"),
-        ({"surrogate": {"name": "none", "max_depth": 3}}, "tuning.surrogate.max_depth: is unknown; allowed: nothing"),
-        ({"evaluator": {"repeats": 0}}, "tuning.evaluator.repeats: is 0"),
-        ({"evaluator": {"step": 3}}, "tuning.evaluator.step: is unknown; allowed: number, repeats, max_s"),
-        ({"evaluator": {4: 3}}, "tuning.evaluator.4: is unknown"),
-        ({"batch": 0}, "tuning.batch: is 0, not an integer from 1 to 256"),
-        ({"batch": None}, "tuning.batch: is None, not an integer"),
-        ({"warm_start": 1}, "tuning.warm_start: is 1, not true or false"),
-        ({"surrogate": {"gamma": -0.1}}, "tuning.surrogate.gamma: is -0.1, not a number of at least 0"),
-        ({"surrogate": {"gamma": float("inf")}}, "tuning.surrogate.gamma: is inf, not a number"),
-        ({"sampler": {"diversity_ratio": 0.5}}, "diversity_ratio: is 0.5, not a number of at least 1 or null"),
-        ({"preset": "zzz"}, "unknown preset 'zzz'; allowed: random, "),
-        ({"n_confirm": -1}, "tuning.n_confirm: is -1"),
+        ({"explorer": {"name": "ppoo"}}, "explorer.name: unknown explorer 'ppoo'"),
+        ({"explorer": 7}, "explorer: unknown explorer 7"),
+        ({"sampler": {"epsilon": 2}}, "sampler.epsilon: is 2, not a number from 0 to 1"),
+        ({"surrogate": {"objective": "rank"}}, "surrogate.objective: is 'rank', not one of regression, ranking"),
+        ({"surrogate": {"name": "none", "max_depth": 3}}, "surrogate.max_depth: is unknown; allowed: nothing"),
+        ({"evaluator": {"repeats": 0}}, "evaluator.repeats: is 0"),
+        ({"evaluator": {"step": 3}}, "evaluator.step: is unknown; allowed: number, repeats, max_s"),
+        ({"evaluator": {4: 3}}, "evaluator.4: is unknown"),
+        ({"batch": 0}, "batch: is 0, not an integer from 1 to 256"),
+        ({"batch": None}, "batch: is None, not an integer"),
+        ({"warm_start": 1}, "warm_start: is 1, not true or false"),
+        ({"surrogate": {"gamma": -0.1}}, "surrogate.gamma: is -0.1, not a number of at least 0"),
+        ({"surrogate": {"gamma": float("inf")}}, "surrogate.gamma: is inf, not a number"),
+        ({"sampler": {"diversity_ratio": 0.5}}, "sampler.diversity_ratio: is 0.5, not a number of at least 1 or null"),
+        ({"preset": "zzz"}, "preset: unknown preset 'zzz'; allowed: random, "),
+        ({"n_confirm": -1}, "n_confirm: is -1"),
         (
             {"explorers": "random"},
-            "tuning.explorers: unknown setting 'explorers'; did you mean 'explorer'? allowed: preset, explorer,",
+            "explorers: unknown setting 'explorers'; did you mean 'explorer'? allowed: preset, explorer,",
         ),
-        ({"trials": 64}, "tuning.trials: unknown setting 'trials'"),
+        ({"trials": 64}, "trials: unknown setting 'trials'"),
     ],
 )
 def test_errors_name_the_path_the_value_and_the_allowed_values(plain, message):
     with pytest.raises(SpecError) as caught:
         read_tuner({"preset": "autotvm", **plain})
-    assert message in str(caught.value)
+    assert f"tuning.{message}" in str(caught.value)
 
 
 def test_errors_contain_the_given_path():

@@ -64,9 +64,8 @@ def test_knobs_of_other_algorithms_are_ignored(index, seed):
     assert SPACE.config(other) == SPACE.config(vector)
     np.testing.assert_array_equal(SPACE.canonical(other[None])[0], vector)
     np.testing.assert_array_equal(SPACE.features(other[None]), SPACE.features(vector[None]))
-    assert (
-        SPACE.valid(other[None])[0] == SPACE.valid(vector[None])[0] == (SPACE.rejection(SPACE.config(vector)) is None)
-    )
+    is_valid = SPACE.rejection(SPACE.config(vector)) is None
+    assert SPACE.valid(other[None])[0] == SPACE.valid(vector[None])[0] == is_valid
 
 
 def test_only_its_own_constraints_reject_a_config():

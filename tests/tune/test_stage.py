@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,20 +192,18 @@ SMALL_LABEL, LARGE_LABEL = "dense 32->64", "dense 256->512"
 @pytest.fixture
 def pair(tmp_path: Path) -> Path:
     """A folder with two tasks and their manifest."""
-    tasks = [Task(workload, describe_cpu(threads=1), 1) for workload in (SMALL, LARGE)]
-    for task in tasks:
-        write_task(tmp_path / f"{task.key}.json", task)
-    write_pair_manifest(tmp_path / "manifest.json", tasks, (1, 3))
+    write_pair(tmp_path, describe_cpu(threads=1), weight_of_large=3)
     return tmp_path
 
 
-def write_pair_manifest(path: Path, tasks: Sequence[Task], weights: Sequence[int]) -> None:
-    listed = tuple(
-        ListedTask(task.key, task.label, task.workload.flop, weight, ("layer",))
-        for task, weight in zip(tasks, weights, strict=True)
-    )
-    origin = Origin({}, tasks[0].target, {})
-    write_manifest(path, Manifest("pair", "any", "torch:any:pair", {}, origin, listed, 1))
+def write_pair(folder: Path, target: dict[str, Any], weight_of_large: int) -> None:
+    listed = []
+    for workload, weight in ((SMALL, 1), (LARGE, weight_of_large)):
+        task = Task(workload, target, 1)
+        write_task(folder / f"{task.key}.json", task)
+        listed.append(ListedTask(task.key, task.label, workload.flop, weight, ("layer",)))
+    origin = Origin({}, target, {})
+    write_manifest(folder / "manifest.json", Manifest("pair", "any", "torch:any:pair", {}, origin, tuple(listed), 1))
 
 
 def tune_pair(folder: Path, trials: int, seconds: float = math.inf) -> dict[str, dict[str, Any]]:
@@ -306,10 +303,7 @@ def test_a_hardware_search_reports_the_fastest_config_of_each_design(tmp_path: P
 
 @pytest.mark.guard
 def test_simulated_tasks_can_share_a_budget(tmp_path: Path) -> None:
-    tasks = [Task(workload, describe_vta(), 1) for workload in (SMALL, LARGE)]
-    for task in tasks:
-        write_task(tmp_path / f"{task.key}.json", task)
-    write_pair_manifest(tmp_path / "manifest.json", tasks, (1, 1))
+    write_pair(tmp_path, describe_vta(), weight_of_large=1)
     receipts = tune_pair(tmp_path, 4)
     assert {receipt["status"] for receipt in receipts.values()} == {"tuned"}
     assert all(receipt["confirmed"] and receipt["designs"] == [] for receipt in receipts.values())

@@ -21,11 +21,12 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto, helper, numpy_helper
 
 from anole.project.pipeline import Pipeline
 from anole.project.plan import Plan, make_plan
 from anole.store.shard import ShardContent, read_shard
+
+from ..extract.onnx.models import model_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,6 +121,12 @@ class Project:
         output, _ = process.communicate(timeout=limit_s)
         return Outcome(process.returncode, output, self._jobs_since(began_ns))
 
+    def complete(self, *arguments: str, limit_s: float = 240.0) -> Outcome:
+        """Run Snakemake, and assert that it succeeds."""
+        outcome = self.snakemake(*arguments, limit_s=limit_s)
+        assert outcome.code == 0, outcome.output
+        return outcome
+
     def planned(self, *targets: str) -> list[str]:
         """Return the logs of the jobs that Snakemake would run."""
         outcome = self.snakemake("--dry-run", "--quiet", "host", "--", *targets)
@@ -162,19 +169,14 @@ class Project:
 def write_onnx(path: Path, channels: Sequence[int], size: int = 8, operator: str = "Relu") -> None:
     """Write a chain of 3x3 convolutions, each followed by an operator, over an image of 3 channels."""
     rng = np.random.default_rng(0)
-    nodes, weights, value, before = [], [], "x", 3
+    nodes, weights, value, before = "", dict[str, Any](), "x", 3
     for index, after in enumerate(channels):
-        weight = rng.standard_normal((after, before, 3, 3)).astype(np.float32) / 10
-        weights.append(numpy_helper.from_array(weight, f"weight{index}"))
-        convolved = helper.make_node(
-            "Conv", [value, f"weight{index}"], [f"conv{index}"], name=f"layer{index}", pads=[1] * 4
-        )
+        weights[f"weight{index}"] = rng.standard_normal((after, before, 3, 3)).astype(np.float32) / 10
+        nodes += f"[layer{index}] conv{index} = Conv <pads = [1, 1, 1, 1]> ({value}, weight{index}) "
         value, before = f"value{index}", after
-        nodes += [convolved, helper.make_node(operator, [f"conv{index}"], [value])]
-    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])
-    result = helper.make_tensor_value_info(value, TensorProto.FLOAT, [1, before, size, size])
-    graph = helper.make_graph(nodes, "chain", [image], [result], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+        nodes += f"{value} = {operator} (conv{index}) "
+    graph = f"(float[1,3,{size},{size}] x) => (float[1,{before},{size},{size}] {value}) {{{nodes}}}"
+    onnx.save(model_of(graph, **weights), path)
 
 
 @pytest.fixture(scope="session")
@@ -187,8 +189,7 @@ def tune(folder: Path, write: Callable[[Project], None]) -> None:
     """Write a project and tune it, storing the outcome in ``outcome.json``."""
     project = Project(folder)
     write(project)
-    outcome = project.snakemake("tuned")
-    assert outcome.code == 0, outcome.output
+    outcome = project.complete("tuned")
     (folder / "outcome.json").write_text(json.dumps(asdict(outcome)))
 
 

@@ -16,8 +16,7 @@ def test_a_network_is_built_for_a_kind_from_another_package(empty: Project) -> N
     targets = {"wooden": {"kind": "abacus", "rods": 1}}
     empty.write_chain(16, targets=targets, builds=[{"model": "chain", "target": "wooden"}])
     empty.packages = Path(__file__).parent / "another_kind"
-    outcome = empty.snakemake()
-    assert outcome.code == 0, outcome.output
+    outcome = empty.complete()
     stages = ("extract", "tune", "compile", "evaluate", "merge")
     assert {rule: len(jobs) for rule, jobs in outcome.jobs.items()} == dict.fromkeys(stages, 1)
     ((target,),) = empty.query("select distinct target from task")

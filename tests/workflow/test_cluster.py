@@ -92,9 +92,8 @@ def test_a_node_with_other_hardware_measures_nothing(project: Project, output: s
 
 def test_tune_and_evaluate_jobs_are_shown_with_their_results(output: str) -> None:
     results = re.findall(rf"^tune +conv2d .* GFLOP/s in {N_TRIALS} trials +[0-9.]+ s$", output, re.MULTILINE)
-    assert len(results) == 2 and re.search(
-        r"^evaluate +chain-zen-random +[0-9.]+ .s in float32, error ", output, re.MULTILINE
-    )
+    assert len(results) == 2
+    assert re.search(r"^evaluate +chain-zen-random +[0-9.]+ .s in float32, error ", output, re.MULTILINE)
     assert output.count("has been submitted with SLURM jobid") > 4
 
 

@@ -45,8 +45,7 @@ def test_an_entire_network_is_correct(project: Any, source: str, shape: list[int
         tuning={"preset": "random", "total_trials": 12, "evaluator": {"number": 1, "repeats": 2}, "n_confirm": 0},
         builds=[{"model": "net", "target": "gpu"}],
     )
-    outcome = project.snakemake(limit_s=900.0)
-    assert outcome.code == 0, outcome.output
+    project.complete(limit_s=900.0)
     ((error,),) = project.query("select max(relative_error) from evaluation")
     assert 0 < error < 1e-5
     ran = dict(project.query("select status, count(*) from trial group by status"))

@@ -52,8 +52,7 @@ def used(empty_project: Callable[[str], Any]) -> Any:
     project = empty_project("outer")
     project.write_chain(16)
     project.packages = project.folder / "packages"
-    outcome = project.snakemake(*write_outer(project))
-    assert outcome.code == 0, outcome.output
+    outcome = project.complete(*write_outer(project))
     return project, outcome
 
 
@@ -96,7 +95,6 @@ def test_the_workflow_in_the_docs_works(used: Any, tmp_path: Path) -> None:
     project.packages = ROOT / "lib"
     (shown,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)
     outer = write_outer(project, shown.replace("resnet18-cpu-anole", "chain-cpu-random"))
-    outcome = project.snakemake(*outer, "--dry-run")
-    assert outcome.code == 0, outcome.output
+    outcome = project.complete(*outer, "--dry-run")
     assert re.findall(r"^(?:local)?rule (\w+):$", outcome.output, re.MULTILINE)[-1] == "all"
     assert {"anole_evaluate", "anole_merge", "report"} <= set(re.findall(r"^(\w+) +\d+$", outcome.output, re.MULTILINE))

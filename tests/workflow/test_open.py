@@ -32,8 +32,7 @@ def built(empty_project: Callable[[str], Any]) -> Any:
             {"model": "chain", "target": "open", "trials": 0, "name": UNTUNED},
         ],
     )
-    outcome = project.snakemake()
-    assert outcome.code == 0, outcome.output
+    outcome = project.complete()
     return project, outcome
 
 

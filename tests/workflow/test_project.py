@@ -34,8 +34,7 @@ def built(tuned_two: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     project = tuned_two[0].copy(tmp_path_factory.mktemp("built"))
     write_onnx(project.folder / "more.onnx", [16, 16])
     write_models(project, more=0)
-    outcome = project.snakemake()
-    assert outcome.code == 0, outcome.output
+    outcome = project.complete()
     return project, outcome
 
 
@@ -223,9 +222,8 @@ def test_new_records_change_only_unlocked_builds(both: Project) -> None:
     outcome = both.snakemake(f"builds/{CHAIN}")
     assert (outcome.code, outcome.jobs) == (0, {"compile": [CHAIN]}), outcome.output
     locked = read_build(chain)
-    assert locked.sha256 == before.sha256 and [each.config for each in locked.tasks] == [
-        each.config for each in before.tasks
-    ]
+    assert locked.sha256 == before.sha256
+    assert [each.config for each in locked.tasks] == [each.config for each in before.tasks]
     assert all(task.locked and task.matched == "tuned" for task in locked.tasks)
     assert both.planned(f"builds/{CHAIN}") == []
 
@@ -247,8 +245,7 @@ def test_a_clone_with_a_lock_file_compiles_without_tuning(
     clone = empty_project("clone")
     clone.write_chain(16, 32)
     shutil.copy(both.folder / "anole.lock.json", clone.folder)
-    outcome = clone.snakemake()
-    assert outcome.code == 0, outcome.output
+    outcome = clone.complete()
     assert set(outcome.jobs) == {"extract", "compile", "evaluate", "merge"}
     own, first = (read_build(each.folder / f"builds/{CHAIN}") for each in (clone, both))
     assert own.sha256 == first.sha256
@@ -266,8 +263,7 @@ def test_killed_tuning_resumes(one: Project) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     acknowledged = b"".join(line for line in shard.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
     process.wait(timeout=60)
-    outcome = one.snakemake("tuned")
-    assert outcome.code == 0, outcome.output
+    one.complete("tuned")
     assert shard.read_bytes().startswith(acknowledged)
     trials = one.shards()[shard].trials
     assert [trial.number for trial in trials] == list(range(12))

@@ -9,23 +9,20 @@ import pytest
 from anole.documents.build import read_build
 from anole.documents.evaluation import read_evaluation
 
-from .conftest import write_onnx
-
 pytestmark = [pytest.mark.workflow, pytest.mark.guard]
 
 NAME = "chain-bytes-random"
 
 
 def test_a_model_is_quantized_only_for_int8_targets(empty: Any) -> None:
-    write_onnx(empty.folder / "chain.onnx", [16, 32], size=8)
-    empty.write(
-        {"chain": {"source": "onnx:chain.onnx"}},
+    empty.write_chain(
+        16,
+        32,
         targets={"bytes": {"kind": "cpu", "threads": 1, "precision": "int8"}, "cpu": {"kind": "cpu", "threads": 1}},
         tuning={"preset": "random", "trials": 2},
         builds=[{"model": "chain", "target": "bytes", "refine": 2}, {"model": "chain", "target": "cpu", "trials": 0}],
     )
-    outcome = empty.snakemake()
-    assert outcome.code == 0, outcome.output
+    outcome = empty.complete()
     assert [len(outcome.jobs[rule]) for rule in ("quantize", "extract", "refine", "compile")] == [1, 2, 1, 2]
     assert {content.task.workload.dtype for content in empty.shards().values()} == {"uint8"}
     build = read_build(empty.folder / f"builds/{NAME}")

@@ -28,13 +28,19 @@ SAME = (1, 1, 1, 1)
 OPEN = CudaTarget(describe_cuda("sm_90", space="open"))
 
 LAYER = Conv2d(1, 56, 56, 64, 64, (3, 3), padding=SAME)
-EXCESSIVE = {
-    "threads": ({"tile_f": [1, 1, 64, 1], "tile_y": [2, 1, 28, 1]}, "too many threads; the limit is 1024"),
+NOT_RUNNABLE = {
+    "threads": (LAYER, {"tile_f": [1, 1, 64, 1], "tile_y": [2, 1, 28, 1]}, "too many threads; the limit is 1024"),
     "threads along z": (
+        Conv2d(1, 112, 112, 4, 4, (1, 1)),
         {"tile_f": [4, 1, 1, 1], "tile_y": [1, 1, 112, 1], "tile_x": [112, 1, 1, 1]},
         "too many threads along z; the limit is 64",
     ),
-    "shared memory": ({"tile_y": [1, 1, 1, 56], "tile_x": [1, 1, 1, 56]}, "bytes of shared memory; the limit is 49152"),
+    "shared memory": (
+        LAYER,
+        {"tile_y": [1, 1, 1, 56], "tile_x": [1, 1, 1, 56]},
+        "bytes of shared memory; the limit is 49152",
+    ),
+    "lockstep": (Dense(1, 96, 40), {"tile_x": [40, 1, 1], "tile_k": [2, 48, 1]}, "without waiting for its lanes"),
 }
 
 
@@ -77,20 +83,13 @@ def test_runnable_configs_have_cuda_source(workload: Workload) -> None:
         assert "__global__" in source_of(workload, config, OPEN)
 
 
-@pytest.mark.parametrize(("excess", "reason"), EXCESSIVE.values(), ids=EXCESSIVE)
-def test_configs_beyond_a_limit_fail_with_the_limit(excess: dict[str, list[int]], reason: str, tmp_path: Path) -> None:
-    workload = LAYER if excess.get("tile_y") != [1, 1, 112, 1] else Conv2d(1, 112, 112, 4, 4, (1, 1))
-    config = {**OPEN.default_config(workload), **excess}
+@pytest.mark.parametrize(("workload", "tiles", "reason"), NOT_RUNNABLE.values(), ids=NOT_RUNNABLE)
+def test_configs_that_cannot_run_fail_with_a_reason(
+    workload: Workload, tiles: dict[str, list[int]], reason: str, tmp_path: Path
+) -> None:
+    config = {**OPEN.default_config(workload), **tiles}
     assert OPEN.space(workload).rejection(config) is None
     with pytest.raises(ConfigError, match=reason):
-        OPEN.build(workload, config, tmp_path / "kernel.so")
-
-
-def test_lockstep_reductions_are_rejected_in_open_spaces_too(tmp_path: Path) -> None:
-    workload = Dense(1, 96, 40)
-    config = {**OPEN.default_config(workload), "tile_x": [40, 1, 1], "tile_k": [2, 48, 1]}
-    assert OPEN.space(workload).rejection(config) is None
-    with pytest.raises(ConfigError, match="without waiting for its lanes"):
         OPEN.build(workload, config, tmp_path / "kernel.so")
 
 

@@ -16,16 +16,15 @@ from anole.errors import BuildError
 from anole.evaluate.comparison import compare_outputs
 from anole.evaluate.correctness.double_precision import compute_in_double
 
+from ...extract.onnx.models import model_of, value
+
 FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 
 
 def save(path: Path, nodes: list[onnx.NodeProto], shape: tuple[int, ...], opset: int = 12, **weights: object) -> str:
     """Write a model with one input ``x`` and one output ``y``, and return its source."""
-    given = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
-    values = [helper.make_tensor_value_info("x", FLOAT, shape)], [helper.make_tensor_value_info("y", FLOAT, None)]
-    graph = helper.make_graph(nodes, "net", *values, given)
-    sets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=9), path)
+    graph = helper.make_graph(nodes, "net", [value("x", shape)], [value("y")])
+    onnx.save(model_of(graph, opset, ["com.microsoft"], **weights), path)
     return f"onnx:{path}"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from anole.config.entries import ModelSpec
 from anole.evaluate.comparison import compare_outputs
@@ -19,22 +20,17 @@ from anole.evaluate.engines import export_onnx, reference_engines
 from anole.extract.torch import make_network
 from anole.targets.cpu.settings import describe_cpu
 
+from ...extract.onnx.models import model_of
+
 TINY = ModelSpec("net", "torch:tiny:residual", {"x": (1, 3, 16, 16)})
 
 
 def opset_11_model() -> onnx.ModelProto:
     """Return a network with opset 11, whose `Cast` does not support bfloat16."""
-    rng, image = np.random.default_rng(0), [1, 3, 16, 16]
-    weights = [rng.standard_normal((8, 3, 3, 3), np.float32), rng.standard_normal((4, 8, 1, 1), np.float32)]
-    steps = [("Conv", ["x", "w0"], "a"), ("Relu", ["a"], "b"), ("Conv", ["b", "w1"], "y")]
-    graph = helper.make_graph(
-        [helper.make_node(operator, inputs, [output]) for operator, inputs, output in steps],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, image)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 14, 14])],
-        [numpy_helper.from_array(weight, f"w{number}") for number, weight in enumerate(weights)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    rng = np.random.default_rng(0)
+    first, second = rng.standard_normal((8, 3, 3, 3), np.float32), rng.standard_normal((4, 8, 1, 1), np.float32)
+    graph = "(float[1,3,16,16] x) => (float[1,4,14,14] y) {a = Conv (x, first) b = Relu (a) y = Conv (b, second)}"
+    return model_of(graph, 11, first=first, second=second)
 
 
 @pytest.mark.examples(1)
@@ -61,27 +57,20 @@ RNG = np.random.default_rng(0)
 
 def write_model(path: Path) -> ModelSpec:
     """Write a model that adds a product to its quantized input, and return its entry."""
-    numbers = {
+    numbers: dict[str, Any] = {
         "scale": np.float32(0.05),
         "zero": np.uint8(120),
         "weight": RNG.integers(-127, 128, (8, 8)).astype(np.int8),
         "none": np.int8(0),
     }
-    pairs = [
-        ("QuantizeLinear", ["x", "scale", "zero"], "q"),
-        ("DequantizeLinear", ["q", "scale", "zero"], "data"),
-        ("DequantizeLinear", ["weight", "scale", "none"], "matrix"),
-        ("MatMul", ["data", "matrix"], "product"),
-        ("Add", ["product", "data"], "sum"),
-    ]
-    graph = helper.make_graph(
-        [helper.make_node(operator, inputs, [output]) for operator, inputs, output in pairs],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 8])],
-        [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [3, 8])],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    graph = """(float[3,8] x) => (float[3,8] sum) {
+        q = QuantizeLinear (x, scale, zero)
+        data = DequantizeLinear (q, scale, zero)
+        matrix = DequantizeLinear (weight, scale, none)
+        product = MatMul (data, matrix)
+        sum = Add (product, data)
+    }"""
+    onnx.save(model_of(graph, **numbers), path)
     return ModelSpec("net", f"onnx:{path}", {})
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
-from anole.config.entries import ModelSpec
 from anole.evaluate.engines import onnxruntime_session
-from anole.extract.graph import find_layers, for_low_precision
-from anole.extract.load import load_model
 from anole.targets.cpu.target import CpuTarget
 from kit.cases import run_model
 
+from .test_integer_products import workloads
 from .test_operators import Network
 
 INT8_CPU = CpuTarget({"kind": "cpu", "mcpu": "x86-64-v3", "features": ["avx2"], "threads": 2})
@@ -23,9 +20,7 @@ HEADS, STEP = 2, 0.02
 
 def labels(net: Network, folder: Path) -> list[str]:
     """Return the labels of a network's layers on a target with 8-bit products."""
-    onnx.save(net.model(), folder / "net.onnx")
-    imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload.label for layer in find_layers(for_low_precision(imported, INT8_CPU))]
+    return [workload.label for workload in workloads(net, folder, INT8_CPU)]
 
 
 def last(net: Network) -> str:

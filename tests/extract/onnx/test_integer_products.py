@@ -25,11 +25,11 @@ PLAIN = CpuTarget({"kind": "cpu", "mcpu": "x86-64", "threads": 2})
 UINT8 = np.iinfo(np.uint8)
 
 
-def workloads(net: Network, folder: Path) -> list[Workload]:
-    """Return the workload of each call of a network on a target without 8-bit products."""
+def workloads(net: Network, folder: Path, target: CpuTarget = PLAIN) -> list[Workload]:
+    """Return the workload of each call of a network on a target, by default one without 8-bit products."""
     onnx.save(net.model(), folder / "net.onnx")
     imported = load_model(ModelSpec("net", f"onnx:{folder / 'net.onnx'}"))
-    return [layer.workload for layer in find_layers(for_low_precision(imported, PLAIN))]
+    return [layer.workload for layer in find_layers(for_low_precision(imported, target))]
 
 
 def largest(*shape: int) -> NDArray[np.uint8]:
@@ -168,12 +168,8 @@ def test_dequantized_operands_are_multiplied_as_integers(tmp_path: Path) -> None
 def test_max_pool_runs_on_quantized_values(tmp_path: Path) -> None:
     """Quantizing again with the same scale and zero point changes nothing."""
     net = Network(14)
-    data = dequantize(
-        net,
-        quantize(net, net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32)), 0.02, 7),
-        0.02,
-        zero7(net),
-    )
+    image = net.given(net.rng.standard_normal((1, 3, 8, 8)).astype(np.float32))
+    data = dequantize(net, quantize(net, image, 0.02, 7), 0.02, zero7(net))
     net.add("MaxPool", data, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     pooled = quantize(net, f"{len(net.nodes) - 1}_MaxPool_0", 0.02, 7)
     net.add("DequantizeLinear", pooled, net.weight(0.02), zero7(net))

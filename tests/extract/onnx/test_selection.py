@@ -89,9 +89,8 @@ def test_only_dependencies_of_the_outputs_are_kept(project: Path) -> None:
     write()
     part = onnx.load_from_string(serialize_part(model(outputs=("features",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul"]
-    assert [each.name for each in part.graph.input] == ["x"] and [each.name for each in part.graph.initializer] == [
-        "wide"
-    ]
+    assert [each.name for each in part.graph.input] == ["x"]
+    assert [each.name for each in part.graph.initializer] == ["wide"]
     # Branches capture outer values.
     part = onnx.load_from_string(serialize_part(model(outputs=("squares",))) or b"")
     assert [node.op_type for node in part.graph.node] == ["MatMul", "Equal", "If"]

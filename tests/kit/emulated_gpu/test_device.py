@@ -141,6 +141,11 @@ FAULTS = {
         "if (t % 2) y_ptr[t] = __shfl_down_sync(0xffffffffu, 1.0f, 1, 32);",
         "thread 1 waits for lanes of its warp that never arrive",
     ),
+    "too much shared memory": (
+        "__shared__ alignas(64) float s_ptr[12289]; s_ptr[t] = 1;",
+        "a kernel has 49156 bytes of shared memory; at most 49152",
+    ),
+    "a compiler error": ("nonsense(1);", "nonsense"),
 }
 
 
@@ -161,16 +166,6 @@ def test_block_sizes_are_limited(emulated_gpu: EmulatedGpu) -> None:
     for block in ((1025, 1, 1), (1, 1, 65)):
         with pytest.raises(EmulationError, match="INVALID_VALUE"):
             run(emulated_gpu, "y_ptr[0] = 1;", block=block)
-
-
-def test_shared_memory_is_limited(emulated_gpu: EmulatedGpu) -> None:
-    with pytest.raises(EmulationError, match="a kernel has 49156 bytes of shared memory; at most 49152"):
-        run(emulated_gpu, "__shared__ alignas(64) float s_ptr[12289]; s_ptr[t] = 1;")
-
-
-def test_compiler_errors_are_reported(emulated_gpu: EmulatedGpu) -> None:
-    with pytest.raises(EmulationError, match="nonsense"):
-        run(emulated_gpu, "nonsense(1);")
 
 
 def test_a_process_that_ends_is_noticed() -> None:

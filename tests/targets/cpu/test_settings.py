@@ -44,31 +44,24 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 V3 = ["sse4_2", "avx", "f16c", "fma", "avx2"]
 V4 = [*V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
+AMX = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"]
+XEON = [*V3, "avx_vnni", *V4[len(V3) :], *AMX]
 
 
-def test_a_detected_processor_has_all_its_features(pretend: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    ("file", "mcpu", "model", "features"),
+    [
+        ("epyc_zen4", "znver4", "AMD EPYC", [*V4, "avx512_vnni", "avx512_bf16"]),
+        ("xeon_amx", "rocketlake", "Intel(R) Xeon(R) Processor", XEON),
+    ],
+)
+def test_a_detected_processor_has_all_its_features(
+    pretend: Callable[[str], None], file: str, mcpu: str, model: str, features: list[str]
+) -> None:
     """These descriptions are part of the keys of already tuned tasks."""
-    pretend("epyc_zen4")
-    assert describe_cpu(threads=1) == {
-        "kind": "cpu",
-        "mcpu": "znver4",
-        "model": "AMD EPYC",
-        "features": [*V4, "avx512_vnni", "avx512_bf16"],
-        "threads": 1,
-    }
-    pretend("xeon_amx")
-    assert describe_cpu(threads=1) == {
-        "kind": "cpu",
-        "mcpu": "rocketlake",
-        "model": "Intel(R) Xeon(R) Processor",
-        "features": [
-            *V3,
-            "avx_vnni",
-            *V4[len(V3) :],
-            *("avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16"),
-        ],
-        "threads": 1,
-    }
+    pretend(file)
+    expected = {"kind": "cpu", "mcpu": mcpu, "model": model, "features": features, "threads": 1}
+    assert describe_cpu(threads=1) == expected
 
 
 def test_a_given_processor_has_no_features_of_this_machine(pretend: Callable[[str], None]) -> None:
@@ -99,13 +92,8 @@ def test_the_inventory_lists_the_features_that_kernels_use(
 
 def test_settings_override_detected_values() -> None:
     generic = known_processors()[3] if known_processors()[0] == "x86-64-v4" else "generic"
-    assert describe_cpu(mcpu=generic, threads=1) | {"model": "", "features": []} == {
-        "kind": "cpu",
-        "mcpu": generic,
-        "model": "",
-        "features": [],
-        "threads": 1,
-    }
+    plain = {"kind": "cpu", "mcpu": generic, "model": "", "features": [], "threads": 1}
+    assert describe_cpu(mcpu=generic, threads=1) | {"model": "", "features": []} == plain
 
 
 def test_a_precision_is_described_if_the_processor_supports_it(pretend: Callable[[str], None]) -> None:

@@ -10,35 +10,23 @@ from anole.errors import MachineError
 from anole.targets.shared.kernel import link
 
 
-def linker(folder: Path, script: str) -> None:
-    (folder / "ld").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "ld").chmod(0o755)
-
-
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("program", "message"),
     [
-        ("echo first >&2; echo bad plugin >&2; exit 3", r"ld failed \(exit 3\), .*: first; bad plugin$"),
-        ("exit 1", r"ld failed \(exit 1\), so nothing can be built: no output$"),
-        ("kill -9 $$", r"ld failed \(killed by SIGKILL\)"),
+        ("#!/bin/sh\necho first >&2; echo bad plugin >&2; exit 3\n", r"ld failed \(exit 3\), .*: first; bad plugin$"),
+        ("#!/bin/sh\nexit 1\n", r"ld failed \(exit 1\), so nothing can be built: no output$"),
+        ("#!/bin/sh\nkill -9 $$\n", r"ld failed \(killed by SIGKILL\)"),
+        ("no program", r"ld cannot be started: Exec format error; nothing can be built"),
+        (None, r"found neither `ld` nor `cc` on PATH; .*: install binutils"),
     ],
+    ids=["output", "no output", "killed", "not executable", "missing"],
 )
-def test_a_failing_linker_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str) -> None:
-    linker(tmp_path, script)
+def test_a_failure_of_the_linker_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None, message: str
+) -> None:
+    if program is not None:
+        (tmp_path / "ld").write_text(program)
+        (tmp_path / "ld").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MachineError, match=message):
-        link("out.so", ["in.o"])
-
-
-def test_a_missing_linker_is_a_machine_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match=r"found neither `ld` nor `cc` on PATH; .*: install binutils"):
-        link("out.so", ["in.o"])
-
-
-def test_a_linker_that_cannot_be_started_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "ld").write_text("no program")
-    (tmp_path / "ld").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MachineError, match=r"ld cannot be started: Exec format error; nothing can be built"):
         link("out.so", ["in.o"])

@@ -237,10 +237,8 @@ def test_a_bias_may_be_scalar_and_poolings_are_passed_completely() -> None:
     assert (layer.bias.tolist(), layer.shape) == ([0.25] * 5, (1, 8, 8, 5))
     assert (first.kernel, first.strides, first.padding) == ((2, 2), (2, 2), (0, 0, 0, 0))
     assert (second.kernel, second.padding, second.data) == ((3, 3), (1, 1, 1, 1), first.result)
-    assert (
-        asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)]
-        and format_parts(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
-    )
+    assert asked == [(1, 8, 8, 5), (1, 4, 4, 5), (1, 2, 2, 5)]
+    assert format_parts(parts) == "conv0 bias, pool2, pool3, max_pool2d -> 3"
 
 
 def test_a_broadcast_sum_runs_on_the_host() -> None:
