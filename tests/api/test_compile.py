@@ -38,12 +38,8 @@ class Net(torch.nn.Module):
 @pytest.fixture(scope="module")
 def detailed(tmp_path_factory):
     torch.manual_seed(0)
-    project, network, image, mask = (
-        tmp_path_factory.mktemp("project"),
-        Net(),
-        torch.randn(2, 3, 9, 9),
-        torch.randn(2, 8),
-    )
+    project, network = tmp_path_factory.mktemp("project"), Net()
+    image, mask = torch.randn(2, 3, 9, 9), torch.randn(2, 8)
     options = {"kwargs": {"detailed": True}, "project": project, "progress": False}
     call = anole.compile(network, image, mask, **options)
     assert network.training and network.head.training  # as before
@@ -65,10 +61,8 @@ def test_results_have_the_values_and_structure_of_the_modules(detailed):
     assert_close(detailed.call(*views, detailed=True), expected)
     arrays = detailed.call(detailed.image.numpy(), detailed.mask.numpy(), detailed=True)
     assert isinstance(arrays["parts"][1], np.ndarray)
-    assert_close(
-        torch.utils._pytree.tree_map(torch.as_tensor, {**arrays, "nothing": 0}),
-        {**expected, "nothing": torch.tensor(0)},
-    )
+    found = torch.utils._pytree.tree_map(torch.as_tensor, {**arrays, "nothing": 0})
+    assert_close(found, {**expected, "nothing": torch.tensor(0)})
 
 
 def test_unaligned_and_read_only_arrays_are_accepted(detailed):
@@ -110,7 +104,7 @@ def test_a_saved_build_is_called_in_the_same_way(detailed, tmp_path):
         (lambda c: c.call(c.image, c.mask), r"the tensors image, mask and the constants \[True\]"),
         (
             lambda c: c.call(c.image[:1], c.mask, detailed=True),
-            r"image: found float32 of shape \[1, 3, 9, 9\]; expected .*\[2, 3",
+            r"image: found float32 of shape \[1, .*; expected .*\[2, 3",
         ),
         (lambda c: c.call(c.image.double(), c.mask, detailed=True), "image: found float64"),
     ],
@@ -124,8 +118,8 @@ def test_wrong_calls_are_rejected(detailed, call, message):
 def test_a_second_call_repeats_nothing_and_layers_are_shared(detailed):
     library = detailed.call.folder / "model.so"
     before, tasks = library.stat().st_mtime_ns, set((detailed.project / "work/tasks").iterdir())
-    options = {"kwargs": {"detailed": True}, "project": detailed.project, "progress": False}
-    again = anole.compile(detailed.network, detailed.image, detailed.mask, **options)
+    arguments, project = (detailed.image, detailed.mask), detailed.project
+    again = anole.compile(detailed.network, *arguments, kwargs={"detailed": True}, project=project, progress=False)
     assert (again.folder, library.stat().st_mtime_ns) == (detailed.call.folder, before)
     logs = {path.stat().st_mtime_ns for path in (detailed.project / "logs/extract").iterdir()}
     anole.compile(Net(), detailed.image, project=detailed.project, progress=False)

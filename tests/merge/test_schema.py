@@ -139,7 +139,7 @@ def names(db: sqlite3.Connection, view: str) -> list[str]:
 def test_model_latency_has_the_documented_columns(db: sqlite3.Connection) -> None:
     assert names(db, "model_latency") == [
         *("model", "target", "preset", "latency_s", "reference", "reference_latency_s", "speedup", "relative_error"),
-        *("build", "output_variation", "precision", "reference_precision"),
+        *("build", "output_variation", "precision", "reference_precision", "exact_error"),
     ]
 
 

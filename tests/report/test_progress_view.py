@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console, RenderableType
 
+from anole.documents.evaluation import read_evaluation, write_evaluation
 from anole.report import progress_view as module
 from anole.report.progress_view import ProgressView, render_results
 
@@ -106,6 +108,18 @@ def test_builds_are_compared_with_their_references(project: Project) -> None:
         f"{error:.1e}",
     ]
     assert lines[-1].startswith("  anole run builds/resnet18-cpu --random ")
+
+
+def test_the_error_is_the_one_that_decided_and_a_reference_that_is_off_is_marked(project: Project) -> None:
+    path = project.evaluate("resnet18-cpu")
+    evaluation = read_evaluation(path)
+    near, far = evaluation.latencies
+    for exact_error, error in ((None, "4.0e-06"), (1e-6, "1.0e-06")):
+        latencies = (near, replace(far, relative_error=0.034))
+        write_evaluation(path, replace(evaluation, latencies=latencies, exact_error=exact_error))
+        project.merge()
+        line = next(line for line in format_table(project.database, 200) if "resnet18-cpu " in line)
+        assert line.endswith(f"(1.44x)  17.0 (1.00x, off by 3.4e-02)  {error}")
 
 
 def test_at_80_columns_nothing_is_lost(project: Project) -> None:

@@ -135,8 +135,8 @@ class Compiled:
                 lines = [line for line in run.stderr.splitlines() if line.startswith("anole: ")] or [run.stderr[-500:]]
                 raise BuildError(lines[-1].removeprefix("anole: "))
             found = read_evaluation(output)
-            errors = found.sample_errors or ()
-            return Benchmark(found.build, self._build.precision, found.latencies, found.exact_error, errors)
+            evidence = found.exact_error, found.sample_errors or ()
+            return Benchmark(found.build, self._build.precision, found.latencies, *evidence)
 
     def save(self, folder: Path | str) -> None:
         """Copy the build into a new folder, for `anole.load`, ``anole run`` and its own ``load.py``.

@@ -17,22 +17,13 @@ _SHAPE_INPUTS = {
     "AffineGrid": (1,),
     "CenterCropPad": (1,),
     "Col2Im": (1, 2),
-    "Compress": (1,),
+    **dict.fromkeys("Compress Expand OneHot Reshape Split Squeeze Tile TopK Unsqueeze Upsample".split(), (1,)),
     "ConstantOfShape": (0,),
-    "Expand": (1,),
     "MaxUnpool": (2,),
-    "OneHot": (1,),
     "Pad": (1, 3),
     "Range": (0, 1, 2),
-    "Reshape": (1,),
     "Resize": (2, 3),
     "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Unsqueeze": (1,),
-    "Upsample": (1,),
 }
 """By operator, the inputs whose values determine the output's shape."""
 
