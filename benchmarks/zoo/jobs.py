@@ -22,33 +22,10 @@ import psutil
 DONE = "done"
 """The stage of a job that completed all stages."""
 
-COLUMNS = (
-    *(
-        "network",
-        "source",
-        "inputs",
-        "code",
-        "processor",
-        "extracted",
-        "compiled",
-        "right",
-        "relative_error",
-        "output_variation",
-    ),
-    *("variation_error", "redrawn_error", "exact_error"),
-    *("latency_ms", "onnxruntime_ms", "speedup", "speedup_q1", "speedup_q3"),
-    *(
-        "rounds",
-        "extract_s",
-        "extract_cpu_s",
-        "compile_s",
-        "evaluate_s",
-        "slowest",
-        "far",
-        "uncaught",
-        "stage",
-        "reason",
-    ),
+COLUMNS = tuple(
+    """network source inputs code processor extracted compiled right relative_error output_variation variation_error
+    redrawn_error exact_error latency_ms onnxruntime_ms speedup speedup_q1 speedup_q3 rounds extract_s extract_cpu_s
+    compile_s evaluate_s slowest far uncaught stage reason""".split()
 )
 """The columns of a network."""
 

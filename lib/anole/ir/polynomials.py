@@ -45,19 +45,17 @@ _MIN_NORMAL, _FRACTION_BITS = 2.0**-126, 23
 
 def exp(x: Value) -> Value:
     """Compute 2^n times a polynomial of the remainder (Cephes, expf); correct for subnormal results, too."""
+    bounded = tirx.max(const(_ZERO_EXP), tirx.min(const(_INFINITE_EXP), x))
+    return bound(bounded, lambda x: _exp(x, _ROUNDING_SHIFT, _multiply_by_power))
 
-    def scale(remainder: Value, shifted: Value) -> Value:
-        bits = tirx.reinterpret("int32", shifted)
-        return bound(bits, lambda bits: _multiply_by_power(_polynomial(remainder, _EXP), bits))
 
-    def subtract_power(x: Value, shifted: Value) -> Value:
-        remainder = x - (shifted + const(-_ROUNDING_SHIFT)) * const(log(2))
-        return bound(remainder, lambda remainder: scale(remainder, shifted))
+def exp_nonpositive(x: Value) -> Value:
+    """Compute `exp` of values of at most 0 in fewer operations; results below the smallest normal float are 0."""
 
-    def split(x: Value) -> Value:
-        return bound(x * const(1 / log(2)) + const(_ROUNDING_SHIFT), lambda shifted: subtract_power(x, shifted))
+    def multiply(value: Value, bits: Value) -> Value:
+        return value * tirx.reinterpret("float32", bits << _FRACTION_BITS)
 
-    return bound(tirx.max(const(_ZERO_EXP), tirx.min(const(_INFINITE_EXP), x)), split)
+    return tirx.Select(x < const(-87.33), const(0.0), _exp(x, 1.5 * 2**23 + 127, multiply))
 
 
 def tanh(x: Value) -> Value:
@@ -114,6 +112,20 @@ def gelu_tanh(x: Value) -> Value:
     """Compute the tanh approximation of gelu."""
     inner = x * (const((2 / pi) ** 0.5) + const((2 / pi) ** 0.5 * 0.044715) * x * x)
     return x * const(0.5) * (1.0 + bound(inner, tanh))
+
+
+def _exp(x: Value, shift: float, multiply: Callable[[Value, Value], Value]) -> Value:
+    """Compute e^x; adding `shift` rounds to an integer n, and `multiply` multiplies by 2^n, given the sum's bits."""
+
+    def scale(remainder: Value, shifted: Value) -> Value:
+        bits = tirx.reinterpret("int32", shifted)
+        return bound(bits, lambda bits: multiply(_polynomial(remainder, _EXP), bits))
+
+    def subtract_power(shifted: Value) -> Value:
+        remainder = x - (shifted + const(-shift)) * const(log(2))
+        return bound(remainder, lambda remainder: scale(remainder, shifted))
+
+    return bound(x * const(1 / log(2)) + const(shift), subtract_power)
 
 
 def _multiply_by_power(value: Value, bits: Value) -> Value:

@@ -12,7 +12,7 @@ import numpy as np
 from tvm import ir, relax, te, tirx
 
 from anole.ir import polynomials
-from anole.ir.polynomials import Value, bound
+from anole.ir.polynomials import Value, bound, const
 from anole.ir.symbols import all_static
 
 _REGISTER_BYTES = 64
@@ -68,9 +68,10 @@ def _softmax(data: te.Tensor, axis: int) -> te.Tensor:
 
     maximum = reduce(te.max, data, "softmax_max")
     differences = te.compute(data.shape, lambda *i: data(*i) - maximum(*row_index(i)), name="softmax_delta")
-    powers = te.compute(data.shape, lambda *i: bound(differences(*i), polynomials.exp), name="softmax_exp")
+    powers = te.compute(data.shape, lambda *i: bound(differences(*i), polynomials.exp_nonpositive), name="softmax_exp")
     total = reduce(te.sum, powers, "softmax_sum")
-    return te.compute(data.shape, lambda *i: powers(*i) / total(*row_index(i)), name="softmax_norm")
+    inverse = te.compute(outer, lambda *i: const(1.0) / total(*i), name="softmax_inverse")
+    return te.compute(data.shape, lambda *i: powers(*i) * inverse(*row_index(i)), name="softmax_norm")
 
 
 def legalize_add(bb: relax.BlockBuilder, call: ir.Call) -> ir.Expr:
