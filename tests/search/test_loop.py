@@ -360,7 +360,8 @@ def test_batches_are_smaller_in_a_space_without_merit(bowl, options, size, learn
     trials = Session(bowl, settings, 12, prior=prior).run().trials
     assert [trial.iteration for trial in trials] == [number // size for number in range(12)]
     merited = replace(bowl.space, merit=lambda columns: np.ones(len(columns["tile_f"])))
-    assert settings.batch_in(merited) == options.get("batch", 16)
+    assert settings.batch_in(merited) == settings.trials_ahead(merited) == options.get("batch", 16)
+    assert settings.trials_ahead(bowl.space) == 24
 
 
 def test_a_search_stops_after_max_iterations_even_if_interrupted(bowl):
@@ -379,4 +380,5 @@ def test_a_search_with_only_failures_stops_if_min_gain_is_set(bowl):
         return [Measurement(Status.RUN_ERROR, "no luck") for _ in batch]
 
     session = Session(bowl, replace(QUICK["random"], min_gain=0.02), 600, measure=fail).run()
-    assert session.best is None and len(session.trials) == 36
+    # Each 24 failures halve the expected gain; 138 is the first multiple of 6 after 24 log2(1 / 0.02) = 135.5.
+    assert session.best is None and len(session.trials) == 138

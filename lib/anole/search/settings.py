@@ -57,8 +57,8 @@ class TunerSettings:
         batch: trials per iteration of the loop.
         batch_without_merit: the same in a space without merit, where each fit teaches more; None is `batch`.
         n_confirm: number of the fastest configs that are measured again at the end.
-        min_gain: the search stops when the next batch is expected to save less than this share of the best latency;
-            None spends the entire budget.
+        min_gain: the search stops when the next `trials_ahead` are expected to save less than this share of the best
+            latency; None spends the entire budget.
         warm_start: whether to learn first from the trials of similar tasks on the same target; see
             `learns_from_others`.
         max_iterations: the search stops after this many iterations (the papers' iteration_opt); None sets no limit.
@@ -79,6 +79,10 @@ class TunerSettings:
     def batch_in(self, space: Space) -> int:
         """Return the trials per iteration in a space."""
         return self.batch if space.merit else self.batch_without_merit or self.batch
+
+    def trials_ahead(self, space: Space) -> int:
+        """Return the trials whose gain `min_gain` limits: a batch, or 24 without merit, where gains come in jumps."""
+        return self.batch_in(space) if space.merit else max(24, self.batch_in(space))
 
     def learns_from_others(self, space: Space) -> bool:
         """Whether a search starts from the trials of other tasks: not if its surrogate is fitted from the start."""

@@ -97,8 +97,9 @@ class Search:
 
     @property
     def converged(self) -> bool:
-        """Whether the next iteration is expected to gain less than `min_gain`."""
-        return self.settings.min_gain is not None and self.expected_gain < self.settings.min_gain
+        """Whether the next trials are expected to gain less than `min_gain`."""
+        least, n = self.settings.min_gain, self.settings.trials_ahead(self.subject.space)
+        return least is not None and expected_gain(self._history.gflops, n) < least
 
     @property
     def done(self) -> bool:
@@ -181,8 +182,7 @@ class Search:
         self.expected_gain = expected_gain(self._history.gflops, self._n_batch)
         self.batch = None
         if self.converged:
-            n, gain = len(self.trials), self.expected_gain
-            logger.info("converged after %d trials: the next %d may save %.2f %%", n, self._n_batch, 100 * gain)
+            logger.info("converged after %d trials: more would save less than the minimum gain", len(self.trials))
 
     def _agreement_on(self, batch: Batch) -> dict[str, float]:
         """Return the rank correlation of a batch's speeds with the scores of the surrogate that chose the batch."""
