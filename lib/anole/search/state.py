@@ -98,8 +98,11 @@ class Search:
     @property
     def converged(self) -> bool:
         """Whether the next trials are expected to gain less than `min_gain`."""
-        least, n = self.settings.min_gain, self.settings.trials_ahead(self.subject.space)
-        return least is not None and expected_gain(self._history.gflops, n) < least
+        least, space = self.settings.min_gain, self.subject.space
+        n = self.settings.trials_ahead(space)
+        # Without merit, the fastest of few trials are no tail of a distribution yet.
+        is_early = not space.merit and len(self._history) < 4 * n
+        return least is not None and not is_early and expected_gain(self._history.gflops, n) < least
 
     @property
     def done(self) -> bool:
