@@ -234,7 +234,7 @@ def page(data: Data) -> str:
     ]
     gaps = {claim: [each for each in claim.spaces.split() or [""] if (claim, each) not in at] for claim in CLAIMS}
     missing = [
-        f"- {claim.paper}, {claim.where}: {claim.claim} ({', '.join(SPACES[each] for each in own)}; {claim.setting})"
+        f"- {claim.paper}, {claim.where}: {claim.claim}{', '.join(f' ({SPACES[each]})' for each in own if each)}"
         for claim, own in gaps.items()
         if own
     ]
@@ -276,10 +276,10 @@ def _cell(finding: Finding, verdicts: Verdicts) -> str:
         return f"{said} ({counts}), by its settings"
     verdict, p = verdicts[finding]
     title = f"{verdict.value} (a premise)" if finding.claim.kind is Kind.PREMISE else verdict.value
-    shown = "" if found.low is None else " to ".join(f"{each:.2f}" for each in interval) + "; "
-    certain = "" if verdict is Verdict.UNDECIDED else ", p < 0.001" if p < 0.001 else f", p = {p:.3f}"
-    shares = " and ".join(f"{100 * share:.0f}" for share in finding.at_optimum)
-    ceiling = f"; {shares} % of the runs are at the optimum" if verdict is Verdict.SATURATED else ""
+    shown = "" if found.low is None else "-".join(f"{each:.2f}" for each in interval) + "; "
+    certain = "" if verdict is Verdict.UNDECIDED else "; p<0.001" if p < 0.001 else f"; p={p:.3f}"
+    shares = "/".join(f"{100 * share:.0f}" for share in finding.at_optimum)
+    ceiling = f"; {shares}%" if verdict is Verdict.SATURATED else ""
     return f"**{title}**: {said} ({shown}{counts}{certain}{ceiling})"
 
 
@@ -298,15 +298,14 @@ counted.
 
 *Constrained* spaces have only configs that can run, *open* ones, as in the papers, all configs. Both are of the
 simulated accelerator. *GPUs* are twelve spaces of convolution and dedispersion that others measured on six GPUs (FAIR
-Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124).
-
-Runs on the accelerator are stale: surrogates now see features of its configs, and `dcoc` samples all visited ones."""
+Benchmark Hub for Auto-Tuning, DOI 10.5281/zenodo.15364124)."""
 
 _SEARCHED_HEAD = """
 ## Claims about searching
 
-A cell has the verdict, the number, its 95 % interval, the pairs of runs, the layers or kernels, and the p-value of the
-verdict. The last column names where the paper's number is excluded (p < 0.001).
+A cell has the verdict, the number, its 95 % interval, the pairs of runs, the layers or kernels, the p-value of the
+verdict and, if saturated, the shares of both methods' runs at the optimum. The last column names where the paper's
+number is excluded (p < 0.001).
 
 | source | claim | setting | theirs | constrained | open | GPUs | theirs is excluded |
 |---|---|---|---|---|---|---|---|"""
@@ -322,7 +321,7 @@ _NOTES = """
 or families of networks. Unlike the p-values, they are not corrected for the number of claims. `make bench-search` adds
 runs.
 
-*Exact* means on tables of entire spaces, whose optima are known (stale: [searches](data/search/tables.csv.xz),
+*Exact* means on tables of entire spaces, whose optima are known ([searches](data/search/tables.csv.xz),
 [convergence](data/search/convergence.csv), [clusters](data/search/clusters.csv),
 [networks](data/search/accelerator.csv)). Other claims are about entire networks
 ([seconds](data/search/networks_tuned.csv), [latencies](data/search/networks_timed.csv)), [live

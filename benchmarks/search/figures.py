@@ -128,18 +128,17 @@ def _column(name: str) -> Callable[[Row], float]:
     return lambda row: float(row[name] or "nan")
 
 
-_steps = _column("steps")
-_speed = partial(Measure, "{} times as fast", "{} times as slow")
-_trials = partial(Measure, "{} times fewer trials", "{} times as many trials")
-_time = partial(Measure, "{} times less time", "{} times as long")
+_steps = partial(Measure, "{}x fewer steps", "{}x as many steps")
+_speed = partial(Measure, "{}x as fast", "{}x as slow")
+_trials = partial(Measure, "{}x fewer trials", "{}x as many trials")
+_time = partial(Measure, "{}x less time", "{}x as long")
 
 MEASURES: Mapping[str, Measure] = {
-    "how much closer": Measure("{} times as close", "{} times as far", _column("loss_ratio")),
-    "similarity": Measure("{} times as often", "{} times as rarely", _similarity),
-    "steps to the score": Measure("{} times fewer steps", "{} times as many steps", lambda row: 1 + _steps(row)),
-    "batch": Measure(
-        "{} times fewer configs", "{} times as many configs", lambda row: float(np.mean(whole_batches(row)))
-    ),
+    "how much closer": Measure("{}x as close", "{}x as far", _column("loss_ratio")),
+    "similarity": Measure("{}x as often", "{}x as rarely", _similarity),
+    "steps to the score": _steps(lambda row: 1 + float(row["steps"])),
+    "steps to a new score": _steps(lambda row: 1 + float(row["new_steps"])),
+    "batch": Measure("{}x fewer configs", "{}x as many configs", lambda row: float(np.mean(whole_batches(row)))),
     "batches not of 16": Measure("{share:.0f} %", "{share:.0f} %", _not_of_16),
     "trials": _trials(_column("trials")),
     # All trials if a run never comes within 1 %.
@@ -155,9 +154,7 @@ MEASURES: Mapping[str, Measure] = {
     **{name: _time(_column(name)) for name in ("seconds", "run_s")},
     # At least one failure, so ratios exist; the first trials of a search fail most often.
     "failures of 128": Measure(
-        "{} times fewer",
-        "{} times as many",
-        lambda row: max(1.0, _column("failed_at_128")(row)) / min(128, int(row["trials"])),
+        "{}x fewer", "{}x as many", lambda row: max(1.0, _column("failed_at_128")(row)) / min(128, int(row["trials"]))
     ),
 }
 """The figures of claims by name."""

@@ -24,7 +24,6 @@ _SPACES = {
     "constrained": "Whole constrained spaces of the accelerator",
     "open": "Whole open spaces of the accelerator",
     "gpu": "Spaces of two kernels on six GPUs",
-    "measured": "Fully measured spaces on a GPU and a CPU",
 }
 """The titles of the kinds of spaces with exact tables."""
 
@@ -32,7 +31,7 @@ _CONTROLS = (
     *("PPO+diverse", "PPO+greedy sizes of AS", "SA+greedy sizes of AS", "dcoc batch 16", "dcoc, 64 of 64"),
     *("SA+AS to 256", "SA+AS as published", "chameleon, random share", "chameleon, none random", "dcoc as printed"),
     *("perfect+greedy", "perfect+greedy batch 16", "chameleon not learning", "dcoc not learning"),
-    *("release not learning", "autotvm, knobs alone"),
+    *("release not learning", "autotvm, knobs alone", "GP+CSA", "XGB+SA batch 32"),
 )
 """Variants that serve a single comparison; the tables count them, but do not list them."""
 
@@ -51,7 +50,7 @@ BY_TRIALS = (
 )
 """Comparisons whose outcome depends on the number of trials: title, variant and baseline."""
 
-SAMPLED = ("SA+AS", "SA+AS as published", "chameleon", "chameleon as published")
+SAMPLED = ("chameleon", "chameleon as published")
 """The variants with adaptive sampling whose batches are listed."""
 
 _MIN_SHARE = 0.2
@@ -64,7 +63,7 @@ _BASELINE = "SA+diverse batch 16"
 """The baseline of prices: AutoTVM's parts in batches of 16."""
 
 PRICED = (_OURS, "autotvm", "release", "chameleon", "adatune", "dcoc", "MAPPO+greedy", "random")
-"""The variants with prices: the presets, the explorer with the slowest search, and two baselines."""
+"""The variants with prices and costs: the presets, the explorer with the slowest search, and two baselines."""
 
 
 def sections(data: Data) -> list[str]:
@@ -96,7 +95,7 @@ def _networks(data: Data) -> str:
 
 def _by_trials(data: Data) -> str:
     """Return the table of speed ratios between variants, by the number of trials and kind of space."""
-    rows, checkpoints = [], (64, 128, 192, 256)
+    rows, checkpoints = [], (64, 128, 256)
     for what, one, other in BY_TRIALS:
         for space in _SPACES:
             runs = data.get(f"tables/{space}", ())
@@ -120,15 +119,14 @@ def _batches(data: Data) -> str:
             runs = [row for row in data.get(f"tables/{space}", ()) if row["variant"] == variant]
             sizes = [size for row in runs for size in whole_batches(row)]
             if sizes:
-                n_trials = f"{np.mean([int(row['trials']) for row in runs]):.0f}"
                 kinds = ([n < 8 for n in sizes], [n == 8 for n in sizes], [n == 16 for n in sizes])
                 shares = (f"{np.mean(each):.0%}" for each in kinds)
-                rows.append((variant, space, str(len(runs)), n_trials, f"{np.mean(sizes):.1f}", *shares))
+                rows.append((variant, space, f"{np.mean(sizes):.1f}", *shares))
     lead = (
         "Adaptive sampling decides how many configs are measured. As in its authors' code, it clusters two knobs, and"
         " few distinct values give few clusters. In the published form, it clusters all knobs."
     )
-    head = ("tuner", "spaces", "runs", "trials", "mean batch", "below 8", "8", "16")
+    head = ("tuner", "spaces", "mean batch", "below 8", "8", "16")
     return _section("Batches of adaptive sampling", lead, head, rows)
 
 
@@ -202,15 +200,14 @@ def _tables(data: Data, space: str, title: str) -> str:
         gaps = [_interval(runs, cost_at(at)) for at in ("gap_at_256", "gap_at_end")]
         reached = [float(row["trials_to_1%"] or "inf") for row in runs]
         near = (f"{np.isfinite(reached).mean():.0%}", _median(reached, "{:.0f}"))
-        seconds = _median([float(row["search_s"] or "nan") for row in runs], "{:.1f}")
         last = gaps[-1]
         gaps[-1] = "" if gaps[-1] == gaps[-2] else gaps[-1]
-        rows.append((last, variant, trials, *gaps, *near, seconds))
-    head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %", "search (s)")
+        rows.append((last, variant, trials, *gaps, *near))
+    head = ("tuner", "trials", "at 256", "at the end", "within 1 %", "trials to 1 %")
     lead = (
         f"Cost of the best config over the optimum's in {n_runs} runs; lower is better. Geometric means with 95 %"
-        f" intervals over layers, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 % and"
-        " seconds are medians, empty if half of the runs never come within 1 %."
+        f" intervals over layers, capped at 100; an empty cell at the end equals the cell at 256. Trials to 1 %"
+        " are medians, empty if half of the runs never come within 1 %."
         if space == next(iter(_SPACES))
         else f"The columns are the same; {n_runs} runs."
     )
@@ -289,7 +286,7 @@ def _common(rows: Rows) -> dict[str, list[Row]]:
     """Return the rows of each listed variant on the layers and seeds that all have, without variants with few runs."""
     found: dict[str, dict[tuple[str, str], Row]] = {}
     for row in rows:
-        if row["variant"] not in _CONTROLS:
+        if row["variant"] in (*PRICED, *SAMPLED):
             found.setdefault(row["variant"], {})[row["layer"], row["seed"]] = row
     most = max(map(len, found.values()), default=0)
     found = {variant: own for variant, own in found.items() if len(own) > _MIN_SHARE * most}

@@ -80,7 +80,7 @@ def figures_of_the_papers() -> list[str]:
 
 def figures_of_the_presets() -> list[str]:
     found = rows("search/tables.csv.xz", space="constrained")
-    presets = ("autotvm", "release", "chameleon", "adatune", "dcoc, 64 of 64")
+    presets = ("autotvm", "chameleon", "adatune", "dcoc")
     runs = {each: {(row["layer"], row["seed"]): row for row in found if row["variant"] == each} for each in presets}
     common = set.intersection(*map(set, runs.values()))
     trials = [
@@ -352,12 +352,12 @@ def test_quoted_comparisons_match_their_file() -> None:
     assert said("SA+greedy", "PPO+greedy", "steps", "{:.1f}x fewer steps ({:.1f}x to {:.1f}x)") in search
     assert said("SA+greedy", "PPO+greedy", "queries", "{:.0f}x fewer queries ({:.0f}x to {:.0f}x)") in search
     assert said("SA+greedy", "PPO+greedy", "gap_at_256", "({:.2f}x after 256 trials, {:.2f}x to {:.2f}x)") in readme
-    own = said("dcoc, 64 of 64", "SA+diverse batch 16", "gap_at_256", f"with batches of 16 is {fast}")
+    own = said("dcoc", "SA+diverse batch 16", "gap_at_256", f"with batches of 16 is {fast}")
     assert own in of_vta
-    own = said("SA+diverse batch 16", "dcoc, 64 of 64", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
+    own = said("SA+diverse batch 16", "dcoc", "gap_at_256", "{:.2f} ({:.2f} to {:.2f})")
     assert own in dcoc
     greedy = "{:.2f} ({:.2f} to {:.2f}) of the speed with greedy"
-    assert said("MAPPO+greedy", "dcoc, 64 of 64", "gap_at_256", greedy) in dcoc
+    assert said("MAPPO+greedy", "dcoc", "gap_at_256", greedy) in dcoc
 
 
 def test_figures_of_anole_and_of_failures_on_tables_match_their_file() -> None:
@@ -389,9 +389,9 @@ def test_small_batches_lead_early_and_are_no_more_than_level_later() -> None:
         return float(low), float(high)
 
     small = found["AutoTVM in batches of 16 over batches of 64"]
-    assert interval(small[1])[0] > 1 and interval(small[4])[0] <= 1
+    assert interval(small[1])[0] > 1 and interval(small[3])[0] <= 1
     learning = found["`chameleon` over `chameleon` that does not learn"]
-    assert interval(learning[1])[0] > 1 and 1 <= float(learning[4].split()[0]) < 1.1
+    assert interval(learning[1])[0] > 1 and 1 <= float(learning[3].split()[0]) < 1.1
 
 
 def test_figures_of_a_description_match_their_file() -> None:
@@ -421,7 +421,7 @@ def test_figures_of_evaluators_on_recorded_times_match_their_file() -> None:
 
 def test_prices_of_adatune_match_the_page_of_claims() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
-    (own,) = (line[1:] for line in lines_of("claims.md") if line[0] == "adatune" and len(line) == 5)
+    *_, own = (line[1:] for line in lines_of("claims.md") if line[0] == "adatune" and len(line) == 5)
     for cell, form in ((own[0], "takes {}x as long ({}x to {}x) at 0.01 s"), (own[2], "{}x ({}x to {}x) at 1 s")):
         assert form.format(*(f"{float(each):.1f}" for each in re.findall(r"[\d.]+", cell))) in said
 
@@ -429,15 +429,19 @@ def test_prices_of_adatune_match_the_page_of_claims() -> None:
 def test_figures_of_open_spaces_and_networks_match_the_page_of_claims() -> None:
     said = " ".join((RESULTS / "search.md").read_text().split())
     table = (RESULTS / "claims.md").read_text().partition("with `anole` after 256 trials")[2].partition("\n## ")[0]
-    open_ = {line[0]: line[2] for line in map(cells, table.splitlines()) if len(line) == 4}
-    behind = {tuner for tuner, cell in open_.items() if "behind" in cell}
-    assert behind >= {"SA+greedy", "SA+AS", "chameleon"} and not behind & {"adatune", "PPO+greedy"}
+    found = {line[0]: line[2:4] for line in map(cells, table.splitlines()) if len(line) == 4}
+    others = {tuner: each for tuner, each in found.items() if "anole" not in tuner and each[1][:1].isdigit()}
+    behind = ", ".join(f"`{tuner}`" for tuner, (in_open, _) in sorted(others.items()) if "behind" in in_open)
+    slower = sorted(float(in_open.split()[0]) for in_open, _ in others.values())
+    assert f"{slower[0]:.1f}x to {slower[-1]:.1f}x as slow as `anole`" in said and f"is ahead of {behind}" in said
+    assert min(float(on_gpus.split()[0]) for _, on_gpus in others.values()) >= 0.99
+    open_ = {tuner: in_open for tuner, (in_open, _) in found.items()}
     early = re.match(r"1\.(\d\d) \(1\.(\d\d)-1\.(\d\d)\)", open_["anole cold, ends early"])
-    assert early and "early end costs {} % ({} to {}) vs. 256".format(*early.groups()) in said
+    assert early and "early end costs {} % ({} to {}) vs. 256".format(*map(int, early.groups())) in said
     (mobile,) = [line for line in lines_of("claims.md") if line[0] == "mobilenet_v2"]
     own, other = (round(float(mobile[at])) for at in (3, 4))
     assert f"`anole` is {own} % from the optimum on MobileNet v2, and `autotvm` {other} %" in said
-    named = ("autotvm", "chameleon", "dcoc, 64 of 64")
+    named = ("autotvm", "chameleon", "dcoc")
     three = [row for row in rows("search/accelerator.csv") if row["variant"] in named]
     found, layers = (sum(int(row[column]) for row in three) for column in ("optimal_layers", "layers"))
     assert f"tuners find the optimum of {100 * found / layers:.0f} % of a network's layers" in said
@@ -454,7 +458,7 @@ def test_pages_agree_on_the_counts_of_claims() -> None:
     found = verdicts_of(read_data(DATA / "search"))
     held = {each.claim.where for each, (verdict, _) in found.items() if verdict is Verdict.HOLDS and each.claim.under}
     passage = said.partition("**What holds.**")[2].partition("- **")[0]
-    assert set(re.findall(r"\((Fig\. [\w, ]+|Table \d|abstract)\)", passage)) == held
+    assert set(re.findall(r"\((Fig\. [\w, ]+|Table \d|abstract|sections [\d, ]+)\)", passage)) == held
 
 
 def test_figures_of_convergence_match_their_file() -> None:
@@ -471,7 +475,7 @@ def test_figures_of_convergence_match_their_file() -> None:
     more = effect(pairs)
     assert f"{more.value:.1f}x the steps of annealing ({more.low:.1f}x to {more.high:.1f}x)" in said
     both = [pairs[at] for at in near["SA+greedy"] & near["PPO+greedy"]]
-    assert f"In the {len(both)} pairs where both succeed, PPO takes {np.exp(-np.mean(both)):.1f}x fewer" in said
+    assert f"In the {len(both)} pairs where both succeed, PPO takes {np.exp(np.mean(both)):.1f}x as many" in said
 
 
 def test_a_calibration_makes_a_tuned_network_in_a_minute() -> None:

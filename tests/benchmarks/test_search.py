@@ -215,19 +215,19 @@ def test_the_page_of_claims_lists_measured_and_missing_claims():
     assert "| open spaces | 0 | 0 | 0 | 0 | 0 |" in page({}) and all(claim.claim in page({}) for claim in CLAIMS)
     lines = lines_of({"SA+greedy": 0.5, "autotvm": 1, "SA+AS to 256": 0.2, "SA+AS": 0.2})
     few = [
-        {"variant": variant, "layer": layer, "seed": "0", "steps": steps}
+        {"variant": variant, "layer": layer, "seed": "0", "steps": steps, "new_steps": steps}
         for layer in "ab"
         for variant, steps in (("SA+greedy", "40"), ("PPO+greedy", "10"))
     ]
     text = page({"tables/open": lines, "convergence": few})
-    assert "| open spaces | 1 | 0 | 1 | 0 | 0 |" in text and "| elsewhere | 0 | 0 | 0 | 0 | 1 |" in text
+    assert "| open spaces | 1 | 0 | 1 | 0 | 0 |" in text and "| elsewhere | 0 | 0 | 0 | 0 | 2 |" in text
     claim = "finds faster code than AutoTVM's diversity, with annealing"
     *_, theirs, constrained, opened, gpu, excluded = cells_of(text, claim)
     assert (theirs, constrained, gpu, excluded) == ("1.135x", "", "", "no")
-    assert opened.startswith("**holds**: 1.66 times as fast (1.6") and opened.endswith("12/6, p < 0.001)")
+    assert opened.startswith("**holds**: 1.66x as fast (1.6") and opened.endswith("12/6; p<0.001)")
     assert cells_of(text, "fewer configs than annealing alone")[5].endswith("(12/6), by its settings")
     *_, here, excluded = cells_of(text, "PPO converges in fewer steps")
-    assert (here, excluded) == ("**undecided**: 3.73 times fewer steps (2/2)", "no")
+    assert (here, excluded) == ("**undecided**: 3.73x fewer steps (2/2)", "no")
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_tuners_in_several_kinds_of_spaces_are_compared_with_anole_after_64_tria
         for seed in range(2)
     ]
     measured = [each for each in lines if each["variant"] != "dcoc"]
-    found = sections({"tables/constrained": lines, "tables/measured": measured})
+    found = sections({"tables/constrained": lines, "tables/gpu": measured})
     section, _ = [each for each in found if "Compared with `anole`" in each]
     assert "corrected for all 4 comparisons" in " ".join(section.split()) and "dcoc" not in section
     for variant, begin, verdict in (("random", "2.00 (", ") behind"), ("descent", "1.00 (", ") equivalent")):
