@@ -1,7 +1,7 @@
 """Run every experiment on the search methods until the time is up; a later call resumes.
 
     python -m benchmarks.search.run --minutes 60
-    python -m benchmarks.search.run --experiments tables --hub HUB --folder benchmarks/tables/unfinished
+    python -m benchmarks.search.run --experiments tables --hub HUB
     python -m benchmarks.search.run --experiments networks_tuned --only resnet18 --only anole
 
 Each experiment has a file in ``docs/results/data/search``, to which every run appends its rows when it ends. Rows of
